@@ -10,7 +10,7 @@ from typing import Any, Final
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "roboco.adapters.team.file": (
         "load_team",
-        "team_from",
+        "parse_team",
     ),
     "roboco.adapters.tools.function_tool": ("tool",),
     "roboco.celery": ("team",),
@@ -32,7 +32,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "StepEnded",
         "StreamChunk",
         "StreamReset",
-        "SubTaskBegun",
+        "SubTaskStarted",
         "TaskEnded",
         "TaskStarted",
         "ToolCalled",
@@ -41,10 +41,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "TurnRestarted",
         "UnknownEvent",
         "UserInterrupted",
-        "UserSpoke",
+        "UserMessageAdded",
     ),
     "roboco.domain.history.history": ("History",),
-    "roboco.domain.team.model_offer": ("ModelOffer",),
+    "roboco.domain.team.model_offer": ("ModelProfileInfo",),
     "roboco.domain.history.part": (
         "Artifact",
         "ArtifactPart",
@@ -63,7 +63,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "SessionMessage",
     ),
     "roboco.domain.session.goal": ("SessionGoal",),
-    "roboco.domain.usage": ("Spent",),
+    "roboco.domain.usage": ("Usage",),
     "roboco.domain.status": ("TaskStatus",),
     "roboco.domain.history.step": ("TaskStep",),
     "roboco.domain.stream.item": (
@@ -79,20 +79,20 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "roboco.errors": (
         "Conflict",
         "CorruptHistory",
-        "Later",
+        "RetryLater",
         "ModelError",
         "NotRunnable",
         "Overloaded",
         "RobocoError",
-        "TeamError",
-        "TeamFailed",
+        "InvalidTeam",
+        "TaskFailed",
         "TransientError",
         "UsageError",
     ),
-    "roboco.ports": ("CallContext",),
+    "roboco.ports": ("ToolContext",),
     "roboco.settings": (
         "Settings",
-        "read_settings",
+        "load_settings",
     ),
 }
 """The public names of each module."""

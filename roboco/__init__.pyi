@@ -1,6 +1,6 @@
 """Roboco: teams of LLM agents on the Celery workers you already operate."""
 
-from roboco.adapters.team.file import load_team, team_from
+from roboco.adapters.team.file import load_team, parse_team
 from roboco.adapters.tools.function_tool import tool
 from roboco.celery import team
 from roboco.client.orchestrator import Orchestrator
@@ -34,7 +34,7 @@ from roboco.domain.stream.event import (
     StepEnded,
     StreamChunk,
     StreamReset,
-    SubTaskBegun,
+    SubTaskStarted,
     TaskEnded,
     TaskStarted,
     ToolCalled,
@@ -43,28 +43,28 @@ from roboco.domain.stream.event import (
     TurnRestarted,
     UnknownEvent,
     UserInterrupted,
-    UserSpoke,
+    UserMessageAdded,
 )
 from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem, TypedItem
 from roboco.domain.task_summary import TaskSummary
-from roboco.domain.team.model_offer import ModelOffer
+from roboco.domain.team.model_offer import ModelProfileInfo
 from roboco.domain.team.team import Team
-from roboco.domain.usage import Spent
+from roboco.domain.usage import Usage
 from roboco.errors import (
     Conflict,
     CorruptHistory,
-    Later,
+    InvalidTeam,
     ModelError,
     NotRunnable,
     Overloaded,
+    RetryLater,
     RobocoError,
-    TeamError,
-    TeamFailed,
+    TaskFailed,
     TransientError,
     UsageError,
 )
-from roboco.ports import CallContext
-from roboco.settings import Settings, read_settings
+from roboco.ports import ToolContext
+from roboco.settings import Settings, load_settings
 
 __all__ = [
     "AgentHandedOff",
@@ -74,21 +74,21 @@ __all__ = [
     "AgentSessionRecord",
     "Artifact",
     "ArtifactPart",
-    "CallContext",
     "Conflict",
     "CorruptHistory",
     "ErrorOccurred",
     "ErrorPart",
     "ExecutionEvent",
     "History",
-    "Later",
+    "InvalidTeam",
     "ModelError",
-    "ModelOffer",
+    "ModelProfileInfo",
     "NotRunnable",
     "Orchestrator",
     "Overloaded",
     "Part",
     "Receipt",
+    "RetryLater",
     "RobocoError",
     "Route",
     "Session",
@@ -96,30 +96,29 @@ __all__ = [
     "SessionGoal",
     "SessionMessage",
     "Settings",
-    "Spent",
     "StatusChanged",
     "StepEnded",
     "StepFinal",
     "StreamChunk",
     "StreamItem",
     "StreamReset",
-    "SubTaskBegun",
+    "SubTaskStarted",
     "Task",
     "TaskEnded",
+    "TaskFailed",
     "TaskResult",
     "TaskStarted",
     "TaskStatus",
     "TaskStep",
     "TaskSummary",
     "Team",
-    "TeamError",
-    "TeamFailed",
     "TextPart",
     "TextPartDelta",
     "ToolCall",
     "ToolCallItem",
     "ToolCallPart",
     "ToolCalled",
+    "ToolContext",
     "ToolResult",
     "ToolResultItem",
     "ToolResultPart",
@@ -129,12 +128,13 @@ __all__ = [
     "TurnRestarted",
     "TypedItem",
     "UnknownEvent",
+    "Usage",
     "UsageError",
     "UserInterrupted",
-    "UserSpoke",
+    "UserMessageAdded",
+    "load_settings",
     "load_team",
-    "read_settings",
+    "parse_team",
     "team",
-    "team_from",
     "tool",
 ]

@@ -2,13 +2,13 @@
 
     RobocoError           error
     ├── UsageError        usage            the caller: nothing was stored; correct the call and send it again
-    │   ├── TeamError     invalid_team     the author of a team file: the error lists every mistake in it
+    │   ├── InvalidTeam     invalid_team     the author of a team file: the error lists every mistake in it
     │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool; another may have it
     ├── TransientError    unavailable      the machine: the same call may succeed later
     │   ├── Overloaded    overloaded       the caller, later: too many turns wait already, and nothing was stored
     │   ├── ModelError    the provider's   the model's provider: `retryable` says whether another attempt can help
-    │   └── Later         retry_later      the machine, not before a time that the server has named
-    ├── TeamFailed        task_failed      the caller that waits for a task: the task did not complete
+    │   └── RetryLater         retry_later      the machine, not before a time that the server has named
+    ├── TaskFailed        task_failed      the caller that waits for a task: the task did not complete
     ├── CorruptHistory    corrupt_history  an operator: a stored history breaks its own rules
     └── Conflict          conflict         the worker that loses: another worker processes this already
 
@@ -29,7 +29,7 @@ class UsageError(RobocoError):
     code = "usage"
 
 
-class TeamError(UsageError):
+class InvalidTeam(UsageError):
     """A team file has mistakes: `source` is the name of the file, `mistakes` lists all of them, one line each."""
 
     code = "invalid_team"
@@ -87,7 +87,7 @@ class ModelError(TransientError):
         return self.message
 
 
-class Later(TransientError):
+class RetryLater(TransientError):
     """A server refuses the call now, and asks for the next attempt in `seconds`."""
 
     code = "retry_later"
@@ -113,7 +113,7 @@ class Conflict(RobocoError):
     code = "conflict"
 
 
-class TeamFailed(RobocoError):
+class TaskFailed(RobocoError):
     """A task did not complete: its id, the `status` in which it ended or waits, the reason, and the remedy.
 
     It carries the task's id, the `status` in which it ended or waits, the reason, and the remedy.

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from roboco.domain.team.model_limits import read_limit
-from roboco.domain.url import without_credentials
+from roboco.domain.team.model_limits import parse_limit
+from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
 
 PREFIX = "ROBOCO_"
@@ -148,7 +148,7 @@ class Settings(BaseModel):
     outage_timeout: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     """Seconds for which a turn is retried while its model server is unreachable or refuses it.
 
-    After this time the task is paused. A model profile's `outage_limit` may be shorter.
+    After this time the task is paused. A model profile's `outage_timeout` may be shorter.
     """
     retention: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which an ended task stays in Redis."""
@@ -205,7 +205,7 @@ class Settings(BaseModel):
     def _check_model_limits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for entry in value:
             try:
-                read_limit(entry)
+                parse_limit(entry)
             except UsageError as error:
                 raise ValueError(str(error)) from None
         return value
@@ -213,7 +213,7 @@ class Settings(BaseModel):
     @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
     @classmethod
     def _check_no_credentials(cls, value: str | None) -> str | None:
-        if value is not None and without_credentials(value) != value and not value.startswith("file:"):
+        if value is not None and strip_credentials(value) != value and not value.startswith("file:"):
             raise ValueError("holds a user or password: name them by AWS_ACCESS_KEY_ID and so on, or a key's variable")
         return value
 
@@ -242,7 +242,7 @@ _READ_ELSEWHERE = frozenset({"local_model"})
 """Variables with the prefix that are no fields: the local model is chosen before there are settings."""
 
 
-def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+def load_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of the environment. Raise UsageError with each wrong variable, its value and the problem."""
     fields: dict[str, object] = {}
     for variable, value in environment.items():
@@ -281,7 +281,7 @@ def _message(field: str, kind: str, message: str, value: object) -> str:
 def _without_passwords(value: Any) -> Any:
     match value:
         case str():
-            return without_credentials(value)
+            return strip_credentials(value)
         case tuple():
             return tuple(map(_without_passwords, value))
         case _:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from roboco.adapters.local.process import free_port, start
+from roboco.adapters.local.process import free_port, start_server
 from roboco.cli.stack.dev_stack import FLOWER_COLUMNS
 from tests.stack import ROOT, Stack, until
 
@@ -55,7 +55,7 @@ def flower(stack: Stack, password: bool = True, **environment: str) -> Iterator[
         f"--port={port}",
     ]
     env = stack.environment | ({"FLOWER_BASIC_AUTH": _USER} if password else {}) | environment
-    server = start(
+    server = start_server(
         "flower",
         [*command, f"--conf={os.devnull}", f"--tasks_columns={FLOWER_COLUMNS}"],
         env=env,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from roboco import Task, TaskStep, Team, team_from
+from roboco import Task, TaskStep, Team, parse_team
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResultPart
 from tests.servers.model_server import Reply, Request
 
@@ -129,7 +129,7 @@ def _agents(*names: str, **more: Any) -> list[dict[str, Any]]:
 
 GRAPH = Journey(
     "graph",
-    team_from(
+    parse_team(
         {
             "name": "writer-critic",
             "collaboration_model": {
@@ -159,7 +159,7 @@ GRAPH = Journey(
 
 SEQUENTIAL = Journey(
     "sequential",
-    team_from({"name": "line", "agents": _agents("first", "second", "third")}),
+    parse_team({"name": "line", "agents": _agents("first", "second", "third")}),
     "Go.",
     [
         ("user", ["Go."]),
@@ -171,7 +171,7 @@ SEQUENTIAL = Journey(
 
 MANUAL = Journey(
     "manual",
-    team_from({"name": "desk", "collaboration_model": {"type": "manual"}, "agents": _agents("ann", "ben")}),
+    parse_team({"name": "desk", "collaboration_model": {"type": "manual"}, "agents": _agents("ann", "ben")}),
     "Hello.",
     [
         ("user", ["Hello."]),
@@ -192,7 +192,7 @@ def _slow_add(effect: str) -> dict[str, Any]:
 
 PARALLEL = Journey(
     "parallel",
-    team_from(
+    parse_team(
         {
             "name": "sums",
             "collaboration_model": {

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from roboco.adapters.mcp.confined import Confinement
+from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.team.mcp_server import McpServer
 

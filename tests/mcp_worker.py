@@ -5,7 +5,7 @@ import shlex
 import sys
 import time
 
-from roboco.adapters.mcp.confined import Confinement
+from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.team.mcp_server import McpServer
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.local.process import Server, start
+from roboco.adapters.local.process import Server, start_server
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
 from tests import forked
@@ -125,7 +125,7 @@ class Stack:
             worker = forked.start(pool, arguments, env=variables, log=log, cwd=ROOT)
         else:
             command = [sys.executable, "-m", "celery", *arguments]
-            worker = start(pool, command, env=variables, log=log, cwd=ROOT)
+            worker = start_server(pool, command, env=variables, log=log, cwd=ROOT)
         self.workers[pool] = worker
         return worker
 

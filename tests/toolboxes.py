@@ -5,8 +5,8 @@ from pathlib import Path
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.tools.builtin import BuiltinTools, text_of
-from roboco.adapters.tools.functions import Functions
+from roboco.adapters.tools.builtin import BuiltinTools, artifact_reader
+from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.ports import Files, Histories
 
@@ -19,6 +19,6 @@ def toolbox_of(
     time_up: type[Exception] = TimeoutError,
 ) -> FunctionToolbox:
     """A toolbox that keeps its index in the folder, and may start no servers."""
-    index = MemoryIndex(histories, text_of(files), folder)
+    index = MemoryIndex(histories, artifact_reader(files), folder)
     builtin = BuiltinTools(files, index, Sandbox())
-    return FunctionToolbox(files, builtin, McpServers(()), Functions(modules), time_up)
+    return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up)

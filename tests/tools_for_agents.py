@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roboco import CallContext, tool
+from roboco import ToolContext, tool
 
 
 @tool
@@ -17,7 +17,7 @@ def add(a: int, b: int) -> int:
 
 
 @tool
-def slow_add(a: int, b: int, seconds: float, context: CallContext) -> int:
+def slow_add(a: int, b: int, seconds: float, context: ToolContext) -> int:
     """Add two numbers, slowly."""
     _note(f"{context.call_id} {context.attempt} {context.idempotency_key}")
     time.sleep(seconds)
@@ -57,13 +57,13 @@ def return_object() -> object:
 
 
 @tool
-def append_line(when: str, context: CallContext) -> str:
+def append_line(when: str, context: ToolContext) -> str:
     """Append a line: "early", "late" or "soon"."""
     return _append(when, context)
 
 
 @tool
-def append_soon(context: CallContext) -> str:
+def append_soon(context: ToolContext) -> str:
     """Append a line in the middle of half a second."""
     time.sleep(0.25)
     with (_folder() / "lines.txt").open("a") as file:
@@ -79,12 +79,12 @@ def find_line(args: dict[str, Any], key: str) -> str | bool:
 
 
 @tool(verify=find_line)
-def append_known_line(when: str, context: CallContext) -> str:
+def append_known_line(when: str, context: ToolContext) -> str:
     """Append a line that can be found again."""
     return _append(when, context)
 
 
-def _append(when: str, context: CallContext) -> str:
+def _append(when: str, context: ToolContext) -> str:
     """Append it at once and stay ("early"), stay and then append it ("late"), or append it and end soon ("soon")."""
     _note(f"{context.call_id} {context.attempt}")
     if when == "late":
@@ -126,7 +126,7 @@ def _folder() -> Path:
 
 
 @tool
-def wait_until_cancelled(seconds: float, context: CallContext) -> str:
+def wait_until_cancelled(seconds: float, context: ToolContext) -> str:
     """Wait until nobody waits for the result any more, for so many seconds at most."""
     _note(f"{context.call_id} begins")
     deadline = time.monotonic() + seconds
@@ -137,7 +137,7 @@ def wait_until_cancelled(seconds: float, context: CallContext) -> str:
 
 
 @tool
-def tell_scope(context: CallContext) -> dict[str, Any] | None:
+def tell_scope(context: ToolContext) -> dict[str, Any] | None:
     """Return what the user wants tools to look at."""
     return context.scope
 

@@ -4,9 +4,9 @@ Prefork, because only a killed process ends a tool at its time limit; so each ch
 """
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.workers.compose_app import compose, install_health_check
-from roboco.workers.sweeper import run_sweeper
+from roboco.workers.compose_app import compose_worker, install_health_check
+from roboco.workers.sweeper import install_sweeper
 
-app, engine = compose(QUEUES, "prefork", 8)
-run_sweeper(app, engine)
+app, engine = compose_worker(QUEUES, "prefork", 8)
+install_sweeper(app, engine)
 install_health_check(app, engine.settings, "app")

@@ -3,44 +3,44 @@
 from celery.exceptions import Ignore, Reject, Retry
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.claimed_turn import TurnEnd
-from roboco.engine.execution.tool_call import CallEnd
-from roboco.engine.execution.turn_failed import TurnFailed, TurnResult
+from roboco.engine.execution.claimed_turn import TurnOutcome
+from roboco.engine.execution.tool_call import CallOutcome
+from roboco.engine.execution.turn_result import TurnFailed, TurnResult
 from roboco.engine.intake.guard import Acknowledge, Disposition, Requeue
-from roboco.errors import Conflict, TeamFailed, TransientError
+from roboco.errors import Conflict, TaskFailed, TransientError
 
 
 def turn_result(task_id: str, end: TurnResult) -> str:
     """Return the result of the Celery task of a turn, or raise if this attempt did not make the turn, or failed.
 
     Retry: the sweeper dispatches the turn again under the same id. Ignore: no event is sent, because the row of this id
-    in Flower belongs to the worker that has claimed the turn. TeamFailed, with the reason: the turn's step ended the
+    in Flower belongs to the worker that has claimed the turn. TaskFailed, with the reason: the turn's step ended the
     task as failed. TransientError: the model's reply was cut off, and another attempt follows. Conflict: another
     attempt has replaced this one.
     """
     match end:
         case TurnFailed(reason):
-            raise TeamFailed(task_id, TaskStatus.FAILED, reason)
-        case TurnEnd.RATE_LIMITED | TurnEnd.OUTAGE | TurnEnd.DEFERRED:
+            raise TaskFailed(task_id, TaskStatus.FAILED, reason)
+        case TurnOutcome.RATE_LIMITED | TurnOutcome.OUTAGE | TurnOutcome.DEFERRED:
             raise Retry(str(end), TransientError(str(end)))
-        case TurnEnd.TAKEN:
+        case TurnOutcome.CLAIMED_ELSEWHERE:
             raise Ignore
-        case TurnEnd.BROKE_OFF:
+        case TurnOutcome.CUT_OFF:
             raise TransientError(str(end))
-        case TurnEnd.LOST:
+        case TurnOutcome.REPLACED:
             raise Conflict(str(end))
-        case TurnEnd.COMMITTED | TurnEnd.REFUSED:
+        case TurnOutcome.COMMITTED | TurnOutcome.OBSOLETE:
             return str(end)
 
 
-def call_result(end: CallEnd) -> None:
+def call_result(end: CallOutcome) -> None:
     """Raise Retry if another worker is to run the call, and Ignore, which sends no event, if another has claimed it."""
     match end:
-        case CallEnd.RELEASED:
+        case CallOutcome.RELEASED:
             raise Retry(str(end), TransientError(str(end)))
-        case CallEnd.TAKEN:
+        case CallOutcome.CLAIMED_ELSEWHERE:
             raise Ignore
-        case CallEnd.DONE:
+        case CallOutcome.DONE:
             return
 
 

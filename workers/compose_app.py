@@ -12,53 +12,55 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, celeryd_init
 
-from roboco.adapters.celery.app import DeadLetterSink, application, configuration
-from roboco.adapters.celery.dispatcher import NODE
-from roboco.adapters.celery.health.bootstep import keep_pulse
-from roboco.adapters.celery.log_redaction import quote_nobody
+from roboco.adapters.celery.app import DeadLetterSink, app_settings, create_app
+from roboco.adapters.celery.dispatcher import NODE_SETTING
+from roboco.adapters.celery.health.bootstep import add_health_step
+from roboco.adapters.celery.log_redaction import redact_failures
 from roboco.adapters.celery.names import AGENTS_QUEUE, TOOLS_QUEUE
 from roboco.adapters.celery.transport import guard_transports
-from roboco.adapters.guarded import guard_process
 from roboco.adapters.model.lazy import preload_model
 from roboco.adapters.per_process import PerProcess
-from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.process_guard import guard_process
+from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
-from roboco.settings import Settings, read_settings
-from roboco.workers.passwords import check_passwords
+from roboco.settings import Settings, load_settings
+from roboco.workers.credentials import check_credentials
 from roboco.workers.process_engine import ProcessEngine
-from roboco.workers.registration import keep_registered
-from roboco.workers.store import check_store
+from roboco.workers.registration import install_registration
+from roboco.workers.store_check import check_store
 from roboco.workers.tasks import register
 
 _log = logging.getLogger(__name__)
 
 
-def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any) -> tuple[Celery, ProcessEngine]:
+def compose_worker(
+    queues: Sequence[str], pool: str, concurrency: int | None, **changes: Any
+) -> tuple[Celery, ProcessEngine]:
     """Return an application that consumes these queues, and the engine of its processes."""
     guard_process()
     guard_transports()
-    settings = read_settings()
+    settings = load_settings()
     letters = _dead_letters(settings)
 
-    basis = configuration(
+    basis = app_settings(
         settings.broker,
         pool=pool,
         concurrency=concurrency,
-        sink=sink_of(letters.add_record, lambda record: engine.observing.refused(record)),
+        sink=counting_sink(letters.add_record, lambda record: engine.telemetry.count_refusal(record)),
         keys=settings.signing_keys,
     )
-    app = application(basis | changes, queues)
+    app = create_app(basis | changes, queues)
     engine = ProcessEngine(app, settings)
     register(app, engine)
-    quote_nobody()
+    redact_failures()
     celeryd_init.connect(partial(_note_node, app), weak=False)
     celeryd_after_setup.connect(partial(_note_concurrency, engine, TOOLS_QUEUE in queues), weak=False)
-    celeryd_init.connect(partial(_import_tools, settings.tool_modules), weak=False)
-    celeryd_init.connect(partial(check_passwords, app, settings), weak=False)
+    celeryd_init.connect(partial(_import_tool_modules, settings.tool_modules), weak=False)
+    celeryd_init.connect(partial(check_credentials, app, settings), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
-    keep_registered(app, settings, queues)
+    install_registration(app, settings, queues)
     if AGENTS_QUEUE in queues:
         preload_model()  # before the pool forks: each child would import it again, for 0.7 s of processor time
     gc.collect()
@@ -69,16 +71,16 @@ def compose(queues: Sequence[str], pool: str, concurrency: int | None, **changes
 def install_health_check(app: Celery, settings: Settings, pool: str) -> None:
     """Have the workers of this application note their liveness as `POOL.json`, if ROBOCO_HEALTH_DIR names a folder."""
     if settings.health_dir is not None:
-        keep_pulse(app, pool, settings.health_dir, settings.health_timeout)
+        add_health_step(app, pool, settings.health_dir, settings.health_timeout)
 
 
-def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
+def counting_sink(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
     """Return a sink that stores a dead letter and then counts it. If the count fails, the sink logs it and returns.
 
     An exception of the sink means that the letter is not stored: the consumer returns the message to its queue.
     """
 
-    def keep(record: dict[str, Any]) -> None:
+    def store_and_count(record: dict[str, Any]) -> None:
         store(record)
         try:
             count(record)
@@ -86,10 +88,10 @@ def sink_of(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:
             letter_id = record["letter_id"]
             _log.exception("dead letter %s is stored, but not counted in roboco_refused_messages_total", letter_id)
 
-    return keep
+    return store_and_count
 
 
-def _import_tools(modules: Sequence[str], **_: Any) -> None:
+def _import_tool_modules(modules: Sequence[str], **_: Any) -> None:
     """Import the modules of ROBOCO_TOOL_MODULES before the worker takes work; exit if that fails."""
     sys.path.append(os.getcwd())
     for module in modules:
@@ -105,7 +107,7 @@ def _import_tools(modules: Sequence[str], **_: Any) -> None:
 
 
 def _note_node(app: Celery, sender: str, **_: Any) -> None:
-    app.conf[NODE] = sender  # before the pool forks, so that its children know it
+    app.conf[NODE_SETTING] = sender  # before the pool forks, so that its children know it
 
 
 def _note_concurrency(engine: ProcessEngine, runs_tools: bool, instance: Any, **_: Any) -> None:
@@ -116,5 +118,5 @@ def _note_concurrency(engine: ProcessEngine, runs_tools: bool, instance: Any, **
 
 
 def _dead_letters(settings: Settings) -> RedisDeadLetters:
-    connected = PerProcess(lambda: connect_briefly(settings.redis_url))
+    connected = PerProcess(lambda: connect_fail_fast(settings.redis_url))
     return RedisDeadLetters(connected, Keys(settings.prefix))

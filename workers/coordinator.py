@@ -1,9 +1,9 @@
 """The coordinator pool: `celery -A roboco.workers.coordinator worker`. It also sweeps."""
 
 from roboco.adapters.celery.names import COORDINATOR_QUEUE
-from roboco.workers.compose_app import compose, install_health_check
-from roboco.workers.sweeper import run_sweeper
+from roboco.workers.compose_app import compose_worker, install_health_check
+from roboco.workers.sweeper import install_sweeper
 
-app, engine = compose([COORDINATOR_QUEUE], "prefork", 4, worker_prefetch_multiplier=4)
-run_sweeper(app, engine)
+app, engine = compose_worker([COORDINATOR_QUEUE], "prefork", 4, worker_prefetch_multiplier=4)
+install_sweeper(app, engine)
 install_health_check(app, engine.settings, "coordinator")

@@ -9,9 +9,9 @@ from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from roboco.adapters.celery.dead_letter import letter_of
-from roboco.adapters.celery.display import of_error, of_outside
-from roboco.adapters.celery.names import CREATING, OUTSIDE, QUEUE_OF
+from roboco.adapters.celery.dead_letter import dead_letter_of
+from roboco.adapters.celery.display import redact_arguments, redact_error
+from roboco.adapters.celery.names import COMMAND_TASKS, CREATING_TASKS, QUEUE_OF
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
 from roboco.errors import Overloaded, UsageError
@@ -37,12 +37,12 @@ class CeleryMessage:
     @property
     def creates_task(self) -> bool:
         """True if the Celery task submits or forks a task."""
-        return self.request.task in CREATING
+        return self.request.task in CREATING_TASKS
 
     def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
         """Return the message as a dead letter."""
         queue = QUEUE_OF[self.request.task]
-        return letter_of(self.request, queue, reason, attempts, self.engine.now())
+        return dead_letter_of(self.request, queue, reason, attempts, self.engine.now())
 
     def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
         """Store the dead letter for this reason, if there is one; then log and count the refusal.
@@ -55,11 +55,13 @@ class CeleryMessage:
         stored = ""
         if reason is not None:
             letter = self.dead_letter(reason, 1)
-            self.engine.dead.add(letter)
+            self.engine.dead_letters.add(letter)
             stored = f"; it is dead letter {letter.letter_id}"
         request = self.request
-        self.engine.telemetry.note(REFUSED, 1, request.task)
-        of = ""
-        if request.task in OUTSIDE:
-            of = f" of {of_outside(dict(request.kwargs or {}), request.get('origin'))[0]}"
-        _log.warning("message %s (%s%s) is refused%s: %s", request.id, request.task, of, stored, of_error(error))
+        self.engine.telemetry.record(REFUSED, 1, request.task)
+        origin = ""
+        if request.task in COMMAND_TASKS:
+            origin = f" of {redact_arguments(dict(request.kwargs or {}), request.get('origin'))[0]}"
+        _log.warning(
+            "message %s (%s%s) is refused%s: %s", request.id, request.task, origin, stored, redact_error(error)
+        )

@@ -11,60 +11,60 @@ from celery.signals import task_prerun, worker_init, worker_process_shutdown
 from roboco.adapters.celery.dispatcher import SENT_AT
 from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.queue_stats import queue_lengths
-from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.telemetry.backlog_gauges import Levels
+from roboco.adapters.telemetry.backlog_gauges import BacklogGauges
 from roboco.adapters.telemetry.json_log import log_as_json
-from roboco.adapters.telemetry.metrics import OTHER, Metrics
+from roboco.adapters.telemetry.metrics import OTHER_VALUE, Metrics
 from roboco.adapters.telemetry.metrics_server import serve_metrics
-from roboco.adapters.telemetry.telemetry import Observed
-from roboco.adapters.telemetry.tracing_setup import open_spans, traces_wanted
-from roboco.client.wiring import hidden_of
+from roboco.adapters.telemetry.telemetry import ProcessTelemetry
+from roboco.adapters.telemetry.tracing_setup import open_tracer, tracing_enabled
+from roboco.client.wiring import secret_mask
 from roboco.errors import UsageError
 from roboco.ports import Telemetry
 from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED
 from roboco.settings import Settings
 
 
-class Observing:
+class WorkerTelemetry:
     """Starts with the worker. Producer and Flower applications export nothing."""
 
     def __init__(self, app: Celery, settings: Settings) -> None:
         self._app = app
         self._settings = settings
         self._metrics: Metrics | None = None
-        self._open: Observed | None = None
+        self._telemetry: ProcessTelemetry | None = None
         self._in_logs = settings.log_format == "json"
         if self._in_logs:
-            log_as_json(app, hidden_of(settings))
+            log_as_json(app, secret_mask(settings))
         if settings.metrics_port:
             worker_init.connect(self._serve, weak=False)
-            task_prerun.connect(self._waited, weak=False)
+            task_prerun.connect(self._record_queue_wait, weak=False)
         worker_process_shutdown.connect(self._close, weak=False)
 
     def telemetry(self) -> Telemetry | None:
         """Return the telemetry of this process's engine, or None if no setting enables any."""
-        wanted = traces_wanted(self._settings.tracing, os.environ)
+        wanted = tracing_enabled(self._settings.tracing, os.environ)
         if self._metrics is None and not self._in_logs and not wanted:
             return None
-        self._open = Observed(self._metrics, open_spans(self._settings.tracing, os.environ))
-        return self._open
+        self._telemetry = ProcessTelemetry(self._metrics, open_tracer(self._settings.tracing, os.environ))
+        return self._telemetry
 
-    def refused(self, record: Mapping[str, Any]) -> None:
+    def count_refusal(self, record: Mapping[str, Any]) -> None:
         """Count a message that the consumer of this worker has refused, of which this is the dead letter's record."""
         if self._metrics is not None:
             name = record.get("headers", {}).get("task")
-            self._metrics.note(REFUSED, 1, name if isinstance(name, str) and name in QUEUE_OF else OTHER)
+            self._metrics.record(REFUSED, 1, name if isinstance(name, str) and name in QUEUE_OF else OTHER_VALUE)
 
-    def tell_levels(self) -> None:
+    def export_backlog(self) -> None:
         """Export the backlog as well. Workers that sweep call this."""
         if self._metrics is not None:
-            client, keys = connect_briefly(self._settings.redis_url), Keys(self._settings.prefix)
+            client, keys = connect_fail_fast(self._settings.redis_url), Keys(self._settings.prefix)
             schedule, dead = RedisSchedule(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
-            self._metrics.watch(Levels(schedule.count, dead.count, lambda: queue_lengths(self._app)))
+            self._metrics.add_reader(BacklogGauges(schedule.count, dead.count, lambda: queue_lengths(self._app)))
 
     def _serve(self, **_: Any) -> None:
         """Serve the metrics from the worker's main process, before its pool starts; exit if the port is in use."""
@@ -74,12 +74,12 @@ class Observing:
         except UsageError as error:
             raise SystemExit(f"roboco: {error}") from error
 
-    def _waited(self, task: Any, **_: Any) -> None:
+    def _record_queue_wait(self, task: Any, **_: Any) -> None:
         sent = task.request.get(SENT_AT)
         queue = (task.request.delivery_info or {}).get("routing_key")
         if self._metrics is not None and isinstance(sent, int | float) and queue:
-            self._metrics.note(QUEUE_WAIT_SECONDS, time.time() - sent, queue)
+            self._metrics.record(QUEUE_WAIT_SECONDS, time.time() - sent, queue)
 
     def _close(self, **_: Any) -> None:
-        if self._open is not None:
-            self._open.close()
+        if self._telemetry is not None:
+            self._telemetry.close()

@@ -3,13 +3,13 @@
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
-from roboco.adapters.celery.dispatcher import NODE
+from roboco.adapters.celery.dispatcher import NODE_SETTING
 from roboco.adapters.per_process import PerProcess
 from roboco.adapters.redis.client import connect
-from roboco.client.wiring import Host, build_engine, dispatcher_of
+from roboco.client.wiring import HostProcess, build_dispatcher, build_engine
 from roboco.engine.engine import Engine
 from roboco.settings import Settings
-from roboco.workers.observability import Observing
+from roboco.workers.observability import WorkerTelemetry
 
 
 class ProcessEngine:
@@ -19,13 +19,13 @@ class ProcessEngine:
         self.settings = settings
         self.concurrency = 1
         """Celery tasks that the worker runs in parallel; set before its pool forks."""
-        self.observing = Observing(app, settings)
+        self.telemetry = WorkerTelemetry(app, settings)
 
         def build() -> Engine:
             client = connect(settings.redis_url)
-            worker = str(app.conf.get(NODE) or "")
-            host = Host(self.observing.telemetry(), worker, SoftTimeLimitExceeded, self.concurrency)
-            return build_engine(settings, dispatcher_of(app), client, host)
+            worker = str(app.conf.get(NODE_SETTING) or "")
+            host = HostProcess(self.telemetry.telemetry(), worker, SoftTimeLimitExceeded, self.concurrency)
+            return build_engine(settings, build_dispatcher(app), client, host)
 
         self._engine = PerProcess(build)
 

@@ -11,8 +11,8 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_init
 
-from roboco.adapters.celery.background import repeat_while_working
-from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.celery.background import run_periodically
+from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
@@ -26,13 +26,13 @@ from roboco.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-EVERY = 3.0
+REGISTRATION_INTERVAL = 3.0
 """Seconds between two registrations of a worker."""
-_WAIT = 5.0
+_STORE_TIMEOUT = 5.0
 """The most seconds for which the thread waits for an answer of the store."""
 
 
-def keep_registered(app: Celery, settings: Settings, queues: Sequence[str]) -> None:
+def install_registration(app: Celery, settings: Settings, queues: Sequence[str]) -> None:
     """Register the workers of this application in the pools of these queues.
 
     A worker whose workspace is not the coordinators' exits at its start. If Redis or the store does not answer then,
@@ -42,7 +42,7 @@ def keep_registered(app: Celery, settings: Settings, queues: Sequence[str]) -> N
 
     def begin(sender: str, **_: Any) -> None:
         registrar = Registrar(settings, sender, pools)
-        repeat_while_working(app, "roboco-registration", EVERY, lambda: _again(registrar))
+        run_periodically(app, "roboco-registration", REGISTRATION_INTERVAL, lambda: _register_or_log(registrar))
         try:
             registrar()
         except TransientError as error:
@@ -53,9 +53,9 @@ def keep_registered(app: Celery, settings: Settings, queues: Sequence[str]) -> N
     celeryd_init.connect(begin, weak=False)
 
 
-def _again(register_now: Callable[[], None]) -> None:
+def _register_or_log(register: Callable[[], None]) -> None:
     try:
-        register_now()
+        register()
     except TransientError as error:
         _log.info("this worker is not registered now: %s", error)
     except Exception as error:  # the thread must survive
@@ -66,7 +66,7 @@ class Registrar:
     """Registers the worker with the node name `name` each time it is called."""
 
     def __init__(self, settings: Settings, name: str, pools: tuple[str, ...]) -> None:
-        scripts, keys = Scripts(connect_briefly(settings.redis_url)), Keys(settings.prefix)
+        scripts, keys = Scripts(connect_fail_fast(settings.redis_url)), Keys(settings.prefix)
         self._settings = settings
         self._pools = pools
         self._workers = RedisWorkerRegistry(scripts, keys, name)
@@ -79,7 +79,7 @@ class Registrar:
         The workspace is read until that has succeeded once.
         """
         if self._worker is None:
-            settings, wait = self._settings, min(_WAIT, self._settings.s3_timeout)
+            settings, wait = self._settings, min(_STORE_TIMEOUT, self._settings.s3_timeout)
             files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
             name = workspace_name(files, workspace_address(settings))
             self._worker = Registration(self._pools, settings.tool_modules, name, files)

@@ -12,9 +12,9 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_ready
 
-from roboco.adapters.celery.background import repeat_while_working
+from roboco.adapters.celery.background import run_periodically
 from roboco.adapters.celery.broker_scripts import BrokerScripts
-from roboco.adapters.redis.client import connect_briefly
+from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.scripts import load_missing, script_texts
 from roboco.engine.coordinator.sweep import sweep
 from roboco.errors import RobocoError
@@ -23,33 +23,33 @@ from roboco.workers.process_engine import ProcessEngine
 _log = logging.getLogger(__name__)
 
 
-def run_sweeper(app: Celery, engine: ProcessEngine) -> None:
+def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     """Sweep while the worker of this process runs."""
-    client, interval = connect_briefly(engine.settings.redis_url), engine.settings.sweep_interval
+    client, interval = connect_fail_fast(engine.settings.redis_url), engine.settings.sweep_interval
     of_roboco = partial(load_missing, client, script_texts().values())
     of_kombu = BrokerScripts(app).load_missing
 
     def begin(**_: Any) -> None:
-        _load(of_roboco, of_kombu)
-        engine.observing.tell_levels()
+        _load_scripts(of_roboco, of_kombu)
+        engine.telemetry.export_backlog()
 
     def act() -> None:
-        _load(of_roboco, of_kombu)
-        _attempt("a sweep", lambda: sweep(engine(), interval))
+        _load_scripts(of_roboco, of_kombu)
+        _log_failure("a sweep", lambda: sweep(engine(), interval))
 
     worker_ready.connect(begin, weak=False)
-    repeat_while_working(app, "roboco-sweeper", interval, act)
+    run_periodically(app, "roboco-sweeper", interval, act)
 
 
-def _load(*loads: Callable[[], int]) -> None:
+def _load_scripts(*loads: Callable[[], int]) -> None:
     for load in loads:
-        _attempt("the loading of scripts", load)
+        _log_failure("the loading of scripts", load)
 
 
-def _attempt(what: str, act: Callable[[], int]) -> None:
+def _log_failure(operation: str, act: Callable[[], int]) -> None:
     try:
         act()
     except RobocoError as error:
-        _log.warning("%s failed and is tried again: %s", what, error)
+        _log.warning("%s failed and is tried again: %s", operation, error)
     except Exception:
-        _log.exception("%s failed and is tried again", what)
+        _log.exception("%s failed and is tried again", operation)

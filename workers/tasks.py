@@ -23,21 +23,19 @@ from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
 from celery.exceptions import SoftTimeLimitExceeded
 
-from roboco.adapters.celery.dispatcher import KILL_AFTER
-from roboco.adapters.celery.names import ADVANCE, LIST_TOOLS, NOTIFY, OUTSIDE, TOOL, TURN
-from roboco.client.commands import take
+from roboco.adapters.celery.dispatcher import KILL_GRACE
+from roboco.adapters.celery.names import ADVANCE_TASK, COMMAND_TASKS, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
 from roboco.engine.coordinator.advance import advance as engine_advance
-from roboco.engine.execution.tool_call import overdue
-from roboco.engine.execution.tool_call import tool as engine_tool
-from roboco.engine.execution.turn import turn as engine_turn
+from roboco.engine.execution.tool_call import close_overdue_call, run_call
+from roboco.engine.execution.turn import run_turn
 from roboco.engine.intake import guard
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
-from roboco.errors import Conflict, Overloaded, TeamFailed, TransientError, UsageError
-from roboco.ports import CallOrder, ListOrder, TurnOrder
+from roboco.errors import Conflict, Overloaded, TaskFailed, TransientError, UsageError
+from roboco.ports import ListingRequest, ToolAssignment, TurnAssignment
+from roboco.workers.arguments import parse_assignment, parse_command, parse_task_id
 from roboco.workers.celery_result import call_result, message_result, turn_result
 from roboco.workers.incoming_message import CeleryMessage
-from roboco.workers.orders import command_arguments, order_of, task_of
 from roboco.workers.process_engine import ProcessEngine
 
 HARD_LIMIT_GRACE = 30.0
@@ -46,7 +44,7 @@ MAX_CALL_SECONDS = 86_400.0
 """Time limit of a tool call whose message names none: the longest that a team can set."""
 MAX_LISTING_SECONDS = 900.0
 """Time limit of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
-REDACTED: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:ShownRequest"}
+REDACTED: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:RedactedRequest"}
 """Options of a Celery task whose arguments and errors Celery's events show without content of users."""
 DURABLE: dict[str, Any] = {
     **REDACTED,
@@ -66,43 +64,50 @@ class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task gene
     def on_failure(self, exc: BaseException, task_id: str, args: Any, kwargs: dict[str, Any], einfo: Any) -> None:
         """Close the call if it exceeded its time limit. After any other failure its lease expires."""
         if isinstance(exc, TimeLimitExceeded):
-            timeout = float(exc.args[0]) - KILL_AFTER if exc.args else 0.0
-            overdue(self.engine(), order_of(CallOrder, (), kwargs), timeout)
+            timeout = float(exc.args[0]) - KILL_GRACE if exc.args else 0.0
+            close_overdue_call(self.engine(), parse_assignment(ToolAssignment, (), kwargs), timeout)
 
 
 def register(app: Celery, engine: ProcessEngine) -> None:
     """Register Roboco's Celery tasks with the application."""
     limit = engine.settings.coordinator_timeout
-    for name in OUTSIDE:
+    for name in COMMAND_TASKS:
         _add(app, name, _handler(engine, name), **DURABLE, **_limits(limit))
     check = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
 
     def advance(self: Any, *args: Any, **kwargs: Any) -> None:
-        task_id = _parse(engine, self.request, lambda: task_of(args, kwargs))
+        task_id = _parse(engine, self.request, lambda: parse_task_id(args, kwargs))
         _within(limit, f"roboco.advance of task {task_id!r}", lambda: engine_advance(engine(), task_id))
 
     def notify(self: Any, *args: Any, **kwargs: Any) -> None:
-        task_id = _parse(engine, self.request, lambda: task_of(args, kwargs))
+        task_id = _parse(engine, self.request, lambda: parse_task_id(args, kwargs))
         _within(limit, f"roboco.notify of task {task_id!r}", lambda: deliver(engine(), task_id))
 
     def turn(self: Any, *args: Any, **kwargs: Any) -> str:
-        order = _parse(engine, self.request, lambda: order_of(TurnOrder, args, kwargs))
-        return turn_result(order.task_id, engine_turn(engine(), order))
+        order = _parse(engine, self.request, lambda: parse_assignment(TurnAssignment, args, kwargs))
+        return turn_result(order.task_id, run_turn(engine(), order))
 
     def tool(self: Any, *args: Any, **kwargs: Any) -> None:
-        order = _parse(engine, self.request, lambda: order_of(CallOrder, args, kwargs))
-        call_result(engine_tool(engine(), order))
+        order = _parse(engine, self.request, lambda: parse_assignment(ToolAssignment, args, kwargs))
+        call_result(run_call(engine(), order))
 
     def list_tools(self: Any, *args: Any, **kwargs: Any) -> None:
-        order = _parse(engine, self.request, lambda: order_of(ListOrder, args, kwargs))
+        order = _parse(engine, self.request, lambda: parse_assignment(ListingRequest, args, kwargs))
         engine_list_tools(engine(), order)
 
-    _add(app, ADVANCE, advance, **REDACTED, **check)
-    _add(app, NOTIFY, notify, **REDACTED, **check)
-    _add(app, TURN, turn, **REDACTED, throws=(TransientError, TeamFailed, Conflict, UsageError))
-    _add(app, LIST_TOOLS, list_tools, **REDACTED, throws=(TransientError, UsageError), **_limits(MAX_LISTING_SECONDS))
+    _add(app, ADVANCE_TASK, advance, **REDACTED, **check)
+    _add(app, NOTIFY_TASK, notify, **REDACTED, **check)
+    _add(app, TURN_TASK, turn, **REDACTED, throws=(TransientError, TaskFailed, Conflict, UsageError))
+    _add(
+        app,
+        LIST_TOOLS_TASK,
+        list_tools,
+        **REDACTED,
+        throws=(TransientError, UsageError),
+        **_limits(MAX_LISTING_SECONDS),
+    )
     base = type("BoundToolTask", (ToolTask,), {"engine": engine})
-    _add(app, TOOL, tool, **REDACTED, throws=(TransientError, UsageError), base=base, **_limits(MAX_CALL_SECONDS))
+    _add(app, TOOL_TASK, tool, **REDACTED, throws=(TransientError, UsageError), base=base, **_limits(MAX_CALL_SECONDS))
 
 
 def _add(app: Celery, name: str, run: Callable[..., object], **options: Any) -> None:
@@ -118,8 +123,8 @@ def _handler(engine: ProcessEngine, name: str) -> Callable[..., None]:
     """Return the body of the Celery task `name`, which accepts a message from outside."""
 
     def handle(self: Any, *args: Any, **kwargs: Any) -> None:
-        arguments = _parse(engine, self.request, lambda: command_arguments(name, self.request.id, args, kwargs))
-        accept = partial(take, engine(), engine.settings, name, arguments, self.request.id)
+        arguments = _parse(engine, self.request, lambda: parse_command(name, self.request.id, args, kwargs))
+        accept = partial(handle, engine(), engine.settings, name, arguments, self.request.id)
         message_result(guard.process(engine(), CeleryMessage(engine(), self.request), accept))
 
     return handle

@@ -4,7 +4,7 @@ Prefork: processes isolate calls, and can be killed at their time limit.
 """
 
 from roboco.adapters.celery.names import TOOLS_QUEUE
-from roboco.workers.compose_app import compose, install_health_check
+from roboco.workers.compose_app import compose_worker, install_health_check
 
-app, engine = compose([TOOLS_QUEUE], "prefork", None, worker_max_tasks_per_child=200)
+app, engine = compose_worker([TOOLS_QUEUE], "prefork", None, worker_max_tasks_per_child=200)
 install_health_check(app, engine.settings, "tools")

@@ -4,12 +4,12 @@ It consumes only the replies of workers. Every consumer of kombu restores messag
 names Flower does not read the messages that workers hold, so that its Redis user needs no permission for them.
 """
 
-from roboco.adapters.celery.app import application, configuration
-from roboco.settings import read_settings
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.settings import load_settings
 
 _HELD = ("unacked_key", "unacked_index_key", "unacked_mutex_key")
 
-_settings = configuration(read_settings().broker)
+_settings = app_settings(load_settings().broker)
 _options = _settings["broker_transport_options"]
 _own = {name: f"{_options[name]}.watcher" for name in _HELD if name in _options}
-app = application(_settings | {"broker_transport_options": _options | _own})
+app = create_app(_settings | {"broker_transport_options": _options | _own})

@@ -6,25 +6,25 @@ of steps: `schema_rules` refuses schemas, `schema_validator` counts the steps of
 
 from typing import Any
 
-from roboco.adapters.schema_rules import unsound
-from roboco.adapters.schema_validator import Unusable, Validation, shortened
+from roboco.adapters.schema_rules import find_schema_error
+from roboco.adapters.schema_validator import Validation, ValidationAborted, shorten
 
-MOST_SHOWN = 400
+MAX_ERROR_CHARS = 400
 """Characters of an error message: a model or a person reads it."""
 
 
-def schema_mistake(schema: dict[str, Any]) -> str:
+def schema_error(schema: dict[str, Any]) -> str:
     """Return why the JSON Schema of an object is refused, or "" if it is accepted."""
-    return shortened(unsound(schema), MOST_SHOWN)
+    return shorten(find_schema_error(schema), MAX_ERROR_CHARS)
 
 
-def mistake(schema: dict[str, Any], value: Any) -> str:
+def value_error(schema: dict[str, Any], value: Any) -> str:
     """Return why the value does not fit the schema, or "" if it fits. The value is JSON."""
     try:
-        return shortened(Validation(schema).mistake(value), MOST_SHOWN)
-    except Unusable as error:
-        return f"the schema cannot be used: {shortened(str(error), MOST_SHOWN)}"
+        return shorten(Validation(schema).find_error(value), MAX_ERROR_CHARS)
+    except ValidationAborted as error:
+        return f"the schema cannot be used: {shorten(str(error), MAX_ERROR_CHARS)}"
     except RecursionError:
         return "the schema cannot be used: it is nested too deeply"
     except (ValueError, ArithmeticError) as error:  # the rules do not check schemas of tool functions
-        return f"the schema cannot be used: {shortened(f'{type(error).__name__}: {error}', MOST_SHOWN)}"
+        return f"the schema cannot be used: {shorten(f'{type(error).__name__}: {error}', MAX_ERROR_CHARS)}"

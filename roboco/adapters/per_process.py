@@ -17,13 +17,13 @@ class PerProcess(Generic[Made]):
 
     def __init__(self, make: Callable[[], Made]) -> None:
         self._make = make
-        self._made: dict[int, Made] = {}
+        self._values: dict[int, Made] = {}
         self._locks: dict[int, RLock] = {}  # a child must not wait for a lock that a thread of its parent holds
 
     def __call__(self) -> Made:
         """Return the value, which the first call creates."""
         pid = os.getpid()
         with self._locks.setdefault(pid, RLock()):
-            if pid not in self._made:
-                self._made[pid] = self._make()
-            return self._made[pid]
+            if pid not in self._values:
+                self._values[pid] = self._make()
+            return self._values[pid]

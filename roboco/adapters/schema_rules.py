@@ -7,23 +7,23 @@ ignores it silently, and because a reference could lead into it.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from roboco.domain.canonical_json import canonical, checked_json
-from roboco.domain.pattern import LONGEST, check_pattern, weight
+from roboco.domain.canonical_json import canonical_json, validated_json
+from roboco.domain.pattern import MAX_PATTERN_CHARS, check_pattern, weight
 
-MAX_SCHEMA = 64 * 1024
+MAX_SCHEMA_CHARS = 64 * 1024
 """Characters of a schema as canonical JSON."""
-MOST_PARTS = 2000
+MAX_PARTS = 2000
 """Objects and lists in a schema."""
-MOST_CHAINED = 64
+MAX_CHAINED = 64
 """Nested schemas that apply to one value, by references, `anyOf` and the like."""
-MOST_WEIGHT = 2000
+MAX_PATTERN_WEIGHT = 2000
 """Weight of the distinct patterns of a schema: about 50 ms to compile."""
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-NAMED = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
-LISTED = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-SINGLE = frozenset({"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"})
-_IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
-_NOTES = frozenset(
+MAP_KEYWORDS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+SINGLE_KEYWORDS = frozenset({"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"})
+_IN_PLACE_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+_ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "$comment"}
     | {"$schema", "format", "contentEncoding", "contentMediaType", "discriminator"}
 )
@@ -64,7 +64,11 @@ def _type(value: Any) -> str:
 
 
 def _pattern(value: Any) -> str:
-    return "" if isinstance(value, str) and len(value) <= LONGEST else f"must be a string of up to {LONGEST} characters"
+    return (
+        ""
+        if isinstance(value, str) and len(value) <= MAX_PATTERN_CHARS
+        else f"must be a string of up to {MAX_PATTERN_CHARS} characters"
+    )
 
 
 def _list(value: Any) -> str:
@@ -83,7 +87,7 @@ def _any(value: Any) -> str:
     return ""
 
 
-_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains")
+_COUNT_KEYWORDS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains")
 _RULES: dict[str, Callable[[Any], str]] = {
     "type": _type,
     "enum": _list,
@@ -95,26 +99,26 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "dependentRequired": _names_by_name,
     "$ref": lambda value: "" if isinstance(value, str) else "must be a string",
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
-    **dict.fromkeys((*_COUNTS, "maxContains"), _count),
-    **dict.fromkeys(NAMED, _schemas_by_name),
-    **dict.fromkeys(LISTED, _schemas),
-    **dict.fromkeys(SINGLE, _any),
-    **dict.fromkeys(_NOTES, _any),
+    **dict.fromkeys((*_COUNT_KEYWORDS, "maxContains"), _count),
+    **dict.fromkeys(MAP_KEYWORDS, _schemas_by_name),
+    **dict.fromkeys(LIST_KEYWORDS, _schemas),
+    **dict.fromkeys(SINGLE_KEYWORDS, _any),
+    **dict.fromkeys(_ANNOTATIONS, _any),
 }
 """Each keyword with the check of its value."""
 
 
-def unsound(schema: Any) -> str:
+def find_schema_error(schema: Any) -> str:
     """Return why the schema is refused as the schema of an object, or "" if it is accepted."""
-    if large := too_much(schema):
+    if large := size_error(schema):
         return large
-    if wrong := next(_mistakes(schema, schema, "#"), ""):
+    if wrong := next(_schema_errors(schema, schema, "#"), ""):
         return wrong
-    if wrong := _wrong_patterns(_patterns(schema)):
+    if wrong := _pattern_error(_patterns(schema)):
         return wrong
     if schema.get("type", "object") != "object":
         return f"must be the schema of an object (found type {schema['type']!r:.60})"
-    return _Loops(schema).found()
+    return _ReferenceLoops(schema).error()
 
 
 def is_accepted(keyword: str, value: Any) -> bool:
@@ -137,25 +141,25 @@ def referenced(ref: str, root: Any) -> Any:
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield each schema directly in a sound one, with its keyword and its path from there."""
     for keyword, value in schema.items():
-        if keyword in NAMED:
+        if keyword in MAP_KEYWORDS:
             yield from ((keyword, f"{keyword}/{name}", one) for name, one in value.items())
-        elif keyword in LISTED:
+        elif keyword in LIST_KEYWORDS:
             yield from ((keyword, f"{keyword}/{index}", one) for index, one in enumerate(value))
-        elif keyword in SINGLE:
+        elif keyword in SINGLE_KEYWORDS:
             yield keyword, keyword, value
 
 
-def too_much(schema: Any) -> str:
+def size_error(schema: Any) -> str:
     """Return why the schema is no JSON object or too large, or "" if it is fine."""
     if not isinstance(schema, dict):
         return "must be an object"
     try:
-        size = len(canonical(checked_json(schema)))
+        size = len(canonical_json(validated_json(schema)))
     except (ValueError, RecursionError) as error:
         return f"is no JSON: {error}"
     parts = _parts(schema)
-    if size > MAX_SCHEMA or parts > MOST_PARTS:
-        return f"has {size} characters and {parts} parts, at most {MAX_SCHEMA} and {MOST_PARTS} are accepted"
+    if size > MAX_SCHEMA_CHARS or parts > MAX_PARTS:
+        return f"has {size} characters and {parts} parts, at most {MAX_SCHEMA_CHARS} and {MAX_PARTS} are accepted"
     return ""
 
 
@@ -165,7 +169,7 @@ def _parts(value: Any) -> int:
     return 1 + sum(_parts(item) for item in (value.values() if isinstance(value, dict) else value))
 
 
-def _mistakes(schema: Any, root: dict[str, Any], at: str) -> Iterator[str]:
+def _schema_errors(schema: Any, root: dict[str, Any], at: str) -> Iterator[str]:
     """Yield the errors of a schema and of those in it. Its depth is bounded, because it is JSON."""
     if isinstance(schema, bool):
         return
@@ -174,17 +178,17 @@ def _mistakes(schema: Any, root: dict[str, Any], at: str) -> Iterator[str]:
         return
     for keyword, value in schema.items():
         if not keyword.startswith("x-") and not (keyword == "$id" and schema is root):
-            yield from _wrong(keyword, value, at)
+            yield from _keyword_errors(keyword, value, at)
     if "$ref" in schema and not isinstance(referenced(schema["$ref"], root), dict | bool):
         yield (
             f"has the reference {schema['$ref']!r:.80} at {at:.100}, which does not lead to a schema in it; "
             "possible are '#', '#/$defs/NAME' and '#/definitions/NAME'"
         )
     for _, path, one in subschemas(schema):
-        yield from _mistakes(one, root, f"{at}/{path}")
+        yield from _schema_errors(one, root, f"{at}/{path}")
 
 
-def _wrong(keyword: str, value: Any, at: str) -> Iterator[str]:
+def _keyword_errors(keyword: str, value: Any, at: str) -> Iterator[str]:
     if (rule := _RULES.get(keyword)) is None:
         yield f"has {keyword!r:.60} at {at:.100}, which is not supported; possible are {', '.join(sorted(_RULES))}"
     elif wrong := rule(value):
@@ -199,9 +203,11 @@ def _patterns(schema: Any) -> set[str]:
     return set().union({schema["pattern"]} if "pattern" in schema else (), *inner)
 
 
-def _wrong_patterns(patterns: set[str]) -> str:
-    if (heavy := sum(map(weight, patterns))) > MOST_WEIGHT:  # before the first one is compiled
-        return f"has patterns that weigh {heavy} together, at most {MOST_WEIGHT} is accepted; repeat less in them"
+def _pattern_error(patterns: set[str]) -> str:
+    if (heavy := sum(map(weight, patterns))) > MAX_PATTERN_WEIGHT:  # before the first one is compiled
+        return (
+            f"has patterns that weigh {heavy} together, at most {MAX_PATTERN_WEIGHT} is accepted; repeat less in them"
+        )
     for pattern in patterns:
         try:
             check_pattern(pattern)
@@ -210,7 +216,7 @@ def _wrong_patterns(patterns: set[str]) -> str:
     return ""
 
 
-class _Loops:
+class _ReferenceLoops:
     """Finds references that lead back to themselves without a step into the value, and long chains of them."""
 
     def __init__(self, root: dict[str, Any]) -> None:
@@ -218,14 +224,14 @@ class _Loops:
         self._heights: dict[int, int] = {}
         self._open: list[int] = []
 
-    def found(self) -> str:
+    def error(self) -> str:
         """Return the error, or "" if there is none."""
         waiting: list[Any] = [self._root]
         while waiting:
             schema = waiting.pop()
             if isinstance(schema, dict):
-                if self._height(schema) > MOST_CHAINED:
-                    return f"has references that lead back to themselves, or through more than {MOST_CHAINED} schemas"
+                if self._height(schema) > MAX_CHAINED:
+                    return f"has references that lead back to themselves, or through more than {MAX_CHAINED} schemas"
                 waiting += [one for _, _, one in subschemas(schema)]
         return ""
 
@@ -235,10 +241,10 @@ class _Loops:
             return 0
         if id(schema) in self._heights:
             return self._heights[id(schema)]
-        if id(schema) in self._open or len(self._open) > MOST_CHAINED:
-            return MOST_CHAINED + 1
+        if id(schema) in self._open or len(self._open) > MAX_CHAINED:
+            return MAX_CHAINED + 1
         self._open.append(id(schema))
-        below = [one for keyword, _, one in subschemas(schema) if keyword in _IN_PLACE]
+        below = [one for keyword, _, one in subschemas(schema) if keyword in _IN_PLACE_KEYWORDS]
         below += [referenced(schema["$ref"], self._root)] if "$ref" in schema else []
         height = 1 + max((self._height(one) for one in below), default=0)
         self._open.pop()

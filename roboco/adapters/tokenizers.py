@@ -5,38 +5,38 @@ import re
 import warnings
 from functools import lru_cache
 
-from roboco.domain.tokens import ESTIMATE, Tokens
+from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
 
 _ENCODINGS = (
     (re.compile(r"(gpt-(4o|4\.1|4\.5|5)|chatgpt-4o|o[1-9])([-.].*)?"), "o200k_base"),
     (re.compile(r"(gpt-4|gpt-3\.5)([-.].*)?"), "cl100k_base"),
 )
 """Models and their encodings, as in OpenAI's tiktoken (tiktoken/model.py)."""
-KEPT = 4096
+MAX_CACHED_TEXTS = 4096
 """Texts whose counts are cached: a turn sends mostly the texts of the turn before."""
 
 
 class KnownTokenizers:
     """Counts tokens of known models with their tokenizers, and estimates those of others."""
 
-    def of(self, model: str) -> Tokens:
+    def for_model(self, model: str) -> Tokenizer:
         """Return the counter of this model's tokens."""
         name = next((encoding for known, encoding in _ENCODINGS if known.fullmatch(model)), None)
-        return ESTIMATE if name is None else _tokens(name)
+        return ESTIMATING_TOKENIZER if name is None else _tokens(name)
 
 
 @lru_cache(maxsize=4)
-def _tokens(name: str) -> Tokens:
+def _tokens(name: str) -> Tokenizer:
     """Load the tokenizer of this name (0.2 s and 60 MB) and return its counter, or the estimate if it is missing."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # about how the package reads its files
             encoding = importlib.import_module("bpe_openai").get_encoding(name)
     except ImportError:  # an optional extra: `roboco[tokenizers]`
-        return ESTIMATE
+        return ESTIMATING_TOKENIZER
 
-    @lru_cache(maxsize=KEPT)
+    @lru_cache(maxsize=MAX_CACHED_TEXTS)
     def count(text: str) -> int:
         return len(encoding.encode_ordinary(text))
 
-    return Tokens(name, count)
+    return Tokenizer(name, count)

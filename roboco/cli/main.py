@@ -21,7 +21,7 @@ from roboco.cli.terminal.exit import (
     report_usage,
     wants_json,
 )
-from roboco.cli.terminal.signals import interruptible
+from roboco.cli.terminal.signals import install_signal_handlers
 from roboco.errors import RobocoError
 
 _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
@@ -71,7 +71,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 """The commands by section: the place of each below `roboco.cli`, and the first line of its help."""
-_PLACES: Final = {name: place for section in _COMMANDS.values() for name, (place, _) in section.items()}
+_LOCATIONS: Final = {name: place for section in _COMMANDS.values() for name, (place, _) in section.items()}
 
 
 class Commands(click.Group):
@@ -79,13 +79,13 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""
-        return list(_PLACES)
+        return list(_LOCATIONS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command, or return None if there is none of this name."""
-        if cmd_name not in _PLACES:
+        if cmd_name not in _LOCATIONS:
             return None
-        module, _, attribute = _PLACES[cmd_name].partition(":")
+        module, _, attribute = _LOCATIONS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(f"roboco.cli.{module}"), attribute)
         return command
 
@@ -117,7 +117,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # an agent may write characters that the terminal cannot show
-    interruptible()
+    install_signal_handlers()
     sys.exit(run(sys.argv[1:]))
 
 

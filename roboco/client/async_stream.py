@@ -7,19 +7,19 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
-from roboco.adapters.redis.stream.position import Position, Record
-from roboco.adapters.threads import Threads
+from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.adapters.threads import ThreadPool
 from roboco.client.stream import TASK_END, TaskStream, is_at_rest, recheck_delays
 from roboco.client.task_result import TaskResult
 from roboco.domain.stream.item import StreamItem
-from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
 
 T = TypeVar("T")
 BATCH_ITEMS: Final = 100
 """Items of an ended task that a thread reads at a time."""
 MAX_READERS: Final = 32
-_READERS: Final = Threads(MAX_READERS)
+_READERS: Final = ThreadPool(MAX_READERS)
 """The threads that read workspaces for all followers of this process."""
 
 
@@ -36,13 +36,13 @@ class AsyncTaskStream:
 
     async def wait_at_rest(self) -> TaskSummary:
         """Return the task as soon as it has ended or waits."""
-        async with aclosing(self._follower.stirs(self._stream.task_id)) as changes:
+        async with aclosing(self._follower.changes(self._stream.task_id)) as changes:
             async for event in changes:
                 for delay in recheck_delays(event):
                     summary = await self._read_shared("summary", self._stream.summary)
                     if is_at_rest(summary):
                         return summary
-                    await self._check_attendance()
+                    await self._check_workers()
                     await asyncio.sleep(delay)
         raise AssertionError("the iterator of changes does not end")
 
@@ -51,8 +51,8 @@ class AsyncTaskStream:
         return await _READERS.run(lambda: self._stream.result(summary))
 
     async def _items(self, at: Cursor) -> AsyncGenerator[StreamItem, None]:
-        view = View(at, self._stream.read_steps)
-        position = Position(at.generation, at.events, at.chunks)
+        view = MergedStream(at, self._stream.read_steps)
+        position = StreamPosition(at.generation, at.events, at.chunks)
         async with aclosing(self._follower.follow(self._stream.task_id, position)) as records:
             async for record in records:
                 if record is not None:
@@ -63,25 +63,25 @@ class AsyncTaskStream:
                 elif await self._read_shared("ended", self._stream.has_ended):
                     break
                 else:
-                    await self._check_attendance()
+                    await self._check_workers()
         async with aclosing(_in_batches(self._stream.remaining(view, position))) as remaining:
             async for item in remaining:
                 yield item
 
-    async def _check_attendance(self) -> None:
-        if self._stream.attendance.is_due():
-            await _READERS.run(self._stream.attendance.check)
+    async def _check_workers(self) -> None:
+        if self._stream.worker_check.is_due():
+            await _READERS.run(self._stream.worker_check.check)
 
     async def _read_shared(self, name: str, read: Callable[[], T]) -> T:
         """Return the result of a read that all followers of the task in this loop share."""
-        return await _READERS.once((self._stream.engine_id, self._stream.task_id, name), read)
+        return await _READERS.run_shared((self._stream.engine_id, self._stream.task_id, name), read)
 
 
-async def _items_of(view: View, record: Record) -> Iterable[StreamItem]:
+async def _items_of(view: MergedStream, record: Record) -> Iterable[StreamItem]:
     """Return the items of a record. If the view first has to read steps, a thread reads them."""
-    if view.lacks_steps(record):
-        return await _READERS.run(lambda: list(view.take(record)))
-    return view.take(record)
+    if view.needs_steps(record):
+        return await _READERS.run(lambda: list(view.feed(record)))
+    return view.feed(record)
 
 
 async def _in_batches(items: Iterator[StreamItem]) -> AsyncGenerator[StreamItem, None]:

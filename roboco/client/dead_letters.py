@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from celery import Celery
 
-from roboco.adapters.celery.dispatcher import CONFIRMED, sending
-from roboco.adapters.celery.message_signing import MessageKeys
-from roboco.adapters.celery.names import TEAM
+from roboco.adapters.celery.dispatcher import CONFIRM_TIMEOUT, translating_errors
+from roboco.adapters.celery.message_signing import SigningKeys
+from roboco.adapters.celery.names import TEAM_TASK
 from roboco.domain.dead_letter import DeadLetter
-from roboco.domain.paths import open_path
+from roboco.domain.paths import open_marker_path
 from roboco.engine import notifications as notify
-from roboco.engine.coordinator.sweep import LOOKS
+from roboco.engine.coordinator.sweep import ATTEMPT_KINDS
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 
@@ -21,7 +21,7 @@ REQUEUED: Final = "roboco_requeued"
 
 def find(engine: Engine, letter_id: str) -> DeadLetter:
     """Return the dead letter. Raises UsageError if there is none with this id."""
-    letter = engine.dead.letter(letter_id)
+    letter = engine.dead_letters.get(letter_id)
     if letter is None:
         raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead-letters lists them")
     return letter
@@ -34,37 +34,37 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
     Raises UsageError if there is no letter with this id, if it was truncated, or if sending it would have no effect.
     """
     letter = find(engine, letter_id)
-    if letter.name == TEAM:
+    if letter.name == TEAM_TASK:
         raise UsageError(
             f"letter {letter_id} is of a shop's own Celery application: correct the call and send it again from there; "
             f"roboco dead-letters delete {letter_id} takes it off the list"
         )
-    if letter.cut:
+    if letter.truncated:
         raise UsageError(
             f"letter {letter_id} is truncated, because it was unreadable or too long: send it from its source; "
             f"roboco dead-letters delete {letter_id} takes it off the list"
         )
     if letter.work is None:
-        engine.attempts.end(f"message:{letter.headers.get('id')}")
+        engine.attempts.finish(f"message:{letter.headers.get('id')}")
         _publish(app, letter)
     else:
         _schedule_work(engine, letter)
-    engine.dead.remove(letter_id)
+    engine.dead_letters.remove(letter_id)
     return letter
 
 
 def delete(engine: Engine, letter_id: str) -> DeadLetter | None:
     """Delete the letter without sending it. Return it, or None if it is not on the list."""
-    letter = engine.dead.letter(letter_id)
+    letter = engine.dead_letters.get(letter_id)
     if letter is not None:
-        engine.dead.remove(letter_id)
+        engine.dead_letters.remove(letter_id)
     return letter
 
 
 def _schedule_work(engine: Engine, letter: DeadLetter) -> None:
     """Schedule the lost work again. Raises UsageError if its task has continued without it, or has ended."""
     if letter.work == "notify":
-        notify.again(engine, letter.task_id, letter.detail)
+        notify.retry_abandoned(engine, letter.task_id, letter.detail)
         return
     if letter.work != "advance":
         raise UsageError(
@@ -72,24 +72,24 @@ def _schedule_work(engine: Engine, letter: DeadLetter) -> None:
             f"ended; see roboco show {letter.task_id}. roboco dead-letters delete {letter.letter_id} takes it off the "
             "list"
         )
-    if engine.files.get(open_path(letter.task_id)) is None:
+    if engine.files.get(open_marker_path(letter.task_id)) is None:
         raise UsageError(
             f"task {letter.task_id!r} has ended because of this letter; see roboco show {letter.task_id}. "
             "Submit it again under another id to start it from the beginning; "
             f"roboco dead-letters delete {letter.letter_id} takes the letter off the list"
         )
-    for key in LOOKS:
-        engine.attempts.end(f"{key}:{letter.task_id}")
-    engine.schedule.put(letter.task_id)
+    for key in ATTEMPT_KINDS:
+        engine.attempts.finish(f"{key}:{letter.task_id}")
+    engine.schedule.set(letter.task_id)
 
 
 def _publish(app: Celery, letter: DeadLetter) -> None:
-    keys: MessageKeys = app.conf["roboco_keys"]
+    keys: SigningKeys = app.conf["roboco_signing_keys"]
     # If it fails again, it must become another letter: that one may be stored before this one is removed.
     headers = letter.headers | {REQUEUED: uuid.uuid4().hex}
     keys.sign(headers, letter.body.encode())  # by requeueing it, the operator vouches for the message
     producers: Any = app.amqp.producer_pool
-    with sending(letter.name), producers.acquire(block=True) as producer:
+    with translating_errors(letter.name), producers.acquire(block=True) as producer:
         producer.publish(
             letter.body.encode(),
             exchange="",
@@ -98,5 +98,5 @@ def _publish(app: Celery, letter: DeadLetter) -> None:
             content_type=letter.content_type,
             content_encoding=letter.content_encoding,
             delivery_mode=2,
-            confirm_timeout=CONFIRMED,
+            confirm_timeout=CONFIRM_TIMEOUT,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from roboco.adapters.threads import Threads
+from roboco.adapters.threads import ThreadPool
 
 Instance = TypeVar("Instance")
 Arguments = ParamSpec("Arguments")
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 MAX_THREADS = 32
 """Blocking calls that a process runs at the same time for its event loops."""
-_THREADS = Threads(MAX_THREADS)
+_THREADS = ThreadPool(MAX_THREADS)
 
 
 async def run_in_thread(call: Callable[[], Result]) -> Result:

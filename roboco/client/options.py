@@ -1,4 +1,4 @@
-"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork` and `raise_limits`."""
+"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork` and `set_limits`."""
 
 from collections.abc import Sequence
 from datetime import datetime

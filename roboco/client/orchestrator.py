@@ -16,25 +16,32 @@ from roboco.client.in_thread import in_thread
 from roboco.client.options import SubmitOptions
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_team
-from roboco.client.wiring import Host, build_engine, client_telemetry, dispatcher_of, producer, workspace_address
+from roboco.client.wiring import (
+    HostProcess,
+    build_dispatcher,
+    build_engine,
+    client_telemetry,
+    producer_app,
+    workspace_address,
+)
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.part import Artifact
-from roboco.domain.ids import check_tenant, is_task_id, of_tenant, tenant_of
-from roboco.domain.inbox.submission import read_submission
-from roboco.domain.notification import Notify, check_callback
+from roboco.domain.ids import check_tenant, is_task_id, qualified_id, tenant_of
+from roboco.domain.inbox.submission import parse_submission
+from roboco.domain.notification import NotifyTarget, check_callback
 from roboco.domain.paths import summary_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
-from roboco.domain.team.model_offer import ModelOffer, offers
+from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake.unattended import missing_workers
+from roboco.engine.intake.unattended import missing_worker_messages
 from roboco.engine.record.summaries import stored_summary
 from roboco.engine.registration import check_workspace
 from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.settings import Settings, read_settings
+from roboco.settings import Settings, load_settings
 
 _log = logging.getLogger(__name__)
 
@@ -50,12 +57,12 @@ class Orchestrator:
     """The settings of this client."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or read_settings()
-        self._producer = producer(self.settings)
+        self.settings = settings or load_settings()
+        self._producer = producer_app(self.settings)
         self._client = connect(self.settings.redis_url)
         self._telemetry = client_telemetry(self.settings)
-        dispatcher = dispatcher_of(self._producer)
-        self._engine: Engine = build_engine(self.settings, dispatcher, self._client, Host(self._telemetry))
+        dispatcher = build_dispatcher(self._producer)
+        self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
         self._workspace_checked = False
         self._follower = RedisFollower(self._client, self.settings.redis_url, Keys(self.settings.prefix))
 
@@ -88,7 +95,9 @@ class Orchestrator:
         """
         return self._submit(team, prompt, options)
 
-    def run_in_canvas(self, team: Team | str | Path, prompt: str, options: SubmitOptions, continuation: Notify) -> Task:
+    def run_in_canvas(
+        self, team: Team | str | Path, prompt: str, options: SubmitOptions, continuation: NotifyTarget
+    ) -> Task:
         """Submit a task as `run` does; when it has ended, Roboco's own Celery task continues the shop's canvas.
 
         The caller must build `continuation` itself, and never from data that a producer or a tenant wrote.
@@ -96,7 +105,7 @@ class Orchestrator:
         return self._submit(team, prompt, options, continuation)
 
     def _submit(
-        self, team: Team | str | Path, prompt: str, options: SubmitOptions, continuation: Notify | None = None
+        self, team: Team | str | Path, prompt: str, options: SubmitOptions, continuation: NotifyTarget | None = None
     ) -> Task:
         chosen = resolve_team(self.settings, team)
         fields = {name: value for name, value in options.items() if value is not None and name != "files"}
@@ -105,7 +114,7 @@ class Orchestrator:
             fields["eta"] = eta.isoformat()
         stored = [self.upload(task_id, file).name for file in options.get("files") or ()]
         fields |= {"artifacts": [*options.get("artifacts", ()), *stored]} if stored else {}
-        submission = read_submission(fields | {"team": chosen.name, "prompt": prompt})
+        submission = parse_submission(fields | {"team": chosen.name, "prompt": prompt})
         for target in submission.notify:
             check_callback(target, self.settings.allowed_callbacks)
         if continuation is not None:
@@ -114,14 +123,14 @@ class Orchestrator:
         submit(self._engine, submission, chosen)
         return self._task(submission.task_id)
 
-    def models(self, team: Team | str | Path) -> list[ModelOffer]:
+    def models(self, team: Team | str | Path) -> list[ModelProfileInfo]:
         """Return the model profiles of a team; `model` may name one when a task is submitted or forked."""
-        return offers(self.team(team))
+        return profile_infos(self.team(team))
 
     def team(self, team: Team | str | Path) -> Team:
         """Return the team itself, that of the file at a path, or that of this name in ROBOCO_TEAMS_DIR.
 
-        Raises UsageError if there is none, and TeamError if its file has mistakes.
+        Raises UsageError if there is none, and InvalidTeam if its file has mistakes.
         """
         return resolve_team(self.settings, team)
 
@@ -183,7 +192,7 @@ class Orchestrator:
 
     def missing_workers(self) -> list[str]:
         """Return a sentence for each pool without a live worker. Raises TransientError if Redis does not answer."""
-        return missing_workers(self._engine)
+        return missing_worker_messages(self._engine)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the dead letters, oldest first: messages that no worker could accept, and work lost too often.
@@ -191,7 +200,7 @@ class Orchestrator:
         Raises UsageError for a tenant: dead letters are the operator's.
         """
         self._require_operator()
-        return self._engine.dead.letters()
+        return self._engine.dead_letters.entries()
 
     def dead_letter(self, letter_id: str) -> DeadLetter:
         """Return a dead letter. Raises UsageError if there is none with this id, and for a tenant."""
@@ -221,7 +230,7 @@ class Orchestrator:
 
     def _qualified_id(self, task_id: object) -> str:
         """Return the whole id of a task. Raises UsageError for a task of another tenant."""
-        return of_tenant(self.settings.tenant, task_id)
+        return qualified_id(self.settings.tenant, task_id)
 
     def _submitted_id(self, tenant: object, task_id: object) -> str:
         """Return the id of a task to submit for this tenant, or for the client's own."""
@@ -232,7 +241,7 @@ class Orchestrator:
                 "leave tenant out, or use a client without ROBOCO_TENANT"
             )
         owner = own if tenant is None else check_tenant(tenant)
-        return of_tenant(owner, f"task_{uuid.uuid4().hex}" if task_id is None else task_id)
+        return qualified_id(owner, f"task_{uuid.uuid4().hex}" if task_id is None else task_id)
 
     def _check_workspace(self) -> None:
         """Compare the workspace with the coordinators', once.

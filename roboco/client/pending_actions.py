@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from roboco.domain.decision.tool_answers import is_changed, is_client, needs_approval, waits_for_person
+from roboco.domain.decision.tool_answers import is_client_call, needs_approval, needs_change_approval, needs_resolution
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import stored
-from roboco.engine.intake.answer import answer_id, change_id, open_changes, verdict_id
+from roboco.engine.intake.accept_item import stored_item
+from roboco.engine.intake.answer import answer_id, approval_id, change_id, open_tool_changes
 
 
 class PendingActions:
@@ -20,40 +20,40 @@ class PendingActions:
 
     def unapproved(self) -> list[ToolCall]:
         """Return the calls that a person has to approve or deny, also those whose tool has changed."""
-        changed = self._with_outcome(is_changed)
-        return [*self._open(self._needs_approval, verdict_id), *self._open(lambda call: call.id in changed, change_id)]
+        changed = self._with_outcome(needs_change_approval)
+        return [*self._open(self._needs_approval, approval_id), *self._open(lambda call: call.id in changed, change_id)]
 
     def changes(self) -> dict[str, ToolDifference]:
         """Return how the tools of open calls have changed, by the ids of the calls."""
-        return {change.call_id: change for change in open_changes(self._engine, self._task_id)}
+        return {change.call_id: change for change in open_tool_changes(self._engine, self._task_id)}
 
     def unanswered(self) -> list[ToolCall]:
         """Return the calls of client tools that have no answer yet."""
-        return self._open(is_client, answer_id)
+        return self._open(is_client_call, answer_id)
 
     def unknown(self) -> list[ToolCall]:
         """Return the calls with an unknown outcome, of which a person has to say whether they had their effect."""
-        unknown = self._with_outcome(lambda outcome: waits_for_person(outcome) and not is_changed(outcome))
+        unknown = self._with_outcome(lambda outcome: needs_resolution(outcome) and not needs_change_approval(outcome))
         return [call for call in self._newest_calls() if call.id in unknown]
 
     def at_limit(self) -> bool:
         """Return True if the task is paused at a limit: it continues once the limit is raised."""
-        task = self._engine.board.load(self._task_id, 1)
+        task = self._engine.task_store.load(self._task_id, 1)
         return task is not None and task.state.limit is not None
 
     def _needs_approval(self, call: ToolCall) -> bool:
-        return needs_approval(self._engine.teams.get(self._task_id), call)
+        return needs_approval(self._engine.frozen_teams.get(self._task_id), call)
 
-    def _with_outcome(self, matches: Callable[[Outcome | None], bool]) -> set[str]:
+    def _with_outcome(self, matches: Callable[[ToolOutcome | None], bool]) -> set[str]:
         """Return the ids of the open calls whose outcome matches."""
-        task = self._engine.board.load(self._task_id, 1)
+        task = self._engine.task_store.load(self._task_id, 1)
         calls = {} if task is None else task.calls
         return {call_id for call_id, state in calls.items() if matches(state.outcome)}
 
     def _open(self, matches: Callable[[ToolCall], bool], item_id: Callable[[str], str]) -> list[ToolCall]:
         """Return the matching calls for which the inbox has no item of this id."""
         calls = filter(matches, self._newest_calls())
-        return [call for call in calls if stored(self._engine, self._task_id, item_id(call.id)) is None]
+        return [call for call in calls if stored_item(self._engine, self._task_id, item_id(call.id)) is None]
 
     def _newest_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of the newest step: only these can be open."""

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.paths import open_path
+from roboco.domain.paths import open_marker_path
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import stored
+from roboco.engine.intake.accept_item import stored_item
 from roboco.errors import UsageError
 
 
@@ -19,7 +19,7 @@ class Receipt:
     """The id of the item."""
     requested_at: datetime
     """The time at which the item was accepted."""
-    taken_at_seq: int | None = None
+    applied_at_seq: int | None = None
     """The position of the step that the item became, or None if no worker has applied it yet.
 
     For a pause, step or resume, the position from which it no longer counts.
@@ -30,21 +30,21 @@ class Receipt:
     """The time at which the worker closed the connection to the model, if the item ended a reply."""
     chunks_after: int | None = None
     """The number of chunks that arrived after the request, if the item ended a reply."""
-    too_late: bool = False
+    expired: bool = False
     """True if the task ended before it could apply the item."""
 
 
 def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
     """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
-    item = stored(engine, task_id, item_id)
+    item = stored_item(engine, task_id, item_id)
     if item is None:
         raise UsageError(f"task {task_id!r} has no item with the id {item_id!r}")
-    if item.taken_at_seq is None:
-        return Receipt(item_id, item.created_at, too_late=engine.files.get(open_path(task_id)) is None)
-    steps = list(engine.histories.read(task_id, max(0, item.taken_at_seq - SEARCHED_STEPS)))
+    if item.applied_at_seq is None:
+        return Receipt(item_id, item.created_at, expired=engine.files.get(open_marker_path(task_id)) is None)
+    steps = list(engine.histories.read(task_id, max(0, item.applied_at_seq - SEARCHED_STEPS)))
     taken = next((step for step in steps if step.metadata.get("item_id") == item_id), None)
     if taken is None:
-        return Receipt(item_id, item.created_at, item.taken_at_seq)
+        return Receipt(item_id, item.created_at, item.applied_at_seq)
     ended = _ended_reply(steps, taken.seq)
     return Receipt(
         item_id,

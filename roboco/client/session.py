@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roboco.domain.history.lineage import parent_of
-from roboco.domain.history.state import ACHIEVED
+from roboco.domain.history.state import ACHIEVED_GOALS
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import history_path
 from roboco.domain.session.goal import goals_of
-from roboco.domain.session.session import Lineage, Session, SessionDelta, Token, Turn, title_of
+from roboco.domain.session.session import ContinuationToken, Lineage, Session, SessionDelta, TurnInFlight, title_of
 from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
-from roboco.engine.record.summaries import known_summary
+from roboco.engine.record.summaries import require_summary
 from roboco.errors import CorruptHistory
 from roboco.ports import Phase, Snapshot
 
@@ -23,16 +23,16 @@ from roboco.ports import Phase, Snapshot
 def session(engine: Engine, task_id: str) -> Session:
     """Return the whole task as a conversation. Raises UsageError if there is no such task."""
     whole = delta(engine, task_id, "")
-    first = next(iter(_read(engine, task_id, 0, 1)), None)
+    first = next(iter(_read_steps(engine, task_id, 0, 1)), None)
     if first is None:
         raise CorruptHistory(f"task {task_id!r} has no steps in its workspace; restore {history_path(task_id)!r}")
-    fork, parent = engine.teams.fork(task_id), parent_of(task_id, first)
+    fork, parent = engine.frozen_teams.fork_of(task_id), parent_of(task_id, first)
     return Session(
         task_id=task_id,
         status=whole.status or TaskStatus.QUEUED,
         reason=whole.reason or "",
         title=whole.title or "",
-        model_profile=engine.teams.get(task_id).default_profile,
+        model_profile=engine.frozen_teams.get(task_id).default_profile,
         created=first.created_at if fork is None else fork.created_at,
         messages=[whole.messages_by_idx[index] for index in sorted(whole.messages_by_idx)],
         goals=whole.goals or [],
@@ -51,39 +51,41 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
 
     Raises UsageError if there is no such task, or if the token is invalid.
     """
-    token = Token.parse(text) if text else Token()
-    task = engine.board.load(task_id, 1) or recover.load(engine, task_id)  # Redis may have lost an open task
-    if task is not None and text and _token(task) == token:
+    token = ContinuationToken.parse(text) if text else ContinuationToken()
+    task = engine.task_store.load(task_id, 1) or recover.load_task(engine, task_id)  # Redis may have lost an open task
+    if task is not None and text and _current_token(task) == token:
         return SessionDelta(continuation_token=text, messages_by_idx={})
     if task is not None:
-        task = engine.board.load(task_id, max(1, task.seq - token.steps + 1))
+        task = engine.task_store.load(task_id, max(1, task.seq - token.steps + 1))
     if task is None:
-        summary = known_summary(engine, task_id)
-        if text and token == Token(steps=summary.steps):
+        summary = require_summary(engine, task_id)
+        if text and token == ContinuationToken(steps=summary.steps):
             return SessionDelta(continuation_token=text, messages_by_idx={})
-        current = _CurrentState(Token(steps=summary.steps), summary.status, summary.reason, (), None)
+        current = _CurrentState(ContinuationToken(steps=summary.steps), summary.status, summary.reason, (), None)
     else:
-        current = _CurrentState(_token(task), task.status, task.reason, task.tail, _turn(engine, task_id, task))
-    return _since(engine, task_id, token, current)
+        current = _CurrentState(
+            _current_token(task), task.status, task.reason, task.tail, _running_turn(engine, task_id, task)
+        )
+    return _delta_since(engine, task_id, token, current)
 
 
 @dataclass(frozen=True)
 class _CurrentState:
     """The state of a task, with some of its newest steps."""
 
-    token: Token
+    token: ContinuationToken
     status: TaskStatus
     reason: str
     tail: tuple[TaskStep, ...]
-    turn: Turn | None
+    turn: TurnInFlight | None
 
 
-def _since(engine: Engine, task_id: str, token: Token, current: _CurrentState) -> SessionDelta:
-    steps = _read(engine, task_id, max(0, token.steps - 1), current.token.steps, current.tail)
+def _delta_since(engine: Engine, task_id: str, token: ContinuationToken, current: _CurrentState) -> SessionDelta:
+    steps = _read_steps(engine, task_id, max(0, token.steps - 1), current.token.steps, current.tail)
     before = steps[0] if token.steps and steps else None
     fresh = [step for step in steps if step.seq >= token.steps]
     messages, rewind_to = session_delta(token, current.token, fresh, current.turn, before)
-    first = token == Token()
+    first = token == ContinuationToken()
     return SessionDelta(
         continuation_token=str(current.token),
         messages_by_idx=messages,
@@ -91,37 +93,39 @@ def _since(engine: Engine, task_id: str, token: Token, current: _CurrentState) -
         status=current.status,
         reason=current.reason,
         title=title_of(fresh[0]) if first and fresh else None,
-        goals=goals_of(engine.histories.read(task_id)) if first or any(map(_about_goals, fresh)) else None,
+        goals=goals_of(engine.histories.read(task_id)) if first or any(map(_concerns_goals, fresh)) else None,
     )
 
 
-def _token(task: Snapshot) -> Token:
+def _current_token(task: Snapshot) -> ContinuationToken:
     """Return the positions in the logs and steps of a task. Any change in a session changes one of these numbers."""
     attempt = task.attempt if task.phase is Phase.TURN else 0
-    return Token(task.generation, task.events, task.chunks, task.seq, attempt)
+    return ContinuationToken(task.generation, task.events, task.chunks, task.seq, attempt)
 
 
-def _turn(engine: Engine, task_id: str, task: Snapshot) -> Turn | None:
+def _running_turn(engine: Engine, task_id: str, task: Snapshot) -> TurnInFlight | None:
     """Return the running turn, with the text that it had streamed by the time of the snapshot, or None."""
     if task.phase is not Phase.TURN:
         return None
     step_id = step_id_at(task_id, task.seq)
     texts: list[str] = []
-    for line in engine.logs.chunks(task_id, max(0, task.chunks - task.emitted)) if task.emitted else ():
+    for line in (
+        engine.event_logs.chunks(task_id, max(0, task.chunks - task.attempt_chunks)) if task.attempt_chunks else ()
+    ):
         chunk = StreamChunk.model_validate_json(line)
         if chunk.seq > task.chunks or chunk.generation != task.generation:
             break
         texts.append(chunk.text)
-    return Turn(task.seq, task.agent, step_id, task.attempt, bool(texts), "".join(texts))
+    return TurnInFlight(task.seq, task.agent, step_id, task.attempt, bool(texts), "".join(texts))
 
 
-def _read(engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()) -> list[TaskStep]:
+def _read_steps(engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()) -> list[TaskStep]:
     """Return the steps from `start` to before `end`; without a read, if `known` contains all of them."""
     if known and known[0].seq <= start:
         return [step for step in known if start <= step.seq < end]
     return [step for step in engine.histories.read(task_id, start) if step.seq < end]
 
 
-def _about_goals(step: TaskStep) -> bool:
+def _concerns_goals(step: TaskStep) -> bool:
     ended = step.error is not None and step.error.code == "goals"
-    return ended or ACHIEVED in step.metadata or "goals" in step.metadata
+    return ended or ACHIEVED_GOALS in step.metadata or "goals" in step.metadata

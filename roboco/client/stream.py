@@ -13,15 +13,15 @@ from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Position, Record
-from roboco.client.attendance import Attendance
+from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.client.task_result import TaskResult, result_of
+from roboco.client.worker_check import WorkerCheck
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import events_path
 from roboco.domain.stream.event import TaskEnded
-from roboco.domain.stream.event_file import as_sent
+from roboco.domain.stream.event_file import from_stored
 from roboco.domain.stream.item import StreamItem, stream_item
-from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.record.summaries import stored_summary
@@ -41,7 +41,7 @@ _NOT_AT_REST: Final = {
 
 
 class TaskStream:
-    """Follows one task. It checks `attendance` while no record arrives."""
+    """Follows one task. It checks `worker_check` while no record arrives."""
 
     def __init__(
         self,
@@ -49,29 +49,29 @@ class TaskStream:
         engine: Engine,
         follower: RedisFollower,
         summary: Callable[[], TaskSummary],
-        attendance: Attendance,
+        worker_check: WorkerCheck,
     ) -> None:
         self.task_id = task_id
         self._engine = engine
         self._follower = follower
         self._summary = summary
-        self.attendance = attendance
+        self.worker_check = worker_check
 
     def items(self, cursor: str | None) -> Iterator[StreamItem]:
         """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning."""
         at = Cursor.parse(cursor) if cursor else Cursor()
-        view = View(at, self.read_steps)
-        position = Position(at.generation, at.events, at.chunks)
+        view = MergedStream(at, self.read_steps)
+        position = StreamPosition(at.generation, at.events, at.chunks)
         for record in self._follower.follow(self.task_id, position):
             if record is not None:
-                yield from view.take(record)
+                yield from view.feed(record)
                 if record["type"] == TASK_END:
                     return
             elif self.has_ended():
                 yield from self.remaining(view, position)
                 return
             else:
-                self.attendance.check()
+                self.worker_check.check()
 
     @property
     def engine_id(self) -> int:
@@ -90,13 +90,13 @@ class TaskStream:
         """Return the task as soon as it has ended or waits, or as it is at the time `until` of the monotonic clock."""
         if is_at_rest(summary := self.summary()) or time.monotonic() >= until:
             return summary
-        with closing(self._follower.stirs(self.task_id, until)) as changes:
+        with closing(self._follower.changes(self.task_id, until)) as changes:
             for event in changes:
                 for delay in recheck_delays(event):
                     summary = self.summary()
                     if is_at_rest(summary) or time.monotonic() > until:
                         return summary
-                    self.attendance.check()
+                    self.worker_check.check()
                     time.sleep(delay)
         raise AssertionError("the iterator of changes does not end")
 
@@ -109,21 +109,21 @@ class TaskStream:
         summary = self._retrying(lambda: stored_summary(self._engine, self.task_id))
         return summary is not None and summary.status.ended
 
-    def remaining(self, view: View, position: Position) -> Iterator[StreamItem]:
+    def remaining(self, view: MergedStream, position: StreamPosition) -> Iterator[StreamItem]:
         """Yield the items of an ended task that the follower lacks: from the logs, else from the workspace.
 
         The last item is the end of the task, unless the follower has it.
         """
         at, ended = view.cursor, False
-        if self._retrying(lambda: self._engine.board.load(self.task_id, 1)) is not None:
+        if self._retrying(lambda: self._engine.task_store.load(self.task_id, 1)) is not None:
             records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
         else:
             records = self._stored_events(view)
         for record in records:
-            yield from view.take(record)
+            yield from view.feed(record)
             ended = record["type"] == TASK_END
         if not (ended or self._is_past_end(at)):
-            yield from view.from_history()
+            yield from view.missing_steps()
             yield stream_item(_end_event(self.summary()), str(view.cursor))
 
     def _retrying(self, read: Callable[[], T]) -> T:
@@ -139,13 +139,13 @@ class TaskStream:
     def _stored_lines(self) -> list[bytes]:
         return (self._retrying(lambda: self._engine.files.get(events_path(self.task_id))) or b"").splitlines()
 
-    def _stored_events(self, view: View) -> Iterator[dict[str, Any]]:
+    def _stored_events(self, view: MergedStream) -> Iterator[dict[str, Any]]:
         records: list[dict[str, Any]] = [json.loads(line) for line in self._stored_lines()]
         generation = records[-1]["generation"] if records else ""
         # A cursor of an earlier generation counts records of logs that Redis has lost: all events follow again.
         seen = view.cursor.events if view.cursor.generation == generation else 0
         new = [record for record in records if record["generation"] == generation and record["seq"] > seen]
-        return as_sent(new, self.read_steps)
+        return from_stored(new, self.read_steps)
 
 
 def is_at_rest(summary: TaskSummary) -> bool:

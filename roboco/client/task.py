@@ -13,8 +13,7 @@ from roboco.adapters.celery import names
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.client.async_stream import AsyncTaskStream
-from roboco.client.attendance import Attendance
-from roboco.client.commands import take
+from roboco.client.commands import handle
 from roboco.client.in_thread import in_thread
 from roboco.client.options import ForkOptions
 from roboco.client.stream import TaskStream, is_at_rest
@@ -24,7 +23,8 @@ from roboco.client.task_record import TaskRecord
 from roboco.client.task_result import TaskResult
 from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import workspace_address
-from roboco.domain.ids import of_tenant, tenant_of
+from roboco.client.worker_check import WorkerCheck
+from roboco.domain.ids import qualified_id, tenant_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
@@ -39,8 +39,8 @@ class Task(TaskControl, TaskRecord, TaskFiles):
     def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         super().__init__(task_id, engine, settings)
         self._follower = follower
-        attendance = Attendance(engine, task_id, workspace_address(settings))
-        self._stream = TaskStream(task_id, engine, follower, self.summary, attendance)
+        worker_check = WorkerCheck(engine, task_id, workspace_address(settings))
+        self._stream = TaskStream(task_id, engine, follower, self.summary, worker_check)
         self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
 
     def __iter__(self) -> Iterator[StreamItem]:
@@ -90,7 +90,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
 
         Cost: one read of Redis, and if Redis has no open task of this id, one read of the summary in the workspace.
         """
-        live = self._engine.board.load(self.task_id, 1)
+        live = self._engine.task_store.load(self.task_id, 1)
         return self.summary().status if live is None or live.status.ended else live.status
 
     def result(self, timeout: float | None = None) -> TaskResult:
@@ -121,7 +121,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
 
     def _worker_warning(self) -> str:
         """Return that no worker processes the task, as a part of a sentence, or ""."""
-        missing = self._stream.attendance.missing
+        missing = self._stream.worker_check.missing_worker
         return f": {missing}" if missing else ""
 
     def fork(
@@ -139,11 +139,11 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         copied. Limits of steps and tokens count the copied steps; limits of seconds count from now.
         Raises UsageError if an option is wrong.
         """
-        task_id = of_tenant(tenant_of(self.task_id) or None, options.get("task_id") or f"task_{uuid.uuid4().hex}")
+        task_id = qualified_id(tenant_of(self.task_id) or None, options.get("task_id") or f"task_{uuid.uuid4().hex}")
         named = {name: value for name, value in options.items() if value is not None} | {"task_id": task_id}
         data = None if team is None else team_as_data(resolve_team(self._settings, team))
         arguments = named | {"source": self.task_id, "seq": seq, "message": message, "team": data}
-        take(self._engine, self._settings, names.FORK, arguments, "")
+        handle(self._engine, self._settings, names.FORK_TASK, arguments, "")
         return Task(task_id, self._engine, self._follower, self._settings)
 
     afork = in_thread(fork)

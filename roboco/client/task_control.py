@@ -5,12 +5,12 @@ import uuid
 from typing import Any, Final, Literal, Unpack
 
 from roboco.adapters.celery import names
-from roboco.client.commands import take
+from roboco.client.commands import handle
 from roboco.client.in_thread import in_thread
 from roboco.client.options import LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.task_handle import TaskHandle
-from roboco.engine.intake.send import WhileWorking
+from roboco.engine.intake.send import IfBusy
 
 RECEIPT_POLL_INTERVAL: Final = 0.02
 """Seconds between two reads of a receipt, while a caller waits until its item is applied."""
@@ -29,18 +29,18 @@ class TaskControl(TaskHandle):
         message: str,
         agent: str | None = None,
         item_id: str | None = None,
-        while_working: WhileWorking | None = None,
+        if_busy: IfBusy | None = None,
         **options: Unpack[MessageOptions],
     ) -> Receipt:
         """Add a message of the user; `agent` may name the agent that answers it. Return its receipt.
 
         A task that waits for its user continues. One that is paused, or waits for a call, applies the message after
         that. While agents or tools run, the message waits for the end of the current step ("queue"), cancels that step
-        ("interrupt"), or is refused ("reject"): as `while_working` says, or else the team file.
+        ("interrupt"), or is refused ("reject"): as `if_busy` says, or else the team file.
         Raises UsageError if the task has ended.
         """
-        arguments = {"message": message, "agent": agent, "while_working": while_working, **options}
-        return self._accept(names.SEND, item_id, arguments)
+        arguments = {"message": message, "agent": agent, "if_busy": if_busy, **options}
+        return self._accept(names.SEND_TASK, item_id, arguments)
 
     def interrupt(
         self,
@@ -64,7 +64,7 @@ class TaskControl(TaskHandle):
 
         The method waits up to `timeout` seconds until the message is applied; the receipt then says when that was.
         """
-        receipt = self._accept(names.INTERRUPT, item_id, {"message": message, "agent": agent, **options})
+        receipt = self._accept(names.INTERRUPT_TASK, item_id, {"message": message, "agent": agent, **options})
         return self._wait_applied(receipt, timeout)
 
     def stop(self, reason: str = "stopped by the user", item_id: str | None = None, timeout: float = 0.0) -> Receipt:
@@ -73,25 +73,25 @@ class TaskControl(TaskHandle):
         A task that has not started ends before it starts; over Celery, that includes a task that is submitted later.
         A task that has ended stays as it is. The method waits up to `timeout` seconds until the task has ended.
         """
-        return self._wait_applied(self._accept(names.STOP, item_id, {"reason": reason}), timeout)
+        return self._wait_applied(self._accept(names.STOP_TASK, item_id, {"reason": reason}), timeout)
 
     def pause(self, item_id: str | None = None) -> Receipt:
         """Pause the task after its current step. Return the receipt. Raises UsageError if the task has ended."""
-        return self._accept(names.PAUSE, item_id, {})
+        return self._accept(names.PAUSE_TASK, item_id, {})
 
     def step(self, item_id: str | None = None) -> Receipt:
         """Run one step, or finish the current one, and pause then. Return the receipt.
 
         Raises UsageError if the task has ended.
         """
-        return self._accept(names.STEP, item_id, {})
+        return self._accept(names.STEP_TASK, item_id, {})
 
     def resume(self, item_id: str | None = None) -> Receipt:
         """Resume a paused task; any other task stays as it is. Return the receipt.
 
         Raises UsageError if the task has ended.
         """
-        return self._accept(names.RESUME, item_id, {})
+        return self._accept(names.RESUME_TASK, item_id, {})
 
     def answer(
         self,
@@ -108,7 +108,7 @@ class TaskControl(TaskHandle):
         again has no effect. Raises UsageError for another answer, or if the call is not open.
         """
         arguments = {"call_id": call_id, "result": result, "status": status, "error": error, "runtime_ms": runtime_ms}
-        self._accept(names.ANSWER, None, arguments)
+        self._accept(names.ANSWER_TASK, None, arguments)
 
     def approve(self, call_id: str, args: dict[str, Any] | None = None, reason: str = "") -> None:
         """Approve a call that needs it. If `args` are given, they replace the arguments of the call.
@@ -116,11 +116,11 @@ class TaskControl(TaskHandle):
         The first decision on a call counts: the same decision again has no effect. Raises UsageError for another
         decision, or if the call is not open.
         """
-        self._accept(names.APPROVE, None, {"call_id": call_id, "args": args, "reason": reason})
+        self._accept(names.APPROVE_TASK, None, {"call_id": call_id, "args": args, "reason": reason})
 
     def deny(self, call_id: str, reason: str = "") -> None:
         """Deny a call that needs approval; its agent reads the reason. As for `approve`, the first decision counts."""
-        self._accept(names.DENY, None, {"call_id": call_id, "reason": reason})
+        self._accept(names.DENY_TASK, None, {"call_id": call_id, "reason": reason})
 
     def resolve(self, call_id: str, happened: bool, result: Any = None, item_id: str | None = None) -> None:
         """Resolve a tool call with an unknown outcome: whether it had its effect, and with which `result` (any JSON).
@@ -128,16 +128,16 @@ class TaskControl(TaskHandle):
         The task waits for it in status `approval`, if its tool says `on_unknown: ask`. The first decision counts.
         Raises UsageError if the call has no unknown outcome, and TransientError while a worker still verifies it.
         """
-        self._accept(names.RESOLVE, item_id, {"call_id": call_id, "happened": happened, "result": result})
+        self._accept(names.RESOLVE_TASK, item_id, {"call_id": call_id, "happened": happened, "result": result})
 
-    def raise_limits(self, item_id: str | None = None, **limits: Unpack[LimitOptions]) -> Receipt:
+    def set_limits(self, item_id: str | None = None, **limits: Unpack[LimitOptions]) -> Receipt:
         """Replace these limits of the task (see `Limits`); a task that is paused at a limit continues.
 
         The new limits count from the next step on: current and open calls are answered before that. `agents` and
         `tools` hold limits by name. Return the receipt.
         Raises UsageError if the task has ended, or has no such agent or tool.
         """
-        return self._accept(names.RAISE_LIMITS, item_id, {"limits": limits})
+        return self._accept(names.SET_LIMITS_TASK, item_id, {"limits": limits})
 
     def receipt(self, item_id: str) -> Receipt:
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
@@ -153,7 +153,7 @@ class TaskControl(TaskHandle):
     aapprove = in_thread(approve)
     adeny = in_thread(deny)
     aresolve = in_thread(resolve)
-    araise_limits = in_thread(raise_limits)
+    aset_limits = in_thread(set_limits)
     areceipt = in_thread(receipt)
 
     def _wait_applied(self, receipt: Receipt, seconds: float) -> Receipt:
@@ -161,7 +161,7 @@ class TaskControl(TaskHandle):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             now = self.receipt(receipt.item_id)
-            if now.taken_at_seq is not None or now.too_late:
+            if now.applied_at_seq is not None or now.expired:
                 return now
             time.sleep(RECEIPT_POLL_INTERVAL)
         return receipt
@@ -170,5 +170,5 @@ class TaskControl(TaskHandle):
         new_id = uuid.uuid4().hex
         requested_at = self._engine.now()
         named = {} if item_id is None else {"item_id": item_id}
-        take(self._engine, self._settings, name, {"task_id": self.task_id, **arguments, **named}, new_id)
+        handle(self._engine, self._settings, name, {"task_id": self.task_id, **arguments, **named}, new_id)
         return Receipt(item_id or new_id, requested_at)

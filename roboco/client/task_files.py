@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from roboco.adapters.artifacts.store import find_artifact, list_artifacts, pieces_of, read_artifact
+from roboco.adapters.artifacts.store import find_artifact, iter_pieces, list_artifacts, read_artifact
 from roboco.client.in_thread import in_thread
 from roboco.client.task_handle import TaskHandle
 from roboco.client.uploads import upload
@@ -28,14 +28,14 @@ class TaskFiles(TaskHandle):
         """Return the bytes of a file. Raises UsageError if the task has no file of this name."""
         return read_artifact(self._engine.files, self.task_id, name)
 
-    def artifact_pieces(self, name: str) -> Iterator[bytes]:
+    def iter_artifact(self, name: str) -> Iterator[bytes]:
         """Yield the bytes of a file of any size, piece by piece.
 
         Raises UsageError if the task has no file of this name.
         """
-        return pieces_of(self._engine.files, self.task_id, find_artifact(self._engine.files, self.task_id, name))
+        return iter_pieces(self._engine.files, self.task_id, find_artifact(self._engine.files, self.task_id, name))
 
-    def artifact_link(self, name: str, seconds: int = 3600) -> str | None:
+    def artifact_url(self, name: str, seconds: int = 3600) -> str | None:
         """Return a URL that lets every holder read the file, or None if the workspace is a folder.
 
         The URL is valid for `seconds`, a week at most. Raises UsageError if the task has no file of this name.
@@ -43,7 +43,7 @@ class TaskFiles(TaskHandle):
         if not 1 <= seconds <= MAX_LINK_SECONDS:
             raise UsageError(f"seconds: must be from 1 to {MAX_LINK_SECONDS}, a week (found {seconds})")
         artifact = find_artifact(self._engine.files, self.task_id, name)
-        return self._engine.files.link(artifact_path(self.task_id, artifact.name), seconds)
+        return self._engine.files.presigned_url(artifact_path(self.task_id, artifact.name), seconds)
 
     def upload(self, file: Path | BinaryIO, name: str | None = None) -> Artifact:
         """Store a file of any size with the task, and return it.

@@ -11,7 +11,7 @@ from roboco.domain.decision.router import Router, route
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.step import TaskStep, verify_chain
-from roboco.domain.replay.replay import Past
+from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.session.agent_session import (
     AgentSessionDelta,
     AgentSessionRecord,
@@ -25,10 +25,10 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
-from roboco.engine.intake.answer import open_changes
-from roboco.engine.intake.unattended import unattended
+from roboco.engine.intake.answer import open_tool_changes
+from roboco.engine.intake.unattended import why_unattended
 from roboco.engine.record.call_failures import call_failures
-from roboco.engine.record.summaries import known_summary
+from roboco.engine.record.summaries import require_summary
 from roboco.errors import CorruptHistory
 
 
@@ -42,7 +42,7 @@ class TaskRecord(TaskHandle):
     def summary(self) -> TaskSummary:
         """Return the task at a glance, as of now."""
         stored = self.stored_summary()
-        live = None if stored.status.ended else self._engine.board.load(self.task_id, 1)
+        live = None if stored.status.ended else self._engine.task_store.load(self.task_id, 1)
         if live is None:
             return stored
         if live.status.ended:  # the coordinator still completes the workspace: not ended before that is done
@@ -63,7 +63,7 @@ class TaskRecord(TaskHandle):
 
     def stored_summary(self) -> TaskSummary:
         """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""
-        return known_summary(self._engine, self.task_id)
+        return require_summary(self._engine, self.task_id)
 
     def history(self) -> list[TaskStep]:
         """Return the committed steps."""
@@ -71,7 +71,7 @@ class TaskRecord(TaskHandle):
 
     def team(self) -> Team:
         """Return the team of the task, frozen when it was submitted or forked."""
-        return self._engine.teams.get(self.task_id)
+        return self._engine.frozen_teams.get(self.task_id)
 
     def verify(self) -> int:
         """Return the number of committed steps, after comparing each with its digest and with the step before it.
@@ -84,7 +84,7 @@ class TaskRecord(TaskHandle):
         """Return the exceptions of the task's tool calls, with their last frames, by the ids of the calls."""
         return call_failures(self._engine.files, self.task_id)
 
-    def recorded(self, summary: TaskSummary | None = None, router: Router = route) -> Past:
+    def recorded(self, summary: TaskSummary | None = None, router: Router = route) -> RecordedTask:
         """Return the recorded task, to explain or replay its decisions.
 
         `summary` gives its status, by default that of `summary()`. `router` is the task's router, if it is custom.
@@ -94,13 +94,13 @@ class TaskRecord(TaskHandle):
         steps = tuple(self.history())
         if not steps:
             raise CorruptHistory(f"task {self.task_id!r} has no steps in its workspace")
-        fork = self._engine.teams.fork(self.task_id)
-        return Past(
+        fork = self._engine.frozen_teams.fork_of(self.task_id)
+        return RecordedTask(
             team=self.team(),
             steps=steps,
             status=current.status,
             reason=current.reason,
-            began=steps[0].created_at if fork is None else fork.created_at,
+            started_at=steps[0].created_at if fork is None else fork.created_at,
             first=1 if fork is None else fork.seq + 1,
             sub_task=parent_of(self.task_id, steps[0]) is not None,
             router=router,
@@ -116,11 +116,11 @@ class TaskRecord(TaskHandle):
         Of a text that is longer than 4,000 characters, a difference holds that many, from shortly before the first
         character that differs.
         """
-        return open_changes(self._engine, self.task_id)
+        return open_tool_changes(self._engine, self.task_id)
 
     def missing_worker(self) -> str:
         """Return why no worker processes the open task, with a remedy, or "" if one does or none is needed."""
-        return unattended(self._engine, workspace_address(self._settings), self.task_id)
+        return why_unattended(self._engine, workspace_address(self._settings), self.task_id)
 
     @overload
     def session(self, *, form: Literal["roboco"] = "roboco") -> Session: ...

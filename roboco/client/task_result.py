@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from typing import Self
 
 from roboco.domain.history.part import Artifact
-from roboco.domain.history.step import TaskStep, last_said
+from roboco.domain.history.step import TaskStep, last_text
 from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.domain.usage import Spent
-from roboco.errors import TeamFailed
+from roboco.domain.usage import Usage
+from roboco.errors import TaskFailed
 
 _REMEDIES = {
     TaskStatus.FAILED: "remove the cause, then continue from the last good step with Task.fork()",
     TaskStatus.CANCELLED: "Task.fork() continues from its last step, in a new task",
     TaskStatus.GOALS_FAILED: "TaskResult.goals holds the open goals; Task.fork(message=...) tries them again",
-    TaskStatus.PAUSED: "remove the cause, or raise the limit with Task.raise_limits(...), then call Task.resume()",
+    TaskStatus.PAUSED: "remove the cause, or raise the limit with Task.set_limits(...), then call Task.resume()",
     TaskStatus.APPROVAL: "it continues after Task.approve(...), Task.deny(...) or Task.resolve(...)",
     TaskStatus.CLIENT_TOOL_TURN: "it continues after Task.answer(...) for each open call of a client tool",
 }
@@ -35,7 +35,7 @@ class TaskResult:
     """The cause of the status, for people."""
     text: str
     """The newest text of an agent; empty if no agent has written one."""
-    usage: Spent
+    usage: Usage
     """Steps, tokens, calls, cost, and the seconds of models and tools, of the whole task."""
     goals: tuple[SessionGoal, ...]
     """All goals of the user's messages, in their order."""
@@ -48,14 +48,14 @@ class TaskResult:
         return self.usage.cost
 
     def raise_for_status(self) -> Self:
-        """Return the result if the task is `completed`, or if it waits for its user. Raise TeamFailed otherwise.
+        """Return the result if the task is `completed`, or if it waits for its user. Raise TaskFailed otherwise.
 
         The error names the status, the reason and the next call. A task that is paused, or that waits for an approval
         or a client tool, has not failed, but its text is no answer yet.
         """
         if (remedy := _REMEDIES.get(self.status)) is None:
             return self
-        raise TeamFailed(self.task_id, str(self.status), self.reason, remedy)
+        raise TaskFailed(self.task_id, str(self.status), self.reason, remedy)
 
 
 def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
@@ -64,16 +64,16 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
         task_id=summary.task_id,
         status=summary.status,
         reason=summary.reason,
-        text=last_said(steps),
+        text=last_text(steps),
         usage=_usage(summary),
         goals=tuple(goals_of(steps)),
         files=tuple({artifact.uri: artifact for step in steps for artifact in step.artifacts}.values()),
     )
 
 
-def _usage(summary: TaskSummary) -> Spent:
+def _usage(summary: TaskSummary) -> Usage:
     spent = [*summary.agents.values(), *summary.tools.values()]
-    return Spent(
+    return Usage(
         steps=summary.steps,
         tokens_in=summary.tokens_in,
         tokens_out=summary.tokens_out,

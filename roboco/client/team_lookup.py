@@ -7,7 +7,7 @@ in a message is refused, so that a remote client cannot have a worker read any f
 import re
 from pathlib import Path
 
-from roboco.adapters.team.file import SUFFIXES, load_team, team_from
+from roboco.adapters.team.file import SUFFIXES, load_team, parse_team
 from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 from roboco.settings import Settings
@@ -18,8 +18,8 @@ _TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 def resolve_team(settings: Settings, team: Team | str | Path) -> Team:
     """Return the team itself, the team of the file at a path, or the team of this name in ROBOCO_TEAMS_DIR.
 
-    A string with "/" or "." is a path. Raise UsageError if there is no such file or name, and TeamError if the file has
-    mistakes.
+    A string with "/" or "." is a path. Raise UsageError if there is no such file or name, and InvalidTeam if the file
+    has mistakes.
     """
     match team:
         case Team():
@@ -36,9 +36,9 @@ def resolve_team(settings: Settings, team: Team | str | Path) -> Team:
 def resolve_sent_team(settings: Settings, team: object) -> Team:
     """Return the team that a message names or contains. A string is a name in ROBOCO_TEAMS_DIR, never a path.
 
-    Raise UsageError if there is no team of this name, and TeamError if the team has mistakes.
+    Raise UsageError if there is no team of this name, and InvalidTeam if the team has mistakes.
     """
-    return _named_team(settings, team) if isinstance(team, str) else team_from(team)
+    return _named_team(settings, team) if isinstance(team, str) else parse_team(team)
 
 
 def _named_team(settings: Settings, name: str) -> Team:

@@ -8,9 +8,9 @@ ARTIFACT_LIST = "artifact_list"
 MEMORY_SEARCH = "memory_search"
 PYTHON = "python"
 
-BUILTIN = frozenset({HANDOFF, DELEGATE, ARTIFACT_READ, ARTIFACT_WRITE, ARTIFACT_LIST, MEMORY_SEARCH, PYTHON})
+BUILTIN_TOOLS = frozenset({HANDOFF, DELEGATE, ARTIFACT_READ, ARTIFACT_WRITE, ARTIFACT_LIST, MEMORY_SEARCH, PYTHON})
 
-CLIENT = "client_"
+CLIENT_PREFIX = "client_"
 """The prefix of tools that the client runs."""
-ACHIEVE = "achieve_"
+GOAL_PREFIX = "achieve_"
 """The prefix of tools by which an agent achieves a goal."""

@@ -8,7 +8,7 @@ MAX_DEPTH = 64
 """The deepest nesting of JSON from outside; parsers refuse much deeper values."""
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys, no spaces and unescaped UTF-8.
 
     Raise ValueError for NaN and infinities.
@@ -46,23 +46,23 @@ def well_formed_json(value: Any, depth: int = MAX_DEPTH) -> Any:
         case list() | tuple():
             return [well_formed_json(item, depth - 1) for item in value]
         case dict():
-            return {_key(key): well_formed_json(item, depth - 1) for key, item in value.items()}
+            return {_well_formed_key(key): well_formed_json(item, depth - 1) for key, item in value.items()}
         case _:
             return value
 
 
-def checked_json(value: Any) -> Any:
+def validated_json(value: Any) -> Any:
     """Return the value as well-formed JSON.
 
     Raise ValueError if it is not JSON, for instance if it contains NaN, a date or deep nesting.
     """
     clean = well_formed_json(value)
     try:
-        canonical(clean)
+        canonical_json(clean)
     except TypeError as error:
         raise ValueError(str(error)) from error
     return clean
 
 
-def _key(key: object) -> object:
+def _well_formed_key(key: object) -> object:
     return well_formed(key) if isinstance(key, str) else key

@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from roboco.domain.canonical_json import sha256, well_formed
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 
-Work = Literal["turn", "tool", "advance", "notify"]
+WorkKind = Literal["turn", "tool", "advance", "notify"]
 """A kind of work that Roboco itself announces: a turn, a tool call, a coordinator pass, a notification."""
 
 
-class DeadLetter(Recorded):
+class DeadLetter(RecordModel):
     """An undeliverable Celery message, or with `work`, a piece of work whose attempts all failed."""
 
     letter_id: str
@@ -18,7 +18,7 @@ class DeadLetter(Recorded):
     time: datetime
     attempts: int = 0
     """The number of failed attempts at the work."""
-    work: Work | None = None
+    work: WorkKind | None = None
     """The kind of the work, or None for a message."""
     task_id: str = ""
     detail: str = ""
@@ -31,7 +31,7 @@ class DeadLetter(Recorded):
     content_type: str = "application/json"
     """The MIME type of the body."""
     content_encoding: str = "utf-8"
-    cut: bool = False
+    truncated: bool = False
     """True if the body is truncated, or is not the body of a valid message."""
     size: int = 0
     """Bytes of the whole body. If no worker could find a body in the message, bytes of the whole message."""
@@ -50,7 +50,9 @@ def letter_id_of(*facts: str) -> str:
     return f"dead_{sha256(well_formed(chr(10).join(facts)))[:16]}"
 
 
-def lost_work(work: Work, task_id: str, detail: str, reason: str, attempts: int, time: datetime) -> DeadLetter:
+def dead_letter_of_lost_work(
+    work: WorkKind, task_id: str, detail: str, reason: str, attempts: int, time: datetime
+) -> DeadLetter:
     """Return the dead letter of work whose workers were lost."""
     return DeadLetter(
         letter_id=letter_id_of(work, task_id, detail),

@@ -6,7 +6,7 @@ a tool call is stable.
 
 import re
 
-from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.errors import UsageError
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -22,7 +22,7 @@ def check_task_id(task_id: object) -> str:
     if isinstance(task_id, str) and is_task_id(task_id):
         return task_id
     raise UsageError(
-        f"task id {_shown(task_id)} is not allowed: use 1 to 128 letters, digits, '_', '-' and single '.', "
+        f"task id {_quoted(task_id)} is not allowed: use 1 to 128 letters, digits, '_', '-' and single '.', "
         "starting with a letter or digit; a tenant's id is followed by ':' before it"
     )
 
@@ -40,7 +40,7 @@ def check_tenant(tenant: object) -> str:
     if isinstance(tenant, str) and _TENANT.fullmatch(tenant):
         return tenant
     raise UsageError(
-        f"tenant {_shown(tenant)} is not allowed: use 1 to 32 lower-case letters, digits, '_' and '-', "
+        f"tenant {_quoted(tenant)} is not allowed: use 1 to 32 lower-case letters, digits, '_' and '-', "
         "starting with a letter or digit"
     )
 
@@ -51,7 +51,7 @@ def tenant_of(task_id: str) -> str:
     return tenant if colon else ""
 
 
-def of_tenant(tenant: str | None, task_id: object) -> str:
+def qualified_id(tenant: str | None, task_id: object) -> str:
     """Return the task id with the prefix of the tenant, if there is a tenant and the id lacks the prefix.
 
     Raise UsageError if the id belongs to another tenant.
@@ -71,7 +71,7 @@ def check_item_id(item_id: object) -> str:
     """
     if isinstance(item_id, str) and _ITEM_ID.fullmatch(item_id):
         return item_id
-    raise UsageError(f"item id {_shown(item_id)} is not allowed: use 1 to 64 letters, digits, '_' and '-'")
+    raise UsageError(f"item id {_quoted(item_id)} is not allowed: use 1 to 64 letters, digits, '_' and '-'")
 
 
 def step_id_at(task_id: str, seq: int) -> str:
@@ -86,7 +86,7 @@ def call_id_at(task_id: str, seq: int, index: int, name: str, args: object) -> s
     same id, so it never runs twice. A different call there has a different id. Otherwise, after a history was restored
     to an earlier step, the outcome or approval of a call that was lost could apply to a new call of the model.
     """
-    return f"tc_{sha256(canonical([task_id, seq, index, name, args]))[:32]}"
+    return f"tc_{sha256(canonical_json([task_id, seq, index, name, args]))[:32]}"
 
 
 def sub_task_id(task_id: str, call_id: str) -> str:
@@ -99,6 +99,6 @@ def fork_item_id(task_id: str) -> str:
     return f"fork-{sha256(task_id)[:32]}"
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

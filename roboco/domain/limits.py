@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from roboco.domain.schema import Declared, Name, ToolName
+from roboco.domain.schema import InputModel, Name, ToolName
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(gt=0)]
 
 
-class Spending(Declared):
+class UsageLimits(InputModel):
     """Limits of usage. None is no limit."""
 
     max_steps: Count | None = None
@@ -26,7 +26,7 @@ class Spending(Declared):
     """Money in the currency of the prices."""
 
 
-class ToolSpending(Declared):
+class ToolLimits(InputModel):
     """Limits of a tool's usage in a task. A call beyond them is refused. None is no limit."""
 
     max_calls: Count | None = None
@@ -36,18 +36,18 @@ class ToolSpending(Declared):
     """The cost of all calls, by the tool's price."""
 
 
-class RaisedLimits(Spending):
+class LimitOverrides(UsageLimits):
     """Limits that replace those of a task. Only the fields that are set apply; None removes a limit."""
 
-    agents: dict[Name, Spending] = {}
-    tools: dict[ToolName, ToolSpending] = {}
+    agents: dict[Name, UsageLimits] = {}
+    tools: dict[ToolName, ToolLimits] = {}
 
-    def named(self) -> dict[str, Any]:
+    def overrides(self) -> dict[str, Any]:
         """Return the fields that are set, as JSON."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Limits(RaisedLimits):
+class Limits(LimitOverrides):
     """The limits of a task.
 
     `max_steps` counts all its steps, and `max_seconds` starts when the task is submitted or forked.
@@ -69,22 +69,24 @@ class Limits(RaisedLimits):
     max_handoffs: Annotated[int, Field(ge=0)] = 8
     """How many consecutive hand-offs may happen without work in between. 0 is no limit."""
 
-    def of_agent(self, name: str) -> Spending:
+    def agent_limits(self, name: str) -> UsageLimits:
         """Return the limits of the agent."""
-        return self.agents.get(name, Spending())
+        return self.agents.get(name, UsageLimits())
 
-    def raised(self, named: dict[str, Any]) -> "Limits":
+    def with_overrides(self, overrides: dict[str, Any]) -> "Limits":
         """Return the limits with these overrides. `max_steps` cannot be removed."""
-        both = merged(self.model_dump(mode="json"), named)
+        both = deep_merge(self.model_dump(mode="json"), overrides)
         return (
-            Limits.model_validate({name: value for name, value in both.items() if value is not None}) if named else self
+            Limits.model_validate({name: value for name, value in both.items() if value is not None})
+            if overrides
+            else self
         )
 
 
-def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def deep_merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the old values updated with the new ones. Nested objects are merged in the same way."""
     both = {
-        name: merged(old[name], value) if isinstance(value, dict) and isinstance(old.get(name), dict) else value
+        name: deep_merge(old[name], value) if isinstance(value, dict) and isinstance(old.get(name), dict) else value
         for name, value in new.items()
     }
     return {**old, **both}

@@ -4,24 +4,24 @@ import re
 
 from roboco.domain.ids import check_item_id, check_task_id
 
-MAX_NAME = 128
+MAX_NAME_CHARS = 128
 """The longest name of an artifact, in characters."""
-NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}")
+ARTIFACT_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}")
 _URI = re.compile(r"file://(?:\./)?artifacts/(.+)")
-OPEN = "_open/"
-NOTIFY = "_notify/"
-RESTART = "restart/"
+OPEN_MARKERS = "_open/"
+NOTIFY_MARKERS = "_notify/"
+RESTART_PREFIX = "restart/"
 """Prefix of the schedule's entries for tasks whose logs start anew after a restart of Redis."""
-RESUME = "resume/"
+RESUME_PREFIX = "resume/"
 """Prefix of the schedule's entries for tasks that are paused by an outage of their model and are due to resume."""
-ENTER = "enter/"
+ENTER_PREFIX = "enter/"
 """Prefix of the schedule's entries for open tasks that are missing from it, because adding them failed."""
-WORKSPACE = "_workspace.json"
+WORKSPACE_FILE = "_workspace.json"
 """The file with the id of the workspace, by which clients and workers detect that they use different ones."""
 OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""
-TELLING = "notify/"
+NOTIFY_PREFIX = "notify/"
 """Prefix of the schedule's entries for tasks with pending notifications. No task id contains a "/"."""
 
 
@@ -94,9 +94,9 @@ def item_path(task_id: str, item_id: str) -> str:
     return f"{inbox_path(task_id)}{check_item_id(item_id)}.json"
 
 
-def taken_path(task_id: str, item_id: str) -> str:
+def applied_path(task_id: str, item_id: str) -> str:
     """Return the path of one applied inbox item. It remains, so that a repetition is recognised."""
-    return f"{check_task_id(task_id)}/taken/{check_item_id(item_id)}.json"
+    return f"{check_task_id(task_id)}/applied/{check_item_id(item_id)}.json"
 
 
 def intent_path(task_id: str, call_id: str) -> str:
@@ -119,39 +119,39 @@ def failure_path(task_id: str, call_id: str) -> str:
     return f"{failures_path(task_id)}{check_item_id(call_id)}.json"
 
 
-def closing(epoch: int) -> bytes:
+def closing_marker(epoch: int) -> bytes:
     """Return the content of the open marker of a task that is closing with the end of this epoch."""
     return b"closing %d" % epoch
 
 
-def open_path(task_id: str) -> str:
+def open_marker_path(task_id: str) -> str:
     """Return the path of the marker of a task that has not ended."""
-    return f"{OPEN}{check_task_id(task_id)}"
+    return f"{OPEN_MARKERS}{check_task_id(task_id)}"
 
 
-def notify_path(task_id: str) -> str:
+def notify_targets_path(task_id: str) -> str:
     """Return the path of the task's notification targets."""
     return f"{check_task_id(task_id)}/notify.json"
 
 
-def notices_path(task_id: str) -> str:
+def notifications_path(task_id: str) -> str:
     """Return the folder of notifications that are not delivered yet."""
-    return f"{check_task_id(task_id)}/notices/"
+    return f"{check_task_id(task_id)}/notifications/"
 
 
-def notice_path(task_id: str, name: str) -> str:
+def notification_path(task_id: str, name: str) -> str:
     """Return the path of one notification that is not delivered yet."""
-    return f"{notices_path(task_id)}{check_item_id(name)}.json"
+    return f"{notifications_path(task_id)}{check_item_id(name)}.json"
 
 
-def told_folder(task_id: str, seq: int) -> str:
+def finished_notifications_path(task_id: str, seq: int) -> str:
     """Return the folder of finished notifications of this position: those that were delivered or given up."""
-    return f"{check_task_id(task_id)}/told/{seq:08d}/"
+    return f"{check_task_id(task_id)}/finished_notifications/{seq:08d}/"
 
 
-def told_path(task_id: str, seq: int, name: str) -> str:
+def finished_notification_path(task_id: str, seq: int, name: str) -> str:
     """Return the path of one finished notification of this position. It remains, so that it is not delivered again."""
-    return f"{told_folder(task_id, seq)}{check_item_id(name)}.json"
+    return f"{finished_notifications_path(task_id, seq)}{check_item_id(name)}.json"
 
 
 def continued_path(task_id: str) -> str:
@@ -159,9 +159,9 @@ def continued_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/continued.json"
 
 
-def to_tell_path(task_id: str) -> str:
+def notify_marker_path(task_id: str) -> str:
     """Return the path of the marker of a task with pending notifications."""
-    return f"{NOTIFY}{check_task_id(task_id)}"
+    return f"{NOTIFY_MARKERS}{check_task_id(task_id)}"
 
 
 def listing_path(task_id: str, server: str) -> str:
@@ -179,9 +179,9 @@ def failed_listing_path(task_id: str, server: str) -> str:
     return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.failed.json"
 
 
-def listing_orders_path(task_id: str, server: str) -> str:
+def listing_requests_path(task_id: str, server: str) -> str:
     """Return the path of the count of an agents worker's requests to list an MCP server's tools."""
-    return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.asked.json"
+    return f"{check_task_id(task_id)}/mcp/{check_item_id(server)}.requests.json"
 
 
 def tool_change_path(task_id: str, call_id: str) -> str:
@@ -196,7 +196,7 @@ def artifact_name(uri_or_name: str) -> str:
     """
     match = _URI.fullmatch(uri_or_name)
     name = match.group(1) if match else uri_or_name
-    if not NAME.fullmatch(name):
+    if not ARTIFACT_NAME.fullmatch(name):
         raise ValueError(
             f"artifact {uri_or_name[:120]!r} is not allowed: a name has 1 to 128 letters, digits, '_', '-' "
             "and '.', no folders, and does not start with '.'"

@@ -12,16 +12,16 @@ from typing import Annotated
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
-MOST_WEIGHT = 1000
+MAX_WEIGHT = 1000
 """The heaviest pattern: about 20 ms to compile."""
-LONGEST = 2000
+MAX_PATTERN_CHARS = 2000
 """The largest number of characters of a pattern."""
-MOST_WORK = 3_000_000
+MAX_SEARCH_COST = 3_000_000
 """The largest product of weight and characters in one search: up to 30 ms."""
-_SHORTHAND = 20
+_SHORTHAND_WEIGHT = 20
 """The weight of a class such as `\\w`, which contains hundreds of ranges of Unicode."""
-_DIGIT = 8
-_CLASS = 4
+_DIGIT_WEIGHT = 8
+_CLASS_WEIGHT = 4
 _VERBOSE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[a-zA-Z]*x")
 _COUNTED = re.compile(r"\{(\d{1,9})(,?)(\d{0,9})\}")
 
@@ -33,12 +33,12 @@ def check_pattern(pattern: str | None) -> str | None:
     """
     if pattern is None:
         return None
-    if len(pattern) > LONGEST:
-        raise ValueError(f"a regular expression of {len(pattern)} characters, at most {LONGEST} are possible")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ValueError(f"a regular expression of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are possible")
     if _VERBOSE.search(pattern):
         raise ValueError("a regular expression with the flag x; write it without spaces and comments")
-    if (heavy := weight(pattern)) > MOST_WEIGHT:
-        raise ValueError(f"a regular expression of weight {heavy}, at most {MOST_WEIGHT} is possible; repeat less")
+    if (heavy := weight(pattern)) > MAX_WEIGHT:
+        raise ValueError(f"a regular expression of weight {heavy}, at most {MAX_WEIGHT} is possible; repeat less")
     try:
         _matcher(pattern)
     except SchemaError as error:
@@ -50,14 +50,14 @@ def check_pattern(pattern: str | None) -> str | None:
 def matches(pattern: str, text: str) -> bool:
     """Return True if the pattern is found in the text.
 
-    If the text is longer than `reach`, only its end is searched.
+    If the text is longer than `max_searched_chars`, only its end is searched.
     """
-    return searcher(pattern)(text)
+    return compiled_search(pattern)(text)
 
 
-def searcher(pattern: str) -> Callable[[str], bool]:
+def compiled_search(pattern: str) -> Callable[[str], bool]:
     """Return `matches` for this pattern, compiled once for as long as the caller keeps the function."""
-    matcher, most = _matcher(pattern), reach(pattern)
+    matcher, most = _matcher(pattern), max_searched_chars(pattern)
 
     def found(text: str) -> bool:
         try:
@@ -69,12 +69,12 @@ def searcher(pattern: str) -> Callable[[str], bool]:
     return found
 
 
-def reach(pattern: str) -> int:
+def max_searched_chars(pattern: str) -> int:
     """Return the number of characters of a text that are searched.
 
     It is three million for a pattern of one letter, and 3,000 for the heaviest.
     """
-    return max(1, MOST_WORK // weight(pattern))
+    return max(1, MAX_SEARCH_COST // weight(pattern))
 
 
 @lru_cache(maxsize=1024)
@@ -89,8 +89,8 @@ def weight(pattern: str) -> int:
         sign = pattern[place]
         counted = _COUNTED.match(pattern, place) if sign == "{" else None
         if counted:
-            groups[-1] += atom * (_times(counted) - 1)
-            atom *= _times(counted)
+            groups[-1] += atom * (_repeat_count(counted) - 1)
+            atom *= _repeat_count(counted)
             place = counted.end()
             continue
         if sign == "(":
@@ -118,15 +118,17 @@ def _atom(pattern: str, place: int) -> tuple[int, int]:
         case "[":
             end = _class_end(pattern, place)
             inside = pattern[place:end]
-            return (_CLASS if inside.isascii() and "\\" not in inside and "[:" not in inside else _SHORTHAND), end
+            return (
+                _CLASS_WEIGHT if inside.isascii() and "\\" not in inside and "[:" not in inside else _SHORTHAND_WEIGHT
+            ), end
         case ".":
-            return _CLASS, place + 1
+            return _CLASS_WEIGHT, place + 1
         case sign:
-            return (1 if sign.isascii() else _CLASS), place + 1
+            return (1 if sign.isascii() else _CLASS_WEIGHT), place + 1
 
 
 def _escaped(sign: str) -> int:
-    return _DIGIT if sign in ("d", "s") else _SHORTHAND if sign.isalpha() else 1
+    return _DIGIT_WEIGHT if sign in ("d", "s") else _SHORTHAND_WEIGHT if sign.isalpha() else 1
 
 
 _BRACED = ("p{", "P{", "x{", "u{", "U{", "b{")
@@ -150,7 +152,7 @@ def _class_end(pattern: str, place: int) -> int:
     return place
 
 
-def _times(counted: re.Match[str]) -> int:
+def _repeat_count(counted: re.Match[str]) -> int:
     """Return the larger number of `{n}`, `{n,}` or `{n,m}`; one more if it has no upper bound."""
     least, comma, most = counted.groups()
     return max(int(least) + bool(comma and not most), int(most or 0), 1)

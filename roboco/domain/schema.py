@@ -1,4 +1,4 @@
-"""Base classes of models: Declared for input of users, and Recorded for records that Roboco writes."""
+"""Base classes of models: InputModel for input of users, and RecordModel for records that Roboco writes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Self
@@ -6,29 +6,29 @@ from typing import Annotated, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvVarName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 Price = Annotated[float, Field(ge=0)]
-FUNCTION = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 
 
-class Declared(BaseModel):
+class InputModel(BaseModel):
     """A model of a user's input, such as a team file or a request. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, protected_namespaces=())
 
 
-RECORDED: Final[Mapping[str, bool]] = {"recorded": True}
+RECORD_CONTEXT: Final[Mapping[str, bool]] = {"recorded": True}
 """The validation context for the Python objects of a record, such as an event that was read from its log."""
 
 
-class Recorded(BaseModel):
+class RecordModel(BaseModel):
     """A model that Roboco itself writes. Unknown fields of newer releases are kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
-    def check_recorded(self, info: ValidationInfo, *names: str) -> Self:
+    def require_recorded(self, info: ValidationInfo, *names: str) -> Self:
         """Return the value. Raise ValueError if it was read from a record that lacks one of these fields.
 
         A constructor generates ids and times. Readers of a record must not: each would generate different ones.
@@ -40,7 +40,7 @@ class Recorded(BaseModel):
 
 
 def is_record(info: ValidationInfo) -> bool:
-    """Return True if a record is validated: JSON, or an object with the context RECORDED.
+    """Return True if a record is validated: JSON, or an object with the context RECORD_CONTEXT.
 
     Return False for the arguments of a constructor.
     """

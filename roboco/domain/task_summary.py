@@ -4,12 +4,12 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.domain.usage import Spent
+from roboco.domain.usage import Usage
 
 
-class TaskSummary(Recorded):
+class TaskSummary(RecordModel):
     """The summary of a task. Times are UTC."""
 
     task_id: str
@@ -24,27 +24,27 @@ class TaskSummary(Recorded):
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
-    agents: dict[str, Spent] = {}
+    agents: dict[str, Usage] = {}
     """The usage of each agent."""
-    tools: dict[str, Spent] = {}
+    tools: dict[str, Usage] = {}
     """The usage of each tool."""
     created_at: datetime
     updated_at: datetime
 
-    def follows(self, stored: "TaskSummary") -> bool:
+    def supersedes(self, stored: "TaskSummary") -> bool:
         """Return True if this summary is newer than the stored one, and the stored one is not that of an ended task.
 
         An end is final once it is written: Redis may have lost the decision that the stored summary describes.
         """
-        return not stored.status.ended and (self.status.ended or self._place > stored._place)
+        return not stored.status.ended and (self.status.ended or self._order > stored._order)
 
     @property
-    def _place(self) -> tuple[int, str, int]:
+    def _order(self) -> tuple[int, str, int]:
         """Return the position in the order of decisions. Within a generation Redis loses none; steps are never lost."""
         return self.steps, self.generation, self.epoch
 
 
-def read_summary(data: bytes) -> TaskSummary | None:
+def parse_summary(data: bytes) -> TaskSummary | None:
     """Return the summary, or None if the bytes are not one, as a full disk or a restore may leave them."""
     try:
         return TaskSummary.model_validate_json(data)

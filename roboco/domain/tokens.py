@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokenizer:
     """A function that counts tokens."""
 
     name: str
@@ -15,14 +15,14 @@ class Tokens:
 
 def estimate_tokens(text: str) -> int:
     """Return a rough count of tokens: one for each four bytes of UTF-8, rounded up."""
-    return tokens_of(len(text.encode()))
+    return estimate_tokens_of_bytes(len(text.encode()))
 
 
-def tokens_of(size: int) -> int:
+def estimate_tokens_of_bytes(size: int) -> int:
     """Return a rough count of the tokens in this number of bytes of UTF-8."""
     return -(-size // 4)
 
 
-ESTIMATE = Tokens("estimate: one token for each four bytes", estimate_tokens)
+ESTIMATING_TOKENIZER = Tokenizer("estimate: one token for each four bytes", estimate_tokens)
 IMAGE_TOKENS = 1000
 """The number of tokens that an image counts as: about what large models use for 1024 x 1024 pixels."""

@@ -6,17 +6,17 @@ from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!$-;=?-Z_a-z~]*)?")
 _WORD = re.compile(r"\S+")
-_NEXT = re.compile(r"(?<=[;,])(?=[A-Za-z][A-Za-z0-9+.-]{0,30}://)")
+_NEXT_URL = re.compile(r"(?<=[;,])(?=[A-Za-z][A-Za-z0-9+.-]{0,30}://)")
 """The start of the next URL of a list. A password in a URL that a program can read contains no '/'."""
-_PLAIN = re.compile(r"[^:]*://(?:\[[0-9A-Fa-f:.]+\]|[\w.-]*)(?::[0-9]*)?(?:[/?][^@]*)?[;,]")
+_PLAIN_URL = re.compile(r"[^:]*://(?:\[[0-9A-Fa-f:.]+\]|[\w.-]*)(?::[0-9]*)?(?:[/?][^@]*)?[;,]")
 """A URL of a list without user and password."""
-_AMONG_OPTIONS = re.compile(r"(?<=[?&])((?:ssl_)?password|username)=[^&#;,\s'\"]*", re.IGNORECASE)
+_CREDENTIAL_OPTION = re.compile(r"(?<=[?&])((?:ssl_)?password|username)=[^&#;,\s'\"]*", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _ESCAPED = re.compile(r"%(?:[01][0-9A-Fa-f]|7[fF]|25|2[eEfF]|3[bB]|5[cC]|(?![0-9A-Fa-f]{2}).{0,2})")
 _PORTS = {"http": 80, "https": 443}
 
 
-def url_mistake(url: str) -> str:
+def url_error(url: str) -> str:
     """Return the mistake in the URL, or "" if every program reads it in the same way."""
     if not _URL.fullmatch(url):
         return "must be an address such as 'https://example.com/v1', without user, password and fragment"
@@ -24,10 +24,10 @@ def url_mistake(url: str) -> str:
         parts = urlsplit(url)
     except ValueError as error:
         return f"cannot be read: {error}"
-    return _host_mistake(parts) or _path_mistake(parts.path)
+    return _host_error(parts) or _path_error(parts.path)
 
 
-def _host_mistake(parts: SplitResult) -> str:
+def _host_error(parts: SplitResult) -> str:
     """Return the mistake in the host or port, or "". Some programs read 0x7f.1 and 2130706433 as addresses."""
     host, port = parts.netloc, ""
     if not host.endswith("]"):
@@ -44,7 +44,7 @@ def _host_mistake(parts: SplitResult) -> str:
     return ""
 
 
-def _path_mistake(path: str) -> str:
+def _path_error(path: str) -> str:
     """Return the mistake in the path, or "": parts that servers and proxies read in different ways."""
     if "//" in path:
         return "has a path with '//'"
@@ -74,9 +74,9 @@ def _is_ipv6(host: str) -> bool:
         return False
 
 
-def leads(entry: str, url: str) -> bool:
+def covers(entry: str, url: str) -> bool:
     """Return True if the URL equals the entry, or is below it; False if either is not plain."""
-    if url_mistake(entry) or url_mistake(url):
+    if url_error(entry) or url_error(url):
         return False
     above, below = urlsplit(entry), urlsplit(url)
     if _origin(above) != _origin(below):
@@ -87,15 +87,15 @@ def leads(entry: str, url: str) -> bool:
     return below.path.rstrip("/") == folder or below.path.startswith(f"{folder}/")
 
 
-def without_credentials(text: str) -> str:
+def strip_credentials(text: str) -> str:
     """Return the text with "***" in place of users and passwords in URLs, and among their options.
 
     Each URL of a list such as "redis://:pw@a;redis://:pw@b" keeps its host.
     """
-    return _AMONG_OPTIONS.sub(r"\1=***", _WORD.sub(lambda word: _covered(word[0]), text))
+    return _CREDENTIAL_OPTION.sub(r"\1=***", _WORD.sub(lambda word: _masked(word[0]), text))
 
 
-def _covered(word: str) -> str:
+def _masked(word: str) -> str:
     """Return the word with the users and passwords masked in each URL in it.
 
     If a part of a list is not a plain URL, it may be the beginning of a password: it is masked with the next part.
@@ -104,12 +104,12 @@ def _covered(word: str) -> str:
         return word
     done: list[str] = []
     held: list[str] = []
-    for part in _NEXT.split(word):
+    for part in _NEXT_URL.split(word):
         held.append(part)
         if "@" in part.partition("://")[2]:
             before, _, rest = "".join(held).partition("://")
             done.append(f"{before}://***@{rest.rpartition('@')[2]}")
-        elif len(held) == 1 and ("://" not in part or _PLAIN.fullmatch(part)):
+        elif len(held) == 1 and ("://" not in part or _PLAIN_URL.fullmatch(part)):
             done.append(part)
         else:
             continue

@@ -1,14 +1,14 @@
-"""Spent: the usage of an agent, a tool or a whole task."""
+"""Usage: the usage of an agent, a tool or a whole task."""
 
 from typing import Any
 
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 
-BROKEN = "broken"
+UNFINISHED_USAGE = "unfinished_usage"
 """The metadata key of a step for the usage of unfinished replies before it (an estimate), and their agent."""
 
 
-class Spent(Recorded):
+class Usage(RecordModel):
     """The usage of an agent, a tool or a task."""
 
     steps: int = 0
@@ -26,9 +26,9 @@ class Spent(Recorded):
         """Return input and output tokens together."""
         return self.tokens_in + self.tokens_out
 
-    def plus(self, more: "Spent") -> "Spent":
+    def plus(self, more: "Usage") -> "Usage":
         """Return the sum of both."""
-        return Spent(
+        return Usage(
             steps=self.steps + more.steps,
             tokens_in=self.tokens_in + more.tokens_in,
             tokens_out=self.tokens_out + more.tokens_out,
@@ -38,27 +38,27 @@ class Spent(Recorded):
         )
 
 
-def spent_by(metadata: dict[str, Any]) -> Spent:
+def usage_of(metadata: dict[str, Any]) -> Usage:
     """Return the usage of a step from its metadata, including unfinished replies before it."""
     timings = metadata.get("timings") or {}
-    used = _usage_of(metadata.get("usage")).plus(broken_before(metadata))
-    return used.model_copy(update={"steps": 1, "seconds": number(timings.get("duration_ms")) / 1000})
+    used = _parse_usage(metadata.get("usage")).plus(unfinished_usage(metadata))
+    return used.model_copy(update={"steps": 1, "seconds": number_or_zero(timings.get("duration_ms")) / 1000})
 
 
-def broken_before(metadata: dict[str, Any]) -> Spent:
+def unfinished_usage(metadata: dict[str, Any]) -> Usage:
     """Return the usage of unfinished replies before a step, from its metadata."""
-    return _usage_of(metadata.get(BROKEN))
+    return _parse_usage(metadata.get(UNFINISHED_USAGE))
 
 
-def _usage_of(recorded: Any) -> Spent:
+def _parse_usage(recorded: Any) -> Usage:
     usage = recorded if isinstance(recorded, dict) else {}
-    return Spent(
-        tokens_in=int(number(usage.get("tokens_in"))),
-        tokens_out=int(number(usage.get("tokens_out"))),
-        cost=number(usage.get("cost")),
+    return Usage(
+        tokens_in=int(number_or_zero(usage.get("tokens_in"))),
+        tokens_out=int(number_or_zero(usage.get("tokens_out"))),
+        cost=number_or_zero(usage.get("cost")),
     )
 
 
-def number(value: Any) -> float:
+def number_or_zero(value: Any) -> float:
     """Return the value if it is a number, else 0."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0

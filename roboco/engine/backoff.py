@@ -1,8 +1,8 @@
 """Backoff: growing delays of entries that fail repeatedly in this process."""
 
-FIRST, LONGEST = 5.0, 30.0
+FIRST_DELAY, MAX_DELAY = 5.0, 30.0
 """The first and the longest delay, in seconds. The delay doubles with each failure."""
-MOST = 10_000
+MAX_ENTRIES = 10_000
 """Entries whose failures are counted at most. Every failure of a further entry counts as its first."""
 
 
@@ -12,13 +12,13 @@ class Backoff:
     def __init__(self) -> None:
         self._failures: dict[str, int] = {}
 
-    def fail(self, entry: str) -> float:
+    def record_failure(self, entry: str) -> float:
         """Count a failure. Return the seconds after which the entry may be tried again."""
         failures = self._failures.get(entry, 0) + 1
-        if entry in self._failures or len(self._failures) < MOST:
+        if entry in self._failures or len(self._failures) < MAX_ENTRIES:
             self._failures[entry] = failures
-        return min(LONGEST, FIRST * 2.0 ** min(failures - 1, 10))
+        return min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 10))
 
-    def succeed(self, entry: str) -> None:
+    def reset(self, entry: str) -> None:
         """Reset the failures of the entry."""
         self._failures.pop(entry, None)

@@ -11,26 +11,26 @@ from roboco.engine.quarantine import Quarantine
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports import (
     Attempts,
-    Board,
-    Calls,
     Clock,
     DeadLetters,
-    Deliverer,
     Dispatcher,
+    EventLogs,
     Files,
     Histories,
     Inbox,
-    Logs,
     Model,
     NoTelemetry,
-    Prompts,
-    Rates,
+    Notifier,
+    RateLimiter,
     Schedule,
     Signals,
+    TaskStore,
     Telemetry,
+    Templates,
     Tokenizers,
     Toolbox,
-    Turns,
+    ToolLeases,
+    TurnLeases,
     WorkerRegistry,
 )
 
@@ -41,21 +41,21 @@ class Policy:
 
     lease: float = 15.0
     """How long a claim counts without a heartbeat."""
-    ring_pause: float = 10.0
+    redelivery_delay: float = 10.0
     """How long dispatched work waits for a claim before it is dispatched again. The delay doubles each time."""
-    longest_pause: float = 300.0
+    max_redelivery_delay: float = 300.0
     """The longest delay of a redelivery."""
-    attempts: int = 5
+    max_attempts: int = 5
     """How often a turn, a tool call or a message is tried before it counts as failed."""
-    patience: float = 600.0
+    store_timeout: float = 600.0
     """How long a worker retries to store finished work while the workspace does not answer."""
-    keep: int = 86_400
+    retention: int = 86_400
     """How long an ended task stays in Redis."""
-    grace: float = 2.0
+    interrupt_grace: float = 2.0
     """How long the worker of a cancelled turn may take to store the text until then, before the turn is abandoned."""
     max_queued: int | None = None
     """Queued messages with which no new task is accepted; None if there is no limit."""
-    outage_limit: float = 900.0
+    outage_timeout: float = 900.0
     """How long a turn is retried while its model's server refuses it or cannot be reached, before the task pauses."""
 
 
@@ -63,42 +63,42 @@ class Policy:
 class Engine:
     """The ports and the policy of one process. A composition root creates it once."""
 
-    board: Board
-    turns: Turns
-    calls: Calls
+    task_store: TaskStore
+    turns: TurnLeases
+    calls: ToolLeases
     schedule: Schedule
     attempts: Attempts
-    dead: DeadLetters
+    dead_letters: DeadLetters
     inbox: Inbox
-    logs: Logs
+    event_logs: EventLogs
     histories: Histories
     files: Files
     model: Model
-    rates: Rates
+    rate_limiter: RateLimiter
     tokenizers: Tokenizers
-    prompts: Prompts
+    templates: Templates
     toolbox: Toolbox
     dispatcher: Dispatcher
-    deliverer: Deliverer
+    notifier: Notifier
     signals: Signals
     workers: WorkerRegistry
     clock: Clock
     heartbeat: LeaseHeartbeat
-    teams: FrozenTeams
+    frozen_teams: FrozenTeams
     policy: Policy = field(default_factory=Policy)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
-    status: WorkerStatus = field(default_factory=WorkerStatus)
+    worker_status: WorkerStatus = field(default_factory=WorkerStatus)
 
     def now(self) -> datetime:
         """Return the time of this machine's clock, UTC."""
-        return self.at(self.clock.now())
+        return self.time_at(self.clock.now())
 
-    def at(self, seconds: float) -> datetime:
+    def time_at(self, seconds: float) -> datetime:
         """Return the time of these Unix seconds, UTC."""
         return datetime.fromtimestamp(seconds, UTC)
 
-    def token(self) -> str:
+    def new_token(self) -> str:
         """Return a new fencing token: it identifies the owner of a lease."""
         return uuid.uuid4().hex

@@ -20,10 +20,10 @@ class FrozenTeams:
 
     def __init__(self, files: Files, size: int = 1000) -> None:
         self._files = files
-        self.get = lru_cache(maxsize=size)(self._read)
-        self.fork = lru_cache(maxsize=size)(self._read_fork)
+        self.get = lru_cache(maxsize=size)(self._read_team_of)
+        self.fork_of = lru_cache(maxsize=size)(self._read_fork)
 
-    def _read(self, task_id: str) -> Team:
+    def _read_team_of(self, task_id: str) -> Team:
         data = self._files.get(team_path(task_id))
         if data is None:
             raise CorruptHistory(
@@ -32,9 +32,9 @@ class FrozenTeams:
             )
         return Team.model_validate_json(data)
 
-    def began(self, task_id: str, state: TaskState) -> datetime | None:
+    def started_at(self, task_id: str, state: TaskState) -> datetime | None:
         """Return when the task was submitted or forked: the first steps of a fork are older than the fork."""
-        fork = self.fork(task_id)
+        fork = self.fork_of(task_id)
         return state.started_at if fork is None else fork.created_at
 
     def _read_fork(self, task_id: str) -> Fork | None:
@@ -43,24 +43,24 @@ class FrozenTeams:
         return None if data is None else Fork.model_validate_json(data)
 
 
-def frozen(team: Team) -> bytes:
+def serialize_team(team: Team) -> bytes:
     """Return the content of `team.json`. Equal teams have equal bytes."""
     return team.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
-def store_team(files: Files, task_id: str, team: Team) -> bool:
+def freeze_team(files: Files, task_id: str, team: Team) -> bool:
     """Freeze the team of a task. Return False, and change nothing, if the task has another team.
 
     The teams are compared, not their bytes: a file of another release may lack fields, which then have their defaults.
     """
-    data = frozen(team)
+    data = serialize_team(team)
     if files.create(team_path(task_id), data):
         return True
     stored = files.get(team_path(task_id))
-    return stored is not None and _read_team(task_id, stored) == _read_team(task_id, data)
+    return stored is not None and _parse_team(task_id, stored) == _parse_team(task_id, data)
 
 
-def _read_team(task_id: str, data: bytes) -> Team:
+def _parse_team(task_id: str, data: bytes) -> Team:
     try:
         return Team.model_validate_json(data)
     except ValidationError as error:
@@ -72,5 +72,5 @@ def _read_team(task_id: str, data: bytes) -> Team:
 
 def team_as_data(team: Team) -> dict[str, Any]:
     """Return the team as the object of a team file."""
-    data: dict[str, Any] = json.loads(frozen(team))
+    data: dict[str, Any] = json.loads(serialize_team(team))
     return data

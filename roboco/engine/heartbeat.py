@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Lease:
     renew: Callable[[], bool]
-    lost: Callable[[], None]
+    on_lost: Callable[[], None]
     context: contextvars.Context
     """The context of the work, which log records name."""
 
@@ -36,15 +36,15 @@ class LeaseHeartbeat:
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._changed = threading.Condition()
-        self._held: dict[object, _Held] = {}
+        self._leases: dict[object, _Lease] = {}
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def renewing(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
+    def renewing(self, renew: Callable[[], bool], on_lost: Callable[[], None]) -> Iterator[None]:
         """Renew a lease until the block ends. If a renewal is refused, call `lost` once, in the heartbeat's thread."""
         key = object()
         with self._changed:
-            self._held[key] = _Held(renew, lost, contextvars.copy_context())
+            self._leases[key] = _Lease(renew, on_lost, contextvars.copy_context())
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="roboco-heartbeat", daemon=True)
                 self._thread.start()
@@ -52,26 +52,26 @@ class LeaseHeartbeat:
             yield
         finally:
             with self._changed:
-                self._held.pop(key, None)
+                self._leases.pop(key, None)
                 self._changed.notify()
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: not self._held, timeout=self._interval)
-                if not self._held:
+                self._changed.wait_for(lambda: not self._leases, timeout=self._interval)
+                if not self._leases:
                     self._thread = None
                     return
-                held = list(self._held.items())
-            for key, one in held:
+                leases = list(self._leases.items())
+            for key, one in leases:
                 one.context.run(self._renew, key, one)
 
-    def _renew(self, key: object, held: _Held) -> None:
+    def _renew(self, key: object, lease: _Lease) -> None:
         with self._changed:
-            if key not in self._held:
+            if key not in self._leases:
                 return
         try:
-            ours = held.renew()
+            ours = lease.renew()
         except TransientError as error:
             _log.warning("a lease could not be renewed and is tried again: %s", error)
             return
@@ -79,12 +79,12 @@ class LeaseHeartbeat:
             _log.exception("a lease could not be renewed and is tried again")
             return
         with self._changed:
-            refused = not ours and self._held.pop(key, None) is not None
+            refused = not ours and self._leases.pop(key, None) is not None
         if refused:
-            self._tell(held)
+            self._report_loss(lease)
 
-    def _tell(self, held: _Held) -> None:
+    def _report_loss(self, lease: _Lease) -> None:
         try:
-            held.lost()
+            lease.on_lost()
         except Exception:
             _log.exception("the loss of a lease could not be reported to its work")

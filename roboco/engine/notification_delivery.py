@@ -2,7 +2,8 @@
 
     due ─► attempts.begin ─► receiver ─► result file ─► next one of this receiver
                                 │
-                                ├─ may succeed later ─► next_at grows ─► the sweeper dispatches the delivery again
+                                ├─ may succeed later ─► next_attempt_at grows ─► the sweeper dispatches the delivery
+                                again
                                 └─ cannot succeed, or failed for DELIVERY_PERIOD ─► dead letter
 
 If the answer of a receiver is lost, or the worker dies before it has stored the result, the notification is sent again
@@ -15,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from roboco.domain.dead_letter import lost_work
-from roboco.domain.notification import Notice, Notify, read_targets
-from roboco.domain.paths import notice_path, notify_path, to_tell_path
+from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.notification import Notification, NotifyTarget, targets_from_json
+from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path
 from roboco.engine.engine import Engine
-from roboco.engine.notifications import entry, pending_names, read_notice, result_path, settle
-from roboco.errors import Later, TransientError, UsageError
+from roboco.engine.notifications import pending_names, read_notification, result_path, schedule_key, settle
+from roboco.errors import RetryLater, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -65,23 +66,23 @@ def deliver(engine: Engine, task_id: str) -> None:
 
     If another worker delivers them and some are left, the sweeper dispatches them again after that worker's lease.
     """
-    key = entry(task_id)
-    unfinished = engine.attempts.begin(key)
+    key = schedule_key(task_id)
+    unfinished = engine.attempts.start(key)
     if unfinished is None:
         if pending_names(engine, task_id):
             engine.schedule.schedule_no_later_than(key, engine.policy.lease)
         return
     exhausted = (
-        f"{unfinished} workers were lost while they delivered it" if unfinished >= engine.policy.attempts else None
+        f"{unfinished} workers were lost while they delivered it" if unfinished >= engine.policy.max_attempts else None
     )
     try:
         with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
             _deliver_due(engine, task_id, exhausted)
             _schedule_next(engine, task_id)
     except Exception:
-        engine.attempts.end(key)
+        engine.attempts.finish(key)
         raise
-    engine.attempts.end(key)
+    engine.attempts.finish(key)
 
 
 def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
@@ -89,29 +90,29 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
     names = pending_names(engine, task_id)
     if not names:
         return
-    targets = read_targets(engine.files.get(notify_path(task_id)) or b"[]")
+    targets = targets_from_json(engine.files.get(notify_targets_path(task_id)) or b"[]")
     for index, of_receiver in groupby(names, _receiver_index):
         for name in of_receiver:
             if not _deliver_one(engine, task_id, name, targets[index], exhausted):
                 break  # the later ones wait for it
 
 
-def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhausted: str | None) -> bool:
+def _deliver_one(engine: Engine, task_id: str, name: str, target: NotifyTarget, exhausted: str | None) -> bool:
     """Attempt the delivery if it is due. Return True if the notification is delivered or given up."""
-    notice, now = read_notice(engine, notice_path(task_id, name)), engine.schedule.time()
-    result = read_notice(engine, result_path(task_id, name))
+    notice, now = read_notification(engine, notification_path(task_id, name)), engine.schedule.time()
+    result = read_notification(engine, result_path(task_id, name))
     if notice is None or (result is not None and result.round == notice.round):
-        engine.files.delete(notice_path(task_id, name))
+        engine.files.delete(notification_path(task_id, name))
         return True
-    if notice.next_at > now:
+    if notice.next_attempt_at > now:
         return False
     match _attempt(engine, target, notice) if exhausted is None else Undeliverable(exhausted):
         case Delivered():
             settle(engine, name, notice, "delivered")
         case Undelivered(reason, min_delay):
             tried = _after_attempt(notice, target, now, reason, min_delay)
-            if tried.next_at - tried.first_at < DELIVERY_PERIOD:
-                engine.files.put(notice_path(task_id, name), tried.model_dump_json().encode())
+            if tried.next_attempt_at - tried.first_attempt_at < DELIVERY_PERIOD:
+                engine.files.put(notification_path(task_id, name), tried.model_dump_json().encode())
                 return False
             _give_up(engine, name, tried, target)
         case Undeliverable(reason):
@@ -119,12 +120,12 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: Notify, exhaus
     return True
 
 
-def _attempt(engine: Engine, target: Notify, notice: Notice) -> DeliveryResult:
+def _attempt(engine: Engine, target: NotifyTarget, notice: Notification) -> DeliveryResult:
     try:
-        engine.deliverer.deliver(target, notice)
+        engine.notifier.deliver(target, notice)
     except UsageError as error:
         return Undeliverable(str(error))
-    except Later as error:
+    except RetryLater as error:
         return Undelivered(str(error), error.seconds)
     except TransientError as error:
         return Undelivered(str(error))
@@ -134,19 +135,23 @@ def _attempt(engine: Engine, target: Notify, notice: Notice) -> DeliveryResult:
     return Undelivered(_UNCONFIRMED) if target.confirmed else Delivered()
 
 
-def _after_attempt(notice: Notice, target: Notify, now: float, reason: str, min_delay: float = 0.0) -> Notice:
+def _after_attempt(
+    notice: Notification, target: NotifyTarget, now: float, reason: str, min_delay: float = 0.0
+) -> Notification:
     """Return the notification with one more failed attempt and the time of the next one."""
-    latest_delay = notice.first_at + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END - now
-    return notice.after_try(
+    latest_delay = notice.first_attempt_at + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END - now
+    return notice.after_attempt(
         now, reason, max(min(min_delay, latest_delay), CONFIRM_TIMEOUT if target.confirmed else 0.0)
     )
 
 
-def _give_up(engine: Engine, name: str, notice: Notice, target: Notify) -> None:
+def _give_up(engine: Engine, name: str, notice: Notification, target: NotifyTarget) -> None:
     """Store a dead letter for the notification, and its result."""
-    reason = f"the notification of {target.named} that the task is {notice.status} was not delivered: {notice.error}"
+    reason = f"the notification of {target.label} that the task is {notice.status} was not delivered: {notice.error}"
     _log.error("task %s: %s", notice.task_id, reason)
-    engine.dead.add(lost_work("notify", notice.task_id, name, reason, notice.tries, engine.now()))
+    engine.dead_letters.add(
+        dead_letter_of_lost_work("notify", notice.task_id, name, reason, notice.attempts, engine.now())
+    )
     settle(engine, name, notice, "given_up")
 
 
@@ -154,21 +159,21 @@ def _schedule_next(engine: Engine, task_id: str) -> None:
     """Schedule the next delivery for when one is due. If none is left, remove the task's schedule entry and marker."""
     due = min(_due_times(engine, task_id), default=None)
     if due is None:
-        engine.files.delete(to_tell_path(task_id))
-        engine.schedule.drop(entry(task_id))
+        engine.files.delete(notify_marker_path(task_id))
+        engine.schedule.remove(schedule_key(task_id))
         if not pending_names(engine, task_id):
             return
-        engine.files.put(to_tell_path(task_id), b"")  # a coordinator has stored another one meanwhile
+        engine.files.put(notify_marker_path(task_id), b"")  # a coordinator has stored another one meanwhile
         due = engine.schedule.time()
-    engine.schedule.put(entry(task_id), due - engine.schedule.time())
+    engine.schedule.set(schedule_key(task_id), due - engine.schedule.time())
 
 
 def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
     """Yield the due time of the first notification of each receiver."""
     for _, of_receiver in groupby(pending_names(engine, task_id), _receiver_index):
-        notice = read_notice(engine, notice_path(task_id, next(of_receiver)))
+        notice = read_notification(engine, notification_path(task_id, next(of_receiver)))
         if notice is not None:
-            yield notice.next_at
+            yield notice.next_attempt_at
 
 
 def _receiver_index(name: str) -> int:

@@ -5,10 +5,10 @@ from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.team import Agent, Team
-from roboco.ports import Prompts
+from roboco.ports import Templates
 
 
-def render_prompt(prompts: Prompts, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:
+def render_prompt(prompts: Templates, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:
     """Return the agent's prompt for this task; UsageError if its template uses an undefined variable."""
     return prompts.render(agent.prompt, _variables(team, agent, task_id, first))
 

@@ -14,17 +14,17 @@ class Quarantine:
     """A lock of this process for turns that may have crashed their workers."""
 
     def __init__(self) -> None:
-        self._place = threading.Lock()
+        self._lock = threading.Lock()
 
     @contextmanager
-    def entered(self, attempt: int, attempts: int) -> Iterator[bool]:
+    def admit(self, attempt: int, max_attempts: int) -> Iterator[bool]:
         """Hold the lock until the block ends, if this attempt needs it. Yield False if another turn holds it."""
-        if attempt < max(2, attempts - 1):
+        if attempt < max(2, max_attempts - 1):
             yield True
             return
-        free = self._place.acquire(blocking=False)
+        acquired = self._lock.acquire(blocking=False)
         try:
-            yield free
+            yield acquired
         finally:
-            if free:
-                self._place.release()
+            if acquired:
+                self._lock.release()

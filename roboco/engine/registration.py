@@ -7,13 +7,13 @@ A workspace stores its own id, so that two folders, buckets or prefixes differ, 
 from dataclasses import dataclass
 from itertools import islice
 
-from roboco.domain.paths import WORKSPACE, summary_path
+from roboco.domain.paths import WORKSPACE_FILE, summary_path
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports import Files, Schedule, WorkerRegistry, WorkspaceName
-from roboco.ports.registry import COORDINATOR, LIVE
+from roboco.ports import Files, Schedule, WorkerRegistry, WorkspaceIdentity
+from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT
 
-SAMPLE = 20
+SAMPLE_SIZE = 20
 """Open tasks that a coordinator searches in its workspace if others have registered another one."""
 
 
@@ -23,7 +23,7 @@ class Registration:
 
     pools: tuple[str, ...]
     modules: tuple[str, ...]
-    workspace: WorkspaceName
+    workspace: WorkspaceIdentity
     files: Files
 
 
@@ -35,18 +35,18 @@ def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) 
     """
     known = workers.workspace()
     differs = known is not None and known.id != worker.workspace.id
-    foreign = differs and COORDINATOR in worker.pools and _are_foreign(schedule, worker.files)
+    foreign = differs and COORDINATOR in worker.pools and _is_foreign(schedule, worker.files)
     other = workers.register(worker.pools, worker.modules, worker.workspace, foreign)
     if other is not None:
         raise UsageError(
-            f"worker {workers.own!r} {_differ(worker.workspace, other)}. If the workspace of the others "
-            f"is gone for good, delete the key {workers.record!r} in Redis"
+            f"worker {workers.node_name!r} {_difference(worker.workspace, other)}. If the workspace of the others "
+            f"is gone for good, delete the key {workers.workspace_key!r} in Redis"
         )
 
 
-def _are_foreign(schedule: Schedule, files: Files) -> bool:
+def _is_foreign(schedule: Schedule, files: Files) -> bool:
     """Return True if an open task is not in this workspace. Cost: one page of the schedule and SAMPLE reads."""
-    return any(files.size(summary_path(task_id)) is None for task_id in islice(schedule.known(), SAMPLE))
+    return any(files.size(summary_path(task_id)) is None for task_id in islice(schedule.task_ids(), SAMPLE_SIZE))
 
 
 def check_workspace(engine: Engine, address: str) -> None:
@@ -54,18 +54,18 @@ def check_workspace(engine: Engine, address: str) -> None:
 
     The registry is cached for CACHED seconds, and the id of this client's workspace for ever.
     """
-    seen = engine.status.seen(engine)
+    seen = engine.worker_status.registry_snapshot(engine)
     if seen.workspace is None:
         return
-    own = engine.status.own(engine, address)
+    own = engine.worker_status.own_workspace(engine, address)
     if own.id != seen.workspace.id and not is_silent(seen.silence[COORDINATOR]):
-        raise UsageError(f"this client {_differ(own, seen.workspace)}")
+        raise UsageError(f"this client {_difference(own, seen.workspace)}")
 
 
-def _differ(own: WorkspaceName, other: WorkspaceName) -> str:
+def _difference(own: WorkspaceIdentity, other: WorkspaceIdentity) -> str:
     if own.address == other.address:
         return (
-            f"uses the workspace {own.address}, which was deleted and made again, or lost its {WORKSPACE}, after "
+            f"uses the workspace {own.address}, which was deleted and made again, or lost its {WORKSPACE_FILE}, after "
             "others used it: restore it from a backup, or set ROBOCO_PREFIX to another name to begin anew"
         )
     return (
@@ -76,4 +76,4 @@ def _differ(own: WorkspaceName, other: WorkspaceName) -> str:
 
 def is_silent(seconds: float | None) -> bool:
     """Return True if a pool whose worker registered that long ago has no live worker."""
-    return seconds is None or seconds >= LIVE
+    return seconds is None or seconds >= LIVENESS_TIMEOUT

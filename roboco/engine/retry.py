@@ -10,34 +10,38 @@ from roboco.errors import TransientError
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 10.0
+FIRST_RETRY_DELAY = 0.5
+MAX_RETRY_DELAY = 10.0
 
 
 def retry(
-    engine: Engine, store: Callable[[], T], ours: Callable[[], bool], what: str, patience: float | None = None
+    engine: Engine,
+    operation: Callable[[], T],
+    still_ours: Callable[[], bool],
+    description: str,
+    timeout: float | None = None,
 ) -> T:
     """Return the result of `store`, which is called again, with backoff, while it raises TransientError.
 
     TransientError is raised after `patience` seconds (`policy.patience`, unless given), or as soon as `ours` returns
     False: another attempt has the work. `what` names the stored thing in the log.
     """
-    until = engine.clock.now() + (engine.policy.patience if patience is None else patience)
-    pause = FIRST_PAUSE
+    until = engine.clock.now() + (engine.policy.store_timeout if timeout is None else timeout)
+    delay = FIRST_RETRY_DELAY
     while True:
         try:
-            return store()
+            return operation()
         except TransientError as error:
-            if engine.clock.now() + pause > until or not _still(ours):
+            if engine.clock.now() + delay > until or not _may_retry(still_ours):
                 raise
-            _log.warning("%s waits until its server answers, and is tried again in %g s: %s", what, pause, error)
-        engine.clock.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+            _log.warning("%s waits until its server answers, and is tried again in %g s: %s", description, delay, error)
+        engine.clock.sleep(delay)
+        delay = min(2 * delay, MAX_RETRY_DELAY)
 
 
-def _still(ours: Callable[[], bool]) -> bool:
+def _may_retry(still_ours: Callable[[], bool]) -> bool:
     """Return False only if the lease is known to be lost. A late store is harmless: it is conditional."""
     try:
-        return ours()
+        return still_ours()
     except TransientError:
         return True

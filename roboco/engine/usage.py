@@ -12,53 +12,53 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import estimate_tokens
-from roboco.domain.usage import BROKEN, Spent
+from roboco.domain.usage import UNFINISHED_USAGE, Usage
 from roboco.engine.engine import Engine
-from roboco.ports import Doing, Snapshot
+from roboco.ports import OperationSpan, Snapshot
 from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS
 
 
-def spent_on(team: Team, task: Snapshot) -> Spent:
+def unfinished_usage(team: Team, task: Snapshot) -> Usage:
     """Return the estimated usage of unfinished replies to the pending turn."""
-    used = task.used
+    used = task.unfinished_usage
     if used.tokens_in + used.tokens_out == 0:
-        return Spent()
+        return Usage()
     cost = team.profile(team.agent(task.agent)).cost(used.tokens_in, used.tokens_out)
-    return Spent(tokens_in=used.tokens_in, tokens_out=used.tokens_out, cost=cost)
+    return Usage(tokens_in=used.tokens_in, tokens_out=used.tokens_out, cost=cost)
 
 
-def charged(team: Team, task: Snapshot) -> dict[str, object]:
+def unfinished_usage_metadata(team: Team, task: Snapshot) -> dict[str, object]:
     """Return the metadata that charges the next step for unfinished replies; empty if there are none."""
-    spent = spent_on(team, task)
+    spent = unfinished_usage(team, task)
     if not spent.tokens:
         return {}
     cost = {"cost": round(spent.cost, 9)} if spent.cost else {}
     used = {"agent": task.agent, "tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out}
-    return {BROKEN: used | cost}
+    return {UNFINISHED_USAGE: used | cost}
 
 
-def estimated_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Spent:
+def estimated_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Usage:
     """Return an estimate of the usage of a reply that ended early, with these texts."""
     tokens_out = estimate_tokens("".join(texts))
-    return Spent(tokens_in=tokens_in, tokens_out=tokens_out, cost=profile.cost(tokens_in, tokens_out))
+    return Usage(tokens_in=tokens_in, tokens_out=tokens_out, cost=profile.cost(tokens_in, tokens_out))
 
 
-def failed_reply_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Spent:
+def failed_reply_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Usage:
     """Return an estimate of the usage of a reply whose model failed; none if it failed before its first text."""
-    return estimated_usage(profile, tokens_in, texts) if texts else Spent()
+    return estimated_usage(profile, tokens_in, texts) if texts else Usage()
 
 
-def record_turn_metrics(engine: Engine, doing: Doing, model: str, step: TaskStep, seconds: float) -> None:
+def record_turn_metrics(engine: Engine, doing: OperationSpan, model: str, step: TaskStep, seconds: float) -> None:
     """Record the duration and the usage of the turn, with the summaries that were made for it."""
     usage: dict[str, Any] = step.metadata.get("usage") or {}
     tokens_in, tokens_out = int(usage.get("tokens_in", 0)), int(usage.get("tokens_out", 0))
-    note = engine.telemetry.note
+    note = engine.telemetry.record
     note(TURN_SECONDS, seconds, model)
     note(TOKENS, tokens_in, "in", model)
     note(TOKENS, tokens_out, "out", model)
     note(COST, float(usage.get("cost", 0.0)), model)
-    doing.tell(tokens_in=tokens_in, tokens_out=tokens_out)
+    doing.annotate(tokens_in=tokens_in, tokens_out=tokens_out)
     if step.error is not None:
-        doing.tell(error=step.error.code or "error")
+        doing.annotate(error=step.error.code or "error")
     elif step.metadata.get("interrupted"):
-        doing.tell(finish_reason="interrupted")
+        doing.annotate(finish_reason="interrupted")

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from roboco.domain.paths import WORKSPACE
+from roboco.domain.paths import WORKSPACE_FILE
 from roboco.errors import CorruptHistory
-from roboco.ports import Files, WorkerRegistry, WorkspaceName
+from roboco.ports import Files, WorkerRegistry, WorkspaceIdentity
 
-CACHED = 5.0
+CACHE_SECONDS = 5.0
 """Seconds for which the registry is cached: many followers of a process share it."""
 
 
-class Parts(Protocol):
+class StatusPorts(Protocol):
     """The ports that this module reads."""
 
     @property
@@ -25,11 +25,11 @@ class Parts(Protocol):
 
 
 @dataclass(frozen=True)
-class Seen:
+class RegistrySnapshot:
     """The registry at one moment: the workspace of the coordinators, and how long each pool has been silent."""
 
-    at: float
-    workspace: WorkspaceName | None
+    read_at: float
+    workspace: WorkspaceIdentity | None
     silence: Mapping[str, float | None]
 
 
@@ -37,33 +37,33 @@ class WorkerStatus:
     """Reads the registry at most every CACHED seconds. Threads share it: at worst two of them read."""
 
     def __init__(self) -> None:
-        self._seen: Seen | None = None
-        self._own: WorkspaceName | None = None
+        self._snapshot: RegistrySnapshot | None = None
+        self._workspace: WorkspaceIdentity | None = None
 
-    def seen(self, parts: Parts) -> Seen:
+    def registry_snapshot(self, parts: StatusPorts) -> RegistrySnapshot:
         """Return the content of the registry. Cost: five commands to Redis if the last ones are CACHED seconds old."""
         now = time.monotonic()
-        seen = self._seen
-        if seen is None or now - seen.at >= CACHED:
-            seen = Seen(now, parts.workers.workspace(), parts.workers.silence())
-            self._seen = seen
+        seen = self._snapshot
+        if seen is None or now - seen.read_at >= CACHE_SECONDS:
+            seen = RegistrySnapshot(now, parts.workers.workspace(), parts.workers.seconds_since_registration())
+            self._snapshot = seen
         return seen
 
-    def own(self, parts: Parts, address: str) -> WorkspaceName:
+    def own_workspace(self, parts: StatusPorts, address: str) -> WorkspaceIdentity:
         """Return the name of this process's workspace, which is read once."""
-        own = self._own
+        own = self._workspace
         if own is None or own.address != address:
-            own = self._own = workspace_name(parts.files, address)
+            own = self._workspace = workspace_name(parts.files, address)
         return own
 
 
-def workspace_name(files: Files, address: str) -> WorkspaceName:
+def workspace_name(files: Files, address: str) -> WorkspaceIdentity:
     """Return the name of the workspace with these files, at this address. If the workspace has no id, store one."""
-    data = files.get(WORKSPACE)
+    data = files.get(WORKSPACE_FILE)
     if data is None:
-        files.create(WORKSPACE, json.dumps({"id": uuid.uuid4().hex}).encode())
-        data = files.get(WORKSPACE)
-    return WorkspaceName(_id_of(data or b"", address), address)
+        files.create(WORKSPACE_FILE, json.dumps({"id": uuid.uuid4().hex}).encode())
+        data = files.get(WORKSPACE_FILE)
+    return WorkspaceIdentity(_id_of(data or b"", address), address)
 
 
 def _id_of(data: bytes, address: str) -> str:
@@ -73,6 +73,6 @@ def _id_of(data: bytes, address: str) -> str:
         found = None
     if not isinstance(found, str) or not found.isalnum():
         raise CorruptHistory(
-            f"{WORKSPACE} in the workspace {address} does not hold an id: delete it, and it is made again"
+            f"{WORKSPACE_FILE} in the workspace {address} does not hold an id: delete it, and it is made again"
         )
     return found

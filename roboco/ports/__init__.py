@@ -4,7 +4,7 @@ The docstrings are the contract of every implementation. Every method may raise 
 respond. The engine then abandons its current work, and the sweeper has it done again. A call that is sent twice,
 because its answer was lost, has the effect of one.
 
-Fencing: each recorded choice and each commit increases the epoch of the task, its fencing token. A worker passes the
+Fencing: each recorded decision and each commit increases the epoch of the task, its fencing token. A worker passes the
 epoch of its work with every write, and a write with an older epoch is refused. Therefore a worker that was paused for
 longer than its lease cannot change the task after another worker took over.
 """
@@ -12,72 +12,82 @@ longer than its lease cannot change the task after another worker took over.
 from roboco.ports.attempts import Attempts
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
-from roboco.ports.dispatcher import AttemptEnd, Dispatcher
+from roboco.ports.dispatcher import AttemptStatus, Dispatcher
 from roboco.ports.inbox import Inbox
-from roboco.ports.leases import CallOrder, Calls, Chunk, Cut, Heard, LeaseStatus, TurnClaim, TurnOrder, Turns
-from roboco.ports.logs import Logs
-from roboco.ports.model import Model, ModelStream, Prompts, Reply, Request, RequestedCall, Say
-from roboco.ports.notifier import Deliverer
-from roboco.ports.rate_limits import Rates, Ticket, Tokenizers
-from roboco.ports.registry import WorkerRegistry, WorkspaceName
+from roboco.ports.leases import (
+    CancelRequest,
+    Chunk,
+    EmitCallback,
+    LeaseStatus,
+    ToolAssignment,
+    ToolLeases,
+    TurnAssignment,
+    TurnClaim,
+    TurnLeases,
+)
+from roboco.ports.logs import EventLogs
+from roboco.ports.model import Model, ModelStream, OnText, Reply, Request, RequestedCall, Templates
+from roboco.ports.notifier import Notifier
+from roboco.ports.rate_limits import RateLimiter, Ticket, Tokenizers
+from roboco.ports.registry import WorkerRegistry, WorkspaceIdentity
 from roboco.ports.schedule import Schedule
 from roboco.ports.signals import Signals
-from roboco.ports.task_store import Board, CallState, Choice, Commit, Declined, Phase, Snapshot, Used
-from roboco.ports.telemetry import Doing, Figure, NoTelemetry, Telemetry, Work
-from roboco.ports.tools import CallContext, Listings, ListOrder, Toolbox, Unlisted
-from roboco.ports.workspace import Files, Histories, Versioned
+from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TaskStore, TokenUsage
+from roboco.ports.telemetry import MetricSpec, NoTelemetry, Operation, OperationSpan, Telemetry
+from roboco.ports.tools import ListingRequest, Listings, MissingListing, Toolbox, ToolContext
+from roboco.ports.workspace import Files, Histories, VersionedFile
 
 __all__ = [
-    "AttemptEnd",
+    "AttemptStatus",
     "Attempts",
-    "Board",
-    "CallContext",
-    "CallOrder",
     "CallState",
-    "Calls",
-    "Choice",
+    "CancelRequest",
     "Chunk",
     "Clock",
     "Commit",
-    "Cut",
     "DeadLetters",
+    "Decision",
     "Declined",
-    "Deliverer",
     "Dispatcher",
-    "Doing",
-    "Figure",
+    "EmitCallback",
+    "EventLogs",
     "Files",
-    "Heard",
     "Histories",
     "Inbox",
     "LeaseStatus",
-    "ListOrder",
+    "ListingRequest",
     "Listings",
-    "Logs",
+    "MetricSpec",
+    "MissingListing",
     "Model",
     "ModelStream",
     "NoTelemetry",
+    "Notifier",
+    "OnText",
+    "Operation",
+    "OperationSpan",
     "Phase",
-    "Prompts",
-    "Rates",
+    "RateLimiter",
     "Reply",
     "Request",
     "RequestedCall",
-    "Say",
     "Schedule",
     "Signals",
     "Snapshot",
+    "TaskStore",
     "Telemetry",
+    "Templates",
     "Ticket",
+    "TokenUsage",
     "Tokenizers",
+    "ToolAssignment",
+    "ToolContext",
+    "ToolLeases",
     "Toolbox",
+    "TurnAssignment",
     "TurnClaim",
-    "TurnOrder",
-    "Turns",
-    "Unlisted",
-    "Used",
-    "Versioned",
-    "Work",
+    "TurnLeases",
+    "VersionedFile",
     "WorkerRegistry",
-    "WorkspaceName",
+    "WorkspaceIdentity",
 ]

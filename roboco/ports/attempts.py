@@ -9,7 +9,7 @@ class Attempts(Protocol):
     They are stored outside the messages that announce the work.
     """
 
-    def begin(self, key: str) -> int | None:
+    def start(self, key: str) -> int | None:
         """Start an attempt with a lease. Return the number of earlier attempts that have not finished.
 
         Return None, and count nothing, while another attempt has the lease.
@@ -18,8 +18,8 @@ class Attempts(Protocol):
     def renew(self, key: str) -> bool:
         """Renew the lease. Return False if it has expired."""
 
-    def count(self, key: str) -> int:
+    def start_without_lease(self, key: str) -> int:
         """Start an attempt without a lease. Return the number of earlier attempts that have not finished."""
 
-    def end(self, key: str) -> None:
+    def finish(self, key: str) -> None:
         """Finish the attempt, with success or an error: end the lease and reset the count."""

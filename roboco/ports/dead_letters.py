@@ -11,10 +11,10 @@ class DeadLetters(Protocol):
     def add(self, letter: DeadLetter) -> None:
         """Store the letter. It replaces one with the same id. If there are too many, the oldest ones are removed."""
 
-    def letter(self, letter_id: str) -> DeadLetter | None:
+    def get(self, letter_id: str) -> DeadLetter | None:
         """Return the letter with this id, or None."""
 
-    def letters(self) -> list[DeadLetter]:
+    def entries(self) -> list[DeadLetter]:
         """Return all letters, oldest first."""
 
     def remove(self, letter_id: str) -> None:

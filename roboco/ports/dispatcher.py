@@ -4,18 +4,18 @@ from enum import StrEnum
 from typing import Protocol
 
 from roboco.domain.history.priority import Priority
-from roboco.ports.leases import CallOrder, TurnOrder
+from roboco.ports.leases import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import Phase
-from roboco.ports.tools import ListOrder
+from roboco.ports.tools import ListingRequest
 
 
-class AttemptEnd(StrEnum):
+class AttemptStatus(StrEnum):
     """The end of an attempt at a turn or call whose worker cannot report it."""
 
     DONE = "done, and lost with its worker after that"
     FAILED = "failed, and lost with its worker after that; see roboco show"
     LOST = "lost with its worker"
-    PASSED_OVER = "superseded: its result is no longer needed"
+    SUPERSEDED = "superseded: its result is no longer needed"
 
 
 class Dispatcher(Protocol):
@@ -24,17 +24,17 @@ class Dispatcher(Protocol):
     def advance(self, task_id: str) -> None:
         """Send a message that has a coordinator make a pass over the task."""
 
-    def turn(self, order: TurnOrder, agent: str) -> None:
+    def turn(self, assignment: TurnAssignment, agent: str) -> None:
         """Send a message that has an agents worker make the turn."""
 
-    def tool(self, order: CallOrder, name: str, timeout: float) -> None:
+    def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
         """Send a message that has a tools worker run the call, and end it after `timeout` seconds."""
 
-    def list_tools(self, order: ListOrder) -> None:
+    def list_tools(self, request: ListingRequest) -> None:
         """Send a message that has a tools worker list the tools of an MCP server."""
 
-    def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
-        """Report the end of an attempt to displays such as Flower. `who` is its agent or tool.
+    def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
+        """Report the end of an attempt to displays such as Flower. `name` is its agent or tool.
 
         Nothing else depends on it: the report may be lost. It raises nothing.
         """
@@ -42,7 +42,7 @@ class Dispatcher(Protocol):
     def notify(self, task_id: str) -> None:
         """Send a message that has a coordinator deliver the task's notifications."""
 
-    def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
+    def oldest_waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """Return the time, in Unix seconds, at which the oldest waiting message was sent: of turns, calls or `advance`.
 
         Only messages that workers take before one for this task count. Return None if none waits, or if it is not

@@ -11,15 +11,15 @@ class Inbox(Protocol):
         self,
         task_id: str,
         item_ids: Sequence[str],
-        urgent: bool = False,
+        interrupt: bool = False,
         epoch: int | None = None,
-        hold: bool = False,
+        block_claim: bool = False,
     ) -> None:
         """Add the items.
 
-        With `urgent`, also request that the workers cancel the task's pending turn or calls now. With an epoch, the
-        request is for the work of that epoch only. With `hold`, no worker can claim the pending turn from now on.
-        A worker that has claimed it continues.
+        With `interrupt`, also request that the workers cancel the task's pending turn or calls now. With an epoch, the
+        request is for the work of that epoch only. With `block_claim`, no worker can claim the pending turn from now
+        on. A worker that has claimed it continues.
         """
 
     def count(self, task_id: str) -> int:
@@ -28,5 +28,5 @@ class Inbox(Protocol):
     def clear_cancellation(self, task_id: str, epoch: int) -> None:
         """Withdraw the request to cancel the pending work of this epoch."""
 
-    def forget(self, task_id: str, item_id: str) -> None:
+    def remove(self, task_id: str, item_id: str) -> None:
         """Remove the item."""

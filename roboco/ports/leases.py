@@ -11,9 +11,9 @@ from enum import Enum
 from typing import Protocol
 
 from roboco.domain.history.priority import Priority
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
-from roboco.ports.task_store import Snapshot, Used
+from roboco.ports.task_store import Snapshot, TokenUsage
 
 
 class LeaseStatus(Enum):
@@ -31,17 +31,17 @@ class LeaseStatus(Enum):
 
 
 @dataclass(frozen=True)
-class Cut:
+class CancelRequest:
     """A request to cancel a turn."""
 
-    at: float
+    requested_at: float
     """The time of the request, in Unix seconds."""
-    emitted: int
+    emitted_chunks: int
     """The number of chunks that the turn had emitted at that time."""
 
 
 @dataclass(frozen=True)
-class TurnOrder:
+class TurnAssignment:
     """The turn that a message assigns to an agents worker."""
 
     task_id: str
@@ -55,10 +55,10 @@ class TurnOrder:
 class TurnClaim:
     """A turn that this worker holds until its lease expires."""
 
-    order: TurnOrder
+    assignment: TurnAssignment
     token: str
     """The token of the lease's owner."""
-    task: Snapshot
+    snapshot: Snapshot
     """The state of the task at the time of the claim."""
 
 
@@ -69,33 +69,33 @@ class Chunk:
     number: int
     """The number of the chunk in this attempt, from 1."""
     message: StreamChunk
-    used: Used
+    used: TokenUsage
     """The tokens of the reply so far."""
 
 
-Heard = Callable[["LeaseStatus | Exception"], None]
+EmitCallback = Callable[["LeaseStatus | Exception"], None]
 """A callback with the status of the lease after a chunk, or with the error that prevented the chunk."""
 
 
-class Turns(Protocol):
+class TurnLeases(Protocol):
     """Leases on turns. Each operation is refused once the fence has moved."""
 
-    def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
+    def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
         """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
 
         Also return None if the turn was cancelled before it started.
         """
 
-    def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
+    def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
         """Number, log and publish the chunk, and renew the lease. A chunk whose `number` was sent before is dropped.
 
-        This does not wait: `heard` is called with the status of the lease or the error, now or later, from any thread.
+        This does not wait: `on_ack` is called with the status of the lease or the error, now or later, from any thread.
         """
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease if this claim still holds it. Return its status."""
 
-    def cut(self, claim: TurnClaim) -> Cut | None:
+    def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """Return the request to cancel the turn, or None."""
 
     def defer(
@@ -113,15 +113,15 @@ class Turns(Protocol):
         A caller with the `token` of that lease may restart in spite of it.
         """
 
-    def ring(self, task_id: str, epoch: int, again: bool) -> int:
+    def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
         """Count a redelivery of unclaimed work. Return the count, or 0 if the fence moved.
 
-        With `again`, record this moment as its last dispatch, and end a delay of the turn.
+        With `dispatched`, record this moment as its last dispatch, and end a delay of the turn.
         """
 
 
 @dataclass(frozen=True)
-class CallOrder:
+class ToolAssignment:
     """The tool call that a message assigns to a tools worker."""
 
     task_id: str
@@ -133,32 +133,34 @@ class CallOrder:
     priority: Priority = "normal"
 
 
-class Calls(Protocol):
+class ToolLeases(Protocol):
     """Leases on tool calls, and the outcomes of calls. The calls of a step are independent."""
 
-    def claim(self, order: CallOrder, token: str) -> bool:
+    def claim(self, assignment: ToolAssignment, token: str) -> bool:
         """Claim the call. Return False if the fence moved, it has an outcome, or this attempt was claimed before.
 
         Also return False if the calls were cancelled before this one started.
         """
 
-    def renew(self, order: CallOrder, token: str) -> bool:
+    def renew(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease. Return False if this worker no longer holds it."""
 
-    def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
+    def record_outcome(
+        self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
+    ) -> int | None:
         """Store the outcome, once. Return the number of outcomes of the step, or None if the lease is not held.
 
         Without a token the lease does not count: the call has exceeded its time limit.
         """
 
-    def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
+    def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
         """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held.
 
         With `declined_by`, record that this worker cannot run the call.
         """
 
-    def restart(self, order: CallOrder, lost: bool = False) -> int | None:
+    def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired. Return the next attempt, or None if there is nothing to void.
 
-        With `lost` the lease does not count: its worker is known to have died.
+        With `worker_lost` the lease does not count: its worker is known to have died.
         """

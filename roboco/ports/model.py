@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from roboco.domain.prompt.chat import Message
+from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.team.model_profile import ModelProfile
 
 
@@ -13,7 +13,7 @@ class Request:
     """One model call, with messages and tools in the format of chat completions."""
 
     profile: ModelProfile
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     tools: tuple[dict[str, Any], ...]
     tool_choice: Literal["auto", "required"] = "auto"
     """"required" demands at least one call."""
@@ -54,7 +54,7 @@ class Reply:
     mistake: str = ""
 
 
-Say = Callable[[str], None]
+OnText = Callable[[str], None]
 """A callback with each text when it arrives, from any thread. It must not block."""
 
 
@@ -65,7 +65,7 @@ class ModelStream(Protocol):
     """
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Yield the texts, unless a `say` receives them, and finally the Reply.
+        """Yield the texts, unless a `on_text` receives them, and finally the Reply.
 
         Raise ModelError if the call fails.
         """
@@ -80,16 +80,17 @@ class ModelStream(Protocol):
 class Model(Protocol):
     """Calls models."""
 
-    def stream(self, request: Request, say: Say | None = None) -> ModelStream:
+    def stream(self, request: Request, on_text: OnText | None = None) -> ModelStream:
         """Start the call and return its stream. A failure before the first token is retried; a later one is raised.
 
-        Texts that arrive in quick succession are joined. With `say`, that function receives the texts, and the
-        iterator yields only the Reply. `say` is not called after the Reply, nor after `wait_closed` has returned True.
-        A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
+        Texts that arrive in quick succession are joined. With `on_text`, that function receives the texts, and the
+        iterator yields only the Reply. `on_text` is not called after the Reply, nor after `wait_closed` has returned
+        True. A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its
+        `retry_after`.
         """
 
 
-class Prompts(Protocol):
+class Templates(Protocol):
     """Templates of prompts."""
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
@@ -98,5 +99,5 @@ class Prompts(Protocol):
         Raise UsageError if it has undefined names, exceeds its allowance of work or becomes too long.
         """
 
-    def sharing(self) -> "Prompts":
+    def with_shared_budget(self) -> "Templates":
         """Return templates whose renderings share one allowance of work, for the prompts of a whole team."""

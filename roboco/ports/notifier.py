@@ -2,15 +2,15 @@
 
 from typing import Protocol
 
-from roboco.domain.notification import Notice, Notify
+from roboco.domain.notification import Notification, NotifyTarget
 
 
-class Deliverer(Protocol):
+class Notifier(Protocol):
     """Delivers notifications."""
 
-    def deliver(self, target: Notify, notice: Notice) -> None:
+    def deliver(self, target: NotifyTarget, notification: Notification) -> None:
         """Deliver the notification within seconds. It may have arrived even if this raises.
 
-        Raise UsageError if no attempt can succeed, TransientError if a later one may, and Later if the receiver states
-        when.
+        Raise UsageError if no attempt can succeed, TransientError if a later one may, and RetryLater if the receiver
+        states when.
         """

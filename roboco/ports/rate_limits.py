@@ -6,9 +6,9 @@ from typing import Protocol
 
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import Tokens
+from roboco.domain.tokens import Tokenizer
 
-AWAITING = 100
+MAX_RESUMED_TASKS = 100
 """The largest number of tasks that one reply of a model resumes."""
 
 
@@ -32,7 +32,7 @@ class Ticket:
         return tenant_of(self.task_id)
 
 
-class Rates(Protocol):
+class RateLimiter(Protocol):
     """Limits of requests and tokens a minute, for any sixty seconds as the provider measures them.
 
     The operator's limits apply to an address and model, for all teams and tenants together. The limits of a profile
@@ -49,22 +49,22 @@ class Rates(Protocol):
         A negative number also means that the request may be made now, and that tasks await a reply of this model.
         """
 
-    def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
-        """Record the tokens of the ticket's request, which was made `ago` seconds ago."""
+    def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
+        """Record the tokens of the ticket's request, which was made `seconds_ago` seconds ago."""
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Remove a waiting ticket whose request will not be made, so that those behind it move up."""
 
-    def await_answer(self, profile: ModelProfile, task_id: str) -> None:
+    def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Record that the task is paused until this profile's model has answered a request with this key."""
 
-    def awaiting(self, profile: ModelProfile) -> list[str]:
+    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
         """Return tasks that await a reply of this model, those with the longest wait first.
 
-        There are at most AWAITING.
+        There are at most MAX_RESUMED_TASKS.
         """
 
-    def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
         """Remove these tasks from those that await a reply."""
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
@@ -74,5 +74,5 @@ class Rates(Protocol):
 class Tokenizers(Protocol):
     """The tokenizers of models."""
 
-    def of(self, model: str) -> Tokens:
+    def for_model(self, model: str) -> Tokenizer:
         """Return this model's tokenizer if it is known, else a declared estimate."""

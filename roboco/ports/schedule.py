@@ -10,10 +10,10 @@ class Schedule(Protocol):
     Callers give delays in seconds, so that the clocks of machines may differ.
     """
 
-    def put(self, task_id: str, delay: float = 0.0) -> None:
+    def set(self, task_id: str, delay: float = 0.0) -> None:
         """Set the task's time to the delay from now."""
 
-    def add(self, task_id: str, delay: float = 0.0) -> bool:
+    def set_default(self, task_id: str, delay: float = 0.0) -> bool:
         """Set the task's time to the delay from now, unless it has one already. Return True if it had none."""
 
     def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
@@ -22,10 +22,10 @@ class Schedule(Protocol):
     def due(self, limit: int) -> list[str]:
         """Return at most `limit` due tasks, earliest first."""
 
-    def at(self, task_id: str) -> float | None:
+    def due_at(self, task_id: str) -> float | None:
         """Return the task's time in Unix seconds, or None if it has none."""
 
-    def drop(self, task_id: str, at: float | None = None) -> None:
+    def remove(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule.
 
         With `at`, only if it is due then: another process may have set it again.
@@ -34,7 +34,7 @@ class Schedule(Protocol):
     def count(self) -> int:
         """Return the number of tasks with a time: all open tasks."""
 
-    def known(self) -> Iterator[str]:
+    def task_ids(self) -> Iterator[str]:
         """Yield every task with a time, in any order, read in pages."""
 
     def time(self) -> float:
@@ -43,33 +43,33 @@ class Schedule(Protocol):
     def lock(self, token: str, seconds: float) -> bool:
         """Acquire the sweepers' lock for this number of seconds. Return False if another sweeper holds it."""
 
-    def intact(self) -> bool:
-        """Return True if Redis was neither emptied nor restarted since the last `begin`."""
+    def is_intact(self) -> bool:
+        """Return True if Redis was neither emptied nor restarted since the last `mark_filled`."""
 
-    def recovered(self, task_id: str) -> str | None:
+    def recovered_instance(self, task_id: str) -> str | None:
         """Return the name of this Redis instance if the schedule is intact and the task needs no recovery, else None.
 
         If it is returned, the inbox contains all items that were accepted before. If it is None, a sweeper must recover
         the task first.
         """
 
-    def restarted(self) -> bool:
-        """Return True if Redis was restarted or replaced since the last `begin`. Not if it was emptied."""
+    def was_restarted(self) -> bool:
+        """Return True if Redis was restarted or replaced since the last `mark_filled`. Not if it was emptied."""
 
-    def fresh(self) -> bool:
-        """Return True if the last `begin` was less than its `seconds` ago."""
+    def recently_filled(self) -> bool:
+        """Return True if the last `mark_filled` was less than its `seconds` ago."""
 
-    def run(self) -> str:
+    def instance_id(self) -> str:
         """Return the name of this instance of the server. It changes with each restart."""
 
-    def prepare(self) -> str:
+    def mark_filling(self) -> str:
         """Mark that filling the schedule has started, and return the mark.
 
-        A schedule that was not intact does not become intact before `begin`. Sweepers that fill it
+        A schedule that was not intact does not become intact before `mark_filled`. Sweepers that fill it
         concurrently share a mark.
         """
 
-    def begin(self, seconds: float, mark: str | None = None) -> None:
+    def mark_filled(self, seconds: float, mark: str | None = None) -> None:
         """Record that the schedule contains every open task. It counts as recently filled for this number of seconds.
 
         Nothing is recorded if Redis has lost the `mark`. If Redis was restarted since the mark was made, the schedule

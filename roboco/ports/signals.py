@@ -8,5 +8,5 @@ from typing import Protocol
 class Signals(Protocol):
     """Requests to cancel running work. A signal may be lost; the lease then reports the request, later."""
 
-    def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `heard`, from any thread, if the work of this epoch is cancelled before the block ends."""
+    def listen(self, task_id: str, epoch: int, on_signal: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `on_signal`, from any thread, if the work of this epoch is cancelled before the block ends."""

@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 
 
 class Phase(StrEnum):
-    """The state of a task between two commits: the kind of its last recorded choice."""
+    """The state of a task between two commits: the kind of its last recorded decision."""
 
-    IDLE = "idle"
+    UNDECIDED = "idle"
     TURN = "turn"
     TOOLS = "tools"
     WAIT = "wait"
@@ -42,22 +42,22 @@ class CallState:
     """True if a worker has claimed that attempt."""
     lease_left: float = 0.0
     """Seconds that are left of a live lease, or 0."""
-    outcome: Outcome | None = None
+    outcome: ToolOutcome | None = None
     """The outcome, or None if there is none yet."""
     declined: Declined = Declined()
     """The workers that have declined the call."""
 
 
 @dataclass(frozen=True)
-class Used:
+class TokenUsage:
     """Tokens of unfinished replies of a model, as an estimate."""
 
     tokens_in: int = 0
     tokens_out: int = 0
 
-    def plus(self, more: "Used") -> "Used":
+    def plus(self, more: "TokenUsage") -> "TokenUsage":
         """Return the sum of both."""
-        return Used(self.tokens_in + more.tokens_in, self.tokens_out + more.tokens_out)
+        return TokenUsage(self.tokens_in + more.tokens_in, self.tokens_out + more.tokens_out)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Snapshot:
     seq: int
     """The position of the next step."""
     phase: Phase
-    """The kind of the pending choice."""
+    """The kind of the pending decision."""
     status: TaskStatus
     reason: str
     """The reason for the status or the wait."""
@@ -81,13 +81,13 @@ class Snapshot:
     """True if a worker has claimed that attempt."""
     lease_left: float
     """Seconds that are left of a live lease, or 0."""
-    rings: int
-    """The number of redeliveries: how often the sweeper has found the pending choice unclaimed."""
-    handed_at: float
-    """The time of the last dispatch of the pending choice, in Unix seconds."""
-    cut_age: float | None
+    redeliveries: int
+    """The number of redeliveries: how often the sweeper has found the pending decision unclaimed."""
+    dispatched_at: float
+    """The time of the last dispatch of the pending decision, in Unix seconds."""
+    cancel_requested_for: float | None
     """Seconds since cancellation of the pending turn or calls was requested, or None. Only `load` sets it."""
-    due_in: float | None
+    deferred_for: float | None
     """Seconds until a deferred turn may be claimed again, or None. Only `load` sets it."""
     refusals: int
     """How often the model's server has refused the pending turn."""
@@ -101,9 +101,9 @@ class Snapshot:
     """The number of events in the logs."""
     chunks: int
     """The number of chunks in the logs."""
-    emitted: int
+    attempt_chunks: int
     """The number of chunks of the present attempt."""
-    used: Used
+    unfinished_usage: TokenUsage
     """The tokens of this attempt and of earlier ones at the same step, as far as their replies had begun."""
     routing: dict[str, Any]
     """The record of the route that led to the pending turn."""
@@ -120,7 +120,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Decision:
     """The next action of the task. It is recorded before it is dispatched."""
 
     phase: Phase
@@ -128,15 +128,15 @@ class Choice:
     reason: str = ""
     agent: str = ""
     routing: Mapping[str, Any] | None = None
-    seen: frozenset[str] | None = None
+    seen_item_ids: frozenset[str] | None = None
     """The ids of the inbox items that the decision considered, or None.
 
-    If the inbox contains any other item, the choice is void.
+    If the inbox contains any other item, the decision is void.
     """
-    run: str | None = None
+    instance_id: str | None = None
     """The Redis instance in which the decision was made, or None.
 
-    Another instance may have lost items, so the choice is void there.
+    Another instance may have lost items, so the decision is void there.
     """
 
 
@@ -149,25 +149,30 @@ class Commit:
     events: Sequence[AnyEvent]
 
 
-class Board(Protocol):
+class TaskStore(Protocol):
     """The state of tasks in Redis. It can be rebuilt from the workspace."""
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
         """Return the task with at most `tail` of its newest steps, or None if the store does not have it."""
 
     def create(
-        self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        above_epoch: int = 0,
     ) -> bool:
         """Create the task, idle, with these newest steps. Return False, and change nothing, if it exists.
 
-        The fence starts at the server's time in milliseconds, and in any case above the epoch `above`. The
+        The fence starts at the server's time in milliseconds, and in any case above the epoch `above_epoch`. The
         generation of the logs sorts after all earlier ones of the task that began below that number.
         """
 
-    def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
-        """Record the choice and move the fence.
+    def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
+        """Record the decision and move the fence.
 
-        Return the new epoch, or None if the fence had moved or the choice is void.
+        Return the new epoch, or None if the fence had moved or the decision is void.
         """
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
@@ -177,22 +182,22 @@ class Board(Protocol):
         applied.
         """
 
-    def commit_and_choose(
-        self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
+    def commit_with_decision(
+        self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
     ) -> int | None:
-        """Commit, and record the choice unless an item waits, in one transaction. Return the new epoch.
+        """Commit, and record the decision unless an item waits, in one transaction. Return the new epoch.
 
-        Return None if the choice was not recorded. The step may have been applied nevertheless.
+        Return None if the decision was not recorded. The step may have been applied nevertheless.
         """
 
-    def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
+    def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
         """Start a new generation of the logs with these events. Return False, and change nothing, if the fence moved.
 
         Nothing happens if the store does not have the task. The new generation sorts after the present one. The fence
         of an idle or waiting task moves, to the server's time in milliseconds at least.
         """
 
-    def leave(self, task_id: str, seconds: int, generation: str) -> bool:
+    def expire(self, task_id: str, seconds: int, generation: str) -> bool:
         """Remove an ended task after this number of seconds.
 
         Return False, and change nothing, if the task exists and has not ended in this generation of its logs.

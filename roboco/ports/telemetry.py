@@ -8,7 +8,7 @@ from roboco.domain.task_summary import TaskSummary
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricSpec:
     """A metric: its type and its labels."""
 
     name: str
@@ -19,70 +19,84 @@ class Figure:
     """The names of its labels, in order."""
     bounds: tuple[float, ...] = ()
     """The upper bounds of a histogram's buckets."""
-    known: tuple[tuple[str, ...], ...] = ()
+    initial_labels: tuple[tuple[str, ...], ...] = ()
     """Values of the labels that exist from the start, with the value 0."""
 
 
-_SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_LONG = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_BOTH: tuple[tuple[str, ...], ...] = (("turn",), ("tool",))
+_SHORT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_LONG_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_WORK_LABELS: tuple[tuple[str, ...], ...] = (("turn",), ("tool",))
 
-TURN_SECONDS: Final = Figure(
-    "roboco_turn_seconds", "A turn, from its claim until its step is stored.", "histogram", ("model",), _LONG
+TURN_SECONDS: Final = MetricSpec(
+    "roboco_turn_seconds", "A turn, from its claim until its step is stored.", "histogram", ("model",), _LONG_BUCKETS
 )
-FIRST_TOKEN_SECONDS: Final = Figure(
-    "roboco_first_token_seconds", "From the request to the first output of the model.", "histogram", ("model",), _LONG
+FIRST_TOKEN_SECONDS: Final = MetricSpec(
+    "roboco_first_token_seconds",
+    "From the request to the first output of the model.",
+    "histogram",
+    ("model",),
+    _LONG_BUCKETS,
 )
-TOKENS: Final = Figure("roboco_tokens_total", "Tokens that turns have used.", "counter", ("direction", "model"))
-COST: Final = Figure("roboco_cost_total", "The cost of turns, by the prices of their profiles.", "counter", ("model",))
-QUEUE_WAIT_SECONDS: Final = Figure(
-    "roboco_queue_wait_seconds", "From the sending of a message to its start.", "histogram", ("queue",), _SHORT
+TOKENS: Final = MetricSpec("roboco_tokens_total", "Tokens that turns have used.", "counter", ("direction", "model"))
+COST: Final = MetricSpec(
+    "roboco_cost_total", "The cost of turns, by the prices of their profiles.", "counter", ("model",)
 )
-LEASE_LOSSES: Final = Figure(
+QUEUE_WAIT_SECONDS: Final = MetricSpec(
+    "roboco_queue_wait_seconds", "From the sending of a message to its start.", "histogram", ("queue",), _SHORT_BUCKETS
+)
+LEASE_EXPIRATIONS: Final = MetricSpec(
     "roboco_lease_expirations_total",
     "Leases that expired during their work.",
     "counter",
     ("kind",),
-    known=_BOTH,
+    initial_labels=_WORK_LABELS,
 )
-RESTARTS: Final = Figure(
-    "roboco_attempt_restarts_total", "Attempts that were voided and restarted.", "counter", ("kind",), known=_BOTH
+ATTEMPT_RESTARTS: Final = MetricSpec(
+    "roboco_attempt_restarts_total",
+    "Attempts that were voided and restarted.",
+    "counter",
+    ("kind",),
+    initial_labels=_WORK_LABELS,
 )
-STOP_SECONDS: Final = Figure(
+INTERRUPT_LATENCY_SECONDS: Final = MetricSpec(
     "roboco_interrupt_latency_seconds",
     "From the request to interrupt or stop a turn until the connection to its model was closed.",
     "histogram",
     (),
-    _SHORT,
+    _SHORT_BUCKETS,
 )
-STREAM_LAG_SECONDS: Final = Figure(
+STREAM_LAG_SECONDS: Final = MetricSpec(
     "roboco_stream_lag_seconds",
     "From the arrival of a model's text until Redis has taken it.",
     "histogram",
     (),
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
 )
-OPEN_STREAMS: Final = Figure("roboco_open_streams", "Model calls that run now.", "gauge")
-TOOL_SECONDS: Final = Figure(
-    "roboco_tool_seconds", "A tool call, with the storing of its result.", "histogram", ("tool", "outcome"), _SHORT
+OPEN_STREAMS: Final = MetricSpec("roboco_open_streams", "Model calls that run now.", "gauge")
+TOOL_SECONDS: Final = MetricSpec(
+    "roboco_tool_seconds",
+    "A tool call, with the storing of its result.",
+    "histogram",
+    ("tool", "outcome"),
+    _SHORT_BUCKETS,
 )
-TASKS: Final = Figure("roboco_tasks_total", "Tasks that have ended, by their final status.", "counter", ("status",))
-REFUSED: Final = Figure(
+TASKS: Final = MetricSpec("roboco_tasks_total", "Tasks that have ended, by their final status.", "counter", ("status",))
+REFUSED: Final = MetricSpec(
     "roboco_refused_messages_total",
     "Messages that workers refused, by their Celery task.",
     "counter",
     ("message",),
-    known=(("roboco.submit",),),
+    initial_labels=(("roboco.submit",),),
 )
-FIGURES: Final = (
+METRICS: Final = (
     TURN_SECONDS,
     FIRST_TOKEN_SECONDS,
     TOKENS,
     COST,
     QUEUE_WAIT_SECONDS,
-    LEASE_LOSSES,
-    RESTARTS,
-    STOP_SECONDS,
+    LEASE_EXPIRATIONS,
+    ATTEMPT_RESTARTS,
+    INTERRUPT_LATENCY_SECONDS,
     STREAM_LAG_SECONDS,
     OPEN_STREAMS,
     TOOL_SECONDS,
@@ -92,7 +106,7 @@ FIGURES: Final = (
 
 
 @dataclass(frozen=True)
-class Work:
+class Operation:
     """The work that is done for a task. A `model` call is part of a turn, which names the task."""
 
     kind: Literal["submit", "advance", "turn", "model", "tool"]
@@ -103,42 +117,42 @@ class Work:
     model: str = ""
 
 
-class Doing(Protocol):
+class OperationSpan(Protocol):
     """A span of running work."""
 
-    def tell(self, **facts: str | int | float) -> None:
+    def annotate(self, **facts: str | int | float) -> None:
         """Add facts to the span: `agent`, `tool`, `model`, `tokens_in`, `tokens_out`, `finish_reason`, `error`.
 
         Never add texts of users or models.
         """
 
-    def void(self) -> None:
+    def discard(self) -> None:
         """Discard the span, because the work was not for this worker."""
 
 
 class Telemetry(Protocol):
     """Reports to operators. No method waits, and none raises: a report that fails is dropped."""
 
-    def note(self, figure: Figure, value: float, *labels: str) -> None:
+    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Add to a counter or gauge, or record a value of a histogram."""
 
-    def work(self, work: Work) -> AbstractContextManager[Doing]:
+    def operation(self, operation: Operation) -> AbstractContextManager[OperationSpan]:
         """Return a context manager for the duration of the work.
 
         Log lines name the work, and it is a span of the trace.
         """
 
-    def ended(self, summary: TaskSummary) -> None:
+    def task_ended(self, summary: TaskSummary) -> None:
         """Record that the task has ended. A repetition has no effect."""
 
 
-class _Nothing:
+class _NullSpan:
     """A span that records nothing."""
 
-    def tell(self, **facts: str | int | float) -> None:
+    def annotate(self, **facts: str | int | float) -> None:
         """Record nothing."""
 
-    def void(self) -> None:
+    def discard(self) -> None:
         """Discard nothing."""
 
 
@@ -146,14 +160,14 @@ class NoTelemetry:
     """Telemetry that records nothing."""
 
     def __init__(self) -> None:
-        self._nothing: AbstractContextManager[Doing] = nullcontext(_Nothing())
+        self._nothing: AbstractContextManager[OperationSpan] = nullcontext(_NullSpan())
 
-    def note(self, figure: Figure, value: float, *labels: str) -> None:
+    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Record nothing."""
 
-    def work(self, work: Work) -> AbstractContextManager[Doing]:
+    def operation(self, operation: Operation) -> AbstractContextManager[OperationSpan]:
         """Return a span that records nothing."""
         return self._nothing
 
-    def ended(self, summary: TaskSummary) -> None:
+    def task_ended(self, summary: TaskSummary) -> None:
         """Record nothing."""

@@ -7,17 +7,17 @@ from typing import Any, Protocol
 
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import AnyTool
+from roboco.domain.team.tool_spec import ToolDeclaration
 
 Listings = Mapping[str, Listing]
 """The listings that a turn needs, by server."""
 
 
 @dataclass(frozen=True)
-class ListOrder:
+class ListingRequest:
     """A request to a tools worker to list the tools of a server for the task."""
 
     task_id: str
@@ -25,7 +25,7 @@ class ListOrder:
 
 
 @dataclass(frozen=True)
-class Unlisted:
+class MissingListing:
     """A missing listing that a turn needs."""
 
     seconds: float
@@ -34,7 +34,7 @@ class Unlisted:
 
 
 @dataclass(frozen=True)
-class CallContext:
+class ToolContext:
     """The context of a tool call."""
 
     task_id: str
@@ -75,28 +75,28 @@ class Toolbox(Protocol):
         It starts the server, or connects to it. Raise UsageError if the operator does not allow the server.
         """
 
-    def check(self, spec: AnyTool | None) -> None:
+    def check(self, spec: ToolDeclaration | None) -> None:
         """Raise NotRunnable if this process lacks the function of the tool. `spec` is None for a built-in tool."""
 
-    def schema_mistake(self, schema: dict[str, Any]) -> str:
+    def schema_error(self, schema: dict[str, Any]) -> str:
         """Return why the JSON Schema of an object is refused, or "" if it is accepted."""
 
-    def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
+    def args_error(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
         """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
 
-    def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
+    def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
         """Run the call of a built-in (`spec` None) or another tool. Errors are returned in the outcome."""
 
-    def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
+    def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         """Return the outcome. Its media, and a result that is too large for the history, become files of the task.
 
         The same outcome leads to the same files.
         """
 
-    def cut(self, outcome: Outcome) -> Outcome:
+    def truncate_large(self, outcome: ToolOutcome) -> ToolOutcome:
         """Return the outcome without its media. A result that is too large for the history is truncated."""
 
-    def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
+    def verify(self, call: ToolCall, spec: ToolDeclaration, context: ToolContext) -> ToolOutcome | None:
         """Return the outcome of a lost call from the tool's `verify`, or None without `verify`, or if it fails."""
 
     def router(self, name: str) -> Router:

@@ -13,7 +13,7 @@ class Histories(Protocol):
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
         """Store the sealed step at its position. Return the step at that position: this one, or the one that won."""
 
-    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+    def create(self, task_id: str, lines: Sequence[bytes]) -> bool:
         """Store the lines as the first steps of a history that has none, all or nothing.
 
         Return True also if it begins with them already. Return False, and change nothing, if it has others.
@@ -25,7 +25,7 @@ class Histories(Protocol):
     def lines(self, task_id: str) -> Iterator[bytes]:
         """Yield the stored lines without parsing them, oldest first."""
 
-    def fold(self, task_id: str) -> bool:
+    def compact(self, task_id: str) -> bool:
         """Compact the steps stored in segments into `history.jsonl`. This is safe at any time, also concurrently.
 
         Return True if `history.jsonl` now contains every step that was committed before the call. Return False if it
@@ -34,7 +34,7 @@ class Histories(Protocol):
 
 
 @dataclass(frozen=True)
-class Versioned:
+class VersionedFile:
     """A file's bytes, and the version under which the store knows them."""
 
     data: bytes
@@ -57,7 +57,7 @@ class Files(Protocol):
     def get(self, path: str) -> bytes | None:
         """Return the file's bytes, or None if there is no file."""
 
-    def get_versioned(self, path: str) -> Versioned | None:
+    def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their version, or None if there is no file."""
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
@@ -80,7 +80,7 @@ class Files(Protocol):
     def size(self, path: str) -> int | None:
         """Return the size of the file in bytes, or None if there is no file."""
 
-    def link(self, path: str, seconds: int) -> str | None:
+    def presigned_url(self, path: str, seconds: int) -> str | None:
         """Return a URL that allows anyone to read the file for these seconds, or None if the store has no such URLs."""
 
     def delete(self, path: str) -> None:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
-from roboco.domain.stream.event import StreamChunk, body
+from roboco.domain.stream.event import StreamChunk, unnumbered_json
 from tests.bench.figures import Measure, Result, in_turn, ratio
 from tests.bench.stage import Size, Stage, fresh
 from tests.stack import ROOT, until
@@ -74,7 +74,7 @@ class Crowd:
     def _speak(self, task: str) -> None:
         now = str(time.time_ns())
         chunk = StreamChunk(task_id=task, step_id=f"step_{'0' * 32}", agent_name="writer", attempt=1, text=now)
-        self._publish(keys=[Keys().state(task), Keys().content(task)], args=[body(chunk)])
+        self._publish(keys=[Keys().state(task), Keys().content(task)], args=[unnumbered_json(chunk)])
 
     def _read(self) -> int:
         lines = self._log.read_text().split("\n")[:-1] if self._log.exists() else []

@@ -14,7 +14,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import history_path
-from roboco.engine.record.recover import set_up
+from roboco.engine.record.recover import rebuild
 from tests.bench.figures import Measure, Result, Series, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, await_steps, team_of
 
@@ -53,8 +53,8 @@ class _Growing:
         history = self.task.history()
         path = stage.folder / "workspace" / history_path(self.task.task_id)
         _write(path, self.task.task_id, history, steps - steps % YOUNG)
-        stage.redis.delete(*Keys(stage.settings.prefix).of_task(self.task.task_id))
-        set_up(stage.orchestrator._engine, self.task.task_id)
+        stage.redis.delete(*Keys(stage.settings.prefix).task_keys(self.task.task_id))
+        rebuild(stage.orchestrator._engine, self.task.task_id)
         stage.orchestrator._engine.dispatcher.advance(self.task.task_id)
         self.steps = steps - steps % YOUNG
         await_steps(self.task, self.steps)

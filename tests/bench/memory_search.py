@@ -163,5 +163,5 @@ def _write(workspace: str, steps: int) -> None:
         step = prose.step(seq, digest)
         digest = step.digest
         lines.append(step.line().encode())
-    if not open_workspace(workspace).histories.begin(TASK, lines):
+    if not open_workspace(workspace).histories.create(TASK, lines):
         sys.exit(f"{workspace} holds another history already")

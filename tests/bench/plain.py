@@ -17,8 +17,8 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu import Queue
 
-from roboco.adapters.celery.app import application, configuration
-from roboco.settings import read_settings
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.settings import load_settings
 
 COORDINATOR_QUEUE, AGENTS_QUEUE = "bench.coordinator", "bench.agents"
 ADVANCE, TURN = "bench.advance", "bench.turn"
@@ -40,7 +40,7 @@ def application_on(broker: str, queues: tuple[str, ...] = (), **changes: Any) ->
         "task_queues": [Queue(name, routing_key=name) for name in (COORDINATOR_QUEUE, AGENTS_QUEUE)],
         "task_routes": {ADVANCE: {"queue": COORDINATOR_QUEUE}, TURN: {"queue": AGENTS_QUEUE}},
     }
-    return application(configuration(broker) | own | changes, queues)
+    return create_app(app_settings(broker) | own | changes, queues)
 
 
 def send(app: Celery, name: str, chain: str, left: int) -> None:
@@ -49,7 +49,7 @@ def send(app: Celery, name: str, chain: str, left: int) -> None:
     app.send_task(name, kwargs=arguments, kwargsrepr=repr(arguments), ignore_result=True)
 
 
-_settings = read_settings()
+_settings = load_settings()
 plain_coordinator = application_on(
     _settings.broker, (COORDINATOR_QUEUE,), worker_pool="prefork", worker_concurrency=4, worker_prefetch_multiplier=4
 )

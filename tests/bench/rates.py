@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from roboco import team_from
+from roboco import parse_team
 from tests.bench.stage import Deployed
 from tests.servers.model_server import Reply
 
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=600, help="tokens a minute")
     options = parser.parse_args()
     profile = {"model": "scripted", "max_tokens": 60, "tokens_per_minute": options.tokens}
-    team = team_from({"name": "many", "models": {"m": profile}, "agents": [{"name": "one", "prompt": "hi"}]})
+    team = parse_team({"name": "many", "models": {"m": profile}, "agents": [{"name": "one", "prompt": "hi"}]})
     with (
         tempfile.TemporaryDirectory(prefix="roboco-rates-") as folder,
         Deployed(Path(folder), lease_seconds=15.0) as stack,

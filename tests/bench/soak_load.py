@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from roboco import RobocoError, Task, Team, TransientError, team_from
+from roboco import RobocoError, Task, Team, TransientError, parse_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import verify_chain
 from tests.journeys import GRAPH, PARALLEL, SEQUENTIAL, Journey, answer, shape
@@ -16,7 +16,7 @@ from tests.transcript import Transcript
 PACE = 0.12
 """Seconds between two pieces of an answer: a turn takes one to two seconds."""
 
-CLERK = team_from(
+CLERK = parse_team(
     {
         "name": "clerks",
         "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["append_soon"]}],

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.error import URLError
 
-from roboco import Orchestrator, Settings, Task, Team, team_from
-from roboco.adapters.local.process import Server, free_port, start, wait_ready
+from roboco import Orchestrator, Settings, Task, Team, parse_team
+from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
 from tests.bench.bare import BareModel
@@ -145,13 +145,13 @@ class Stage(Deployed):
     def _start_module(self, module: str, **options: object) -> Server:
         arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         command = [sys.executable, "-m", module, *arguments]
-        return start(module, command, log=self.folder / f"{module}.log", cwd=ROOT)
+        return start_server(module, command, log=self.folder / f"{module}.log", cwd=ROOT)
 
 
 def team_of(*agents: str, prompt: str = "", **more: Any) -> Team:
     """A team of these agents, who all have this prompt."""
     members = [{"name": name, "prompt": prompt} for name in agents]
-    return team_from({"name": "bench", "agents": members, "limits": {"max_steps": 100_000}} | more)
+    return parse_team({"name": "bench", "agents": members, "limits": {"max_steps": 100_000}} | more)
 
 
 def fresh(kind: str) -> str:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
-from roboco import Orchestrator, team_from
+from roboco import Orchestrator, parse_team
 from roboco.domain.stream.item import TextPartDelta
 from tests.bench.stage import Deployed
 from tests.servers.model_server import Reply
@@ -20,7 +20,7 @@ from tests.stack import Stack, until
 
 THINKS = 0.5
 """Seconds until the model's first token."""
-TEAM = team_from({"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]})
+TEAM = parse_team({"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]})
 SUBMITTERS = 4
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from roboco import Task, Team
-from roboco.domain.prompt.working_memory import Seen, compile_memory
+from roboco.domain.prompt.working_memory import PromptInputs, build_working_memory
 from tests.bench import plain
 from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, fresh, team_of
@@ -44,7 +44,7 @@ def messages_of(team: Team, task: Task) -> Sequence[object]:
     """What the last turns of the task sent to the model."""
     steps = task.history()
     agent = team.agents[0]
-    return compile_memory(agent, agent.prompt, Seen(steps[0], tuple(steps[-team.tail :]))).messages
+    return build_working_memory(agent, agent.prompt, PromptInputs(steps[0], tuple(steps[-team.tail_length :]))).messages
 
 
 def hops(stage: Stage, turns: int) -> list[float]:

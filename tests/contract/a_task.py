@@ -13,22 +13,22 @@ from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import (
     Attempts,
-    Board,
-    CallOrder,
-    Calls,
-    Choice,
     Commit,
     DeadLetters,
+    Decision,
+    EventLogs,
     Inbox,
-    Logs,
     Phase,
-    Rates,
+    RateLimiter,
     Schedule,
     Snapshot,
+    TaskStore,
     Ticket,
+    ToolAssignment,
+    ToolLeases,
+    TurnAssignment,
     TurnClaim,
-    TurnOrder,
-    Turns,
+    TurnLeases,
     WorkerRegistry,
 )
 from tests.contract.samples import TASK, chain, step_after
@@ -50,19 +50,19 @@ class ATask(ABC):
     on how soon it is made.
     """
 
-    board: Board
-    turns: Turns
-    calls: Calls
-    brief_turns: Turns
-    brief_calls: Calls
+    board: TaskStore
+    turns: TurnLeases
+    calls: ToolLeases
+    brief_turns: TurnLeases
+    brief_calls: ToolLeases
     schedule: Schedule
     inbox: Inbox
-    logs: Logs
+    logs: EventLogs
     attempts: Attempts
     brief_attempts: Attempts
     dead: DeadLetters
-    rates: Rates
-    brief_rates: Rates
+    rates: RateLimiter
+    brief_rates: RateLimiter
 
     def __init__(self) -> None:
         self.steps: list[TaskStep] = []
@@ -94,15 +94,15 @@ class ATask(ABC):
 
     def choose(self, phase: Phase = Phase.TURN, *events: AnyEvent) -> int:
         """Write a choice down at the present fence: the new epoch."""
-        choice = Choice(phase, TaskStatus.RUNNING, agent="writer")
-        epoch = self.board.choose(TASK, self.now.epoch, choice, events)
+        choice = Decision(phase, TaskStatus.RUNNING, agent="writer")
+        epoch = self.board.record_decision(TASK, self.now.epoch, choice, events)
         assert epoch is not None
         return epoch
 
-    def order(self) -> TurnOrder:
+    def order(self) -> TurnAssignment:
         """The order of the pending turn."""
         now = self.now
-        return TurnOrder(TASK, now.seq, now.epoch, now.attempt)
+        return TurnAssignment(TASK, now.seq, now.epoch, now.attempt)
 
     def claim(self, token: str = "me") -> TurnClaim:
         """The claim on the pending turn."""
@@ -117,10 +117,10 @@ class ATask(ABC):
         self.outlive(SHORT)
         return claim
 
-    def call(self, call_id: str = "tc_1", attempt: int = 1) -> CallOrder:
+    def call(self, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
         """The order of a call of the last step."""
         now = self.now
-        return CallOrder(TASK, now.seq - 1, now.epoch, call_id, attempt)
+        return ToolAssignment(TASK, now.seq - 1, now.epoch, call_id, attempt)
 
     def commit(self, *events: AnyEvent, text: str = "") -> bool:
         """Take over one more step at the present fence."""
@@ -131,8 +131,8 @@ class ATask(ABC):
         """Take over one more step at the present fence, and write a turn down with it."""
         self.steps.append(step_after(self.steps))
         commit = Commit(self.steps[-1], fold(self.steps), events[:1])
-        choice = Choice(Phase.TURN, TaskStatus.RUNNING, agent="writer", routing={"rule": "next"})
-        return self.board.commit_and_choose(TASK, self.now.epoch, commit, choice, events[1:])
+        choice = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer", routing={"rule": "next"})
+        return self.board.commit_with_decision(TASK, self.now.epoch, commit, choice, events[1:])
 
     @property
     def now(self) -> Snapshot:

@@ -165,7 +165,7 @@ def take_down(model: OpenAIModel) -> None:
 @pytest.fixture(scope="module")
 def model(models: Callable[..., OpenAIModel]) -> OpenAIModel:
     """One for all tests, that does not wait long before it tries again."""
-    return models(pause=0.01)
+    return models(retry_delay=0.01)
 
 
 @pytest.fixture

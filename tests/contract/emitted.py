@@ -3,13 +3,13 @@
 from concurrent.futures import Future
 
 from roboco.domain.stream.event import StreamChunk
-from roboco.ports import Chunk, LeaseStatus, TurnClaim, Turns, Used
+from roboco.ports import Chunk, LeaseStatus, TokenUsage, TurnClaim, TurnLeases
 
 SECONDS = 60.0
 """How long what came of it is waited for."""
 
 
-def emitted(turns: Turns, claim: TurnClaim, number: int, message: StreamChunk, used: Used) -> LeaseStatus:
+def emitted(turns: TurnLeases, claim: TurnClaim, number: int, message: StreamChunk, used: TokenUsage) -> LeaseStatus:
     """How the lease stands after the chunk; raises what kept the chunk from going out."""
     came: Future[LeaseStatus | Exception] = Future()
     turns.emit(claim, Chunk(number, message, used), came.set_result)

@@ -7,7 +7,7 @@ from typing import Any
 
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Position, Record
+from roboco.adapters.redis.stream.position import Record, StreamPosition
 
 
 class FollowerInALoop:
@@ -20,13 +20,13 @@ class FollowerInALoop:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
-    def follow(self, task_id: str, position: Position) -> Generator[Record | None]:
+    def follow(self, task_id: str, position: StreamPosition) -> Generator[Record | None]:
         """The messages after the position."""
         return self._each(self._follower.follow(task_id, position))
 
-    def stirs(self, task_id: str) -> Generator[Record | None]:
+    def changes(self, task_id: str) -> Generator[Record | None]:
         """Each event, and None where the task may have changed."""
-        return self._each(self._follower.stirs(task_id))
+        return self._each(self._follower.changes(task_id))
 
     def _each(self, records: AsyncGenerator[Record | None, None]) -> Generator[Record | None]:
         try:

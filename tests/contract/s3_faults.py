@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from roboco.adapters.workspace.s3 import S3Objects, Stored
+from roboco.adapters.workspace.s3 import S3Objects, StoredObject
 
 
 class Killed(Exception):
@@ -44,7 +44,7 @@ class WatchedObjects(S3Objects):
         self._note("put", path)
         return super().put(path, data, if_none, if_match, **extra)
 
-    def get(self, path: str) -> Stored | None:
+    def get(self, path: str) -> StoredObject | None:
         """Watched."""
         self._note("get", path)
         return super().get(path)

@@ -8,11 +8,11 @@ from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged, StreamChunk
-from roboco.ports import Used
+from roboco.ports import TokenUsage
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 TASK = "task-17"
-USED = Used(100, 7)
+USED = TokenUsage(100, 7)
 """What an answer has used so far."""
 
 

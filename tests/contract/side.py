@@ -13,9 +13,9 @@ from unittest.mock import ANY
 
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.history.state import fold
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent
-from roboco.ports import CallOrder, CallState, Choice, Commit, Snapshot, TurnClaim, TurnOrder, Used
+from roboco.ports import CallState, Commit, Decision, Snapshot, TokenUsage, ToolAssignment, TurnAssignment, TurnClaim
 from tests.contract.a_task import ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, chain, said, told
@@ -85,9 +85,11 @@ class Side:
             "epoch": self._relative(snapshot.epoch),
             "generation": self._generations.index(snapshot.generation),
             "lease_left": About(snapshot.lease_left),
-            "handed_at": About(SLACK * 2 + self.now() - snapshot.handed_at),
-            "cut_age": None if snapshot.cut_age is None else About(SLACK * 2 + snapshot.cut_age),
-            "due_in": About(snapshot.due_in),
+            "dispatched_at": About(SLACK * 2 + self.now() - snapshot.dispatched_at),
+            "cancel_requested_for": None
+            if snapshot.cancel_requested_for is None
+            else About(SLACK * 2 + snapshot.cancel_requested_for),
+            "deferred_for": About(snapshot.deferred_for),
             "refused_for": About(SLACK * 2 + snapshot.refused_for),
             "calls": {call_id: _call(call) for call_id, call in snapshot.calls.items()},
         }
@@ -106,18 +108,20 @@ class Side:
         created = self.task.board.create(TASK, STEPS[:count], STATES[count - 1], events)
         return ANY if self.sent_twice else created
 
-    def choose(self, back: int, choice: Choice, events: Sequence[AnyEvent]) -> object:
+    def choose(self, back: int, choice: Decision, events: Sequence[AnyEvent]) -> object:
         """Write a choice down."""
-        return self._relative(self.task.board.choose(TASK, self._epoch - back, choice, events))
+        return self._relative(self.task.board.record_decision(TASK, self._epoch - back, choice, events))
 
     def commit(self, back: int, ahead: int, events: Sequence[AnyEvent]) -> object:
         """Take over the step that is so far ahead of the next position."""
         return self.task.board.commit(TASK, self._epoch - back, self._commit(ahead, events))
 
-    def commit_and_choose(self, back: int, ahead: int, choice: Choice, events: Sequence[AnyEvent]) -> object:
+    def commit_and_choose(self, back: int, ahead: int, choice: Decision, events: Sequence[AnyEvent]) -> object:
         """Take over a step, and write a choice down."""
         commit = self._commit(ahead, events[:1])
-        return self._relative(self.task.board.commit_and_choose(TASK, self._epoch - back, commit, choice, events[1:]))
+        return self._relative(
+            self.task.board.commit_with_decision(TASK, self._epoch - back, commit, choice, events[1:])
+        )
 
     def _commit(self, ahead: int, events: Sequence[AnyEvent]) -> Commit:
         seq = max(0, self._seq + ahead)
@@ -126,7 +130,7 @@ class Side:
     def begin_again(self, back: int) -> object:
         """Begin a new generation of the logs. A fence that moves, to the time, counts as one step."""
         before = self._epoch
-        begun = self.task.board.begin_again(TASK, self._epoch - back, [told("again"), told("and more")])
+        begun = self.task.board.reset_logs(TASK, self._epoch - back, [told("again"), told("and more")])
         snapshot = self.reader.board.load(TASK, 1)
         if snapshot is not None and snapshot.epoch != before:
             self._first_epoch += snapshot.epoch - before - 1
@@ -135,18 +139,18 @@ class Side:
     def leave(self, seconds: int) -> object:
         """Remove the task after so many seconds."""
         now = self.task.board.load(TASK, 1)
-        return self.task.board.leave(TASK, seconds, now.generation if now is not None else "0")
+        return self.task.board.expire(TASK, seconds, now.generation if now is not None else "0")
 
     # Turns
 
     def claim(self, back: int, ahead: int, attempt: int, token: str, tail: int) -> object:
         """Claim the turn at a position and attempt relative to the pending one."""
-        order = TurnOrder(TASK, self._seq + ahead, self._epoch - back, self._attempt + attempt)
+        order = TurnAssignment(TASK, self._seq + ahead, self._epoch - back, self._attempt + attempt)
         claim = self.task.turns.claim(order, token, tail)
-        assert claim is None or (claim.order, claim.token) == (order, token)
-        return claim and self._comparable(claim.task)
+        assert claim is None or (claim.assignment, claim.token) == (order, token)
+        return claim and self._comparable(claim.snapshot)
 
-    def emit(self, back: int, token: str, number: int, used: Used) -> object:
+    def emit(self, back: int, token: str, number: int, used: TokenUsage) -> object:
         """Emit a chunk."""
         return emitted(self.task.turns, self._claim(back, token), number, said(f"{token} {number}"), used)
 
@@ -156,8 +160,8 @@ class Side:
 
     def cut(self, back: int) -> object:
         """Ask whether the turn is to end."""
-        cut = self.task.turns.cut(self._claim(back, "me"))
-        return cut and (About(SLACK * 2 + self.now() - cut.at), cut.emitted)
+        cut = self.task.turns.cancel_request(self._claim(back, "me"))
+        return cut and (About(SLACK * 2 + self.now() - cut.requested_at), cut.emitted_chunks)
 
     def defer(self, back: int, token: str, seconds: float, refused: bool) -> object:
         """Give the turn back."""
@@ -169,10 +173,10 @@ class Side:
 
     def ring(self, back: int, again: bool) -> object:
         """Count that the pending choice was found untaken."""
-        return self.task.turns.ring(TASK, self._epoch - back, again)
+        return self.task.turns.count_redelivery(TASK, self._epoch - back, again)
 
     def _claim(self, back: int, token: str) -> TurnClaim:
-        order = TurnOrder(TASK, self._seq, self._epoch - back, self._attempt)
+        order = TurnAssignment(TASK, self._seq, self._epoch - back, self._attempt)
         return TurnClaim(order, token, None)  # type: ignore[arg-type]  # nothing of the task is asked for
 
     # Calls
@@ -185,29 +189,29 @@ class Side:
         """Renew the lease on a call."""
         return self.task.calls.renew(self._call_order(at, call_id), token)
 
-    def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: Outcome) -> object:
+    def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> object:
         """Keep the outcome of a call."""
-        return self.task.calls.record(self._call_order(at, call_id), token, outcome, told(f"{token} did"))
+        return self.task.calls.record_outcome(self._call_order(at, call_id), token, outcome, told(f"{token} did"))
 
     def give_back(self, at: tuple[int, int], call_id: str, token: str) -> None:
         """Give a call back."""
-        self.task.calls.give_back(self._call_order(at, call_id), token)
+        self.task.calls.release(self._call_order(at, call_id), token)
 
     def restart_call(self, at: tuple[int, int], call_id: str, lost: bool) -> object:
         """Void the attempt at a call."""
         return self.task.calls.restart(self._call_order(at, call_id), lost)
 
-    def _call_order(self, at: tuple[int, int], call_id: str) -> CallOrder:
+    def _call_order(self, at: tuple[int, int], call_id: str) -> ToolAssignment:
         back, attempt = at
         pending = self._call_attempts.get(call_id, 1)
-        return CallOrder(TASK, self._seq - 1, self._epoch - back, call_id, pending + attempt)
+        return ToolAssignment(TASK, self._seq - 1, self._epoch - back, call_id, pending + attempt)
 
     # Inbox, Logs
 
     def knock(self, item_ids: Sequence[str], ends: str, back: int | None) -> object:
         """Note items that end "nothing", "all" pending work, or a turn that is "unclaimed"."""
         epoch = None if back is None else self._epoch - back
-        self.task.inbox.add(TASK, item_ids, ends == "all", epoch, hold=ends == "unclaimed")
+        self.task.inbox.add(TASK, item_ids, ends == "all", epoch, block_claim=ends == "unclaimed")
         return self.task.inbox.count(TASK)
 
     def clear_cancellation(self, back: int) -> None:
@@ -216,7 +220,7 @@ class Side:
 
     def forget(self, item_id: str) -> None:
         """Forget an item."""
-        self.task.inbox.forget(TASK, item_id)
+        self.task.inbox.remove(TASK, item_id)
 
     def read_logs(self, after: int) -> object:
         """Read both logs from a number on."""
@@ -227,11 +231,11 @@ class Side:
 
     def put(self, task_id: str, delay: float) -> None:
         """Look at a task after so many seconds."""
-        self.task.schedule.put(task_id, delay)
+        self.task.schedule.set(task_id, delay)
 
     def add(self, task_id: str, delay: float) -> object:
         """Look at a task after so many seconds, unless a time is set; if sent twice, the answer is the second one's."""
-        added = self.task.schedule.add(task_id, delay)
+        added = self.task.schedule.set_default(task_id, delay)
         return ANY if self.sent_twice else added
 
     def schedule_no_later_than(self, task_id: str, delay: float) -> None:
@@ -244,11 +248,11 @@ class Side:
 
     def known(self) -> list[str]:
         """The tasks that have a time."""
-        return sorted(self.reader.schedule.known())
+        return sorted(self.reader.schedule.task_ids())
 
     def drop(self, task_id: str) -> None:
         """Do not look at a task again."""
-        self.task.schedule.drop(task_id)
+        self.task.schedule.remove(task_id)
 
     def lock(self, token: str, seconds: float) -> object:
         """Ask to sweep."""
@@ -256,18 +260,18 @@ class Side:
 
     def begin_sweeps(self, seconds: float) -> None:
         """Note that the schedule is whole."""
-        self.task.schedule.begin(seconds)
+        self.task.schedule.mark_filled(seconds)
 
     def swept(self) -> object:
         """What is known of the last beginning."""
         schedule = self.task.schedule
-        return (schedule.intact(), schedule.restarted(), schedule.fresh())
+        return (schedule.is_intact(), schedule.was_restarted(), schedule.recently_filled())
 
     # Attempts, DeadLetters
 
     def begin_attempt(self, key: str) -> object:
         """Begin work."""
-        return self.task.attempts.begin(key)
+        return self.task.attempts.start(key)
 
     def renew_attempt(self, key: str) -> object:
         """Be at work for one more lease."""
@@ -275,22 +279,22 @@ class Side:
 
     def count_attempt(self, key: str) -> object:
         """Count a beginning of work."""
-        return self.task.attempts.count(key)
+        return self.task.attempts.start_without_lease(key)
 
     def end_attempt(self, key: str) -> None:
         """End work."""
-        self.task.attempts.end(key)
+        self.task.attempts.finish(key)
 
     def bury(self, letter: DeadLetter) -> object:
         """Keep a letter; answer all."""
         self.task.dead.add(letter)
-        return self.reader.dead.letters()
+        return self.reader.dead.entries()
 
     def remove_letter(self, letter_id: str) -> object:
         """Forget a letter; answer what was there and is there."""
-        found = self.reader.dead.letter(letter_id)
+        found = self.reader.dead.get(letter_id)
         self.task.dead.remove(letter_id)
-        return (found, self.reader.dead.letters())
+        return (found, self.reader.dead.entries())
 
     def wipe(self) -> None:
         """Lose everything."""

@@ -10,12 +10,12 @@ from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.leases import RedisCalls, RedisTurns
-from roboco.adapters.redis.logs import RedisLogs
-from roboco.adapters.redis.rate_limits import Buckets, RedisRates
+from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.adapters.redis.logs import RedisEventLogs
+from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_store import RedisBoard
+from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
@@ -32,19 +32,19 @@ class TaskOnRedis(ATask):
         self.client = client
         self.keys = keys
         scripts = Scripts(client)
-        self.board = RedisBoard(scripts, keys)
-        self.turns = RedisTurns(scripts, keys, LONG)
-        self.calls = RedisCalls(scripts, keys, LONG)
-        self.brief_turns = RedisTurns(scripts, keys, SHORT)
-        self.brief_calls = RedisCalls(scripts, keys, SHORT)
+        self.board = RedisTaskStore(scripts, keys)
+        self.turns = RedisTurnLeases(scripts, keys, LONG)
+        self.calls = RedisToolLeases(scripts, keys, LONG)
+        self.brief_turns = RedisTurnLeases(scripts, keys, SHORT)
+        self.brief_calls = RedisToolLeases(scripts, keys, SHORT)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
-        self.logs: RedisLogs = RedisLogs(client, keys)
+        self.logs: RedisEventLogs = RedisEventLogs(client, keys)
         self.attempts = RedisAttempts(client, keys, LONG)
         self.brief_attempts = RedisAttempts(client, keys, SHORT)
         self.dead = RedisDeadLetters(lambda: client, keys)
-        self.rates = RedisRates(scripts, keys, LIMITS, LONG)
-        self.brief_rates = RedisRates(scripts, keys, LIMITS, WINDOW)
+        self.rates = RedisRateLimiter(scripts, keys, LIMITS, LONG)
+        self.brief_rates = RedisRateLimiter(scripts, keys, LIMITS, WINDOW)
 
     def outlive(self, seconds: float) -> None:
         """Wait for so long, and a little longer."""
@@ -74,7 +74,7 @@ class TaskOnRedis(ATask):
             for key in (bucket.keys[1], bucket.keys[4])
             for name in client.zrange(key, 0, -1)
         }
-        start = buckets.made(profile, ticket).removesuffix(ticket.name)
+        start = buckets.admission_key(profile, ticket).removesuffix(ticket.name)
         return waiting | {name.removeprefix(start) for name in client.scan_iter(f"{start}*", count=1000)}
 
     def names(self) -> list[str]:

@@ -22,8 +22,8 @@ from roboco.adapters.redis.stream import async_follower
 from roboco.adapters.redis.stream import subscriptions as redis_feed
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Position, Record
-from roboco.adapters.redis.stream.subscriber import HELD, Listener, Word
+from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.adapters.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
 from roboco.errors import TransientError
 from tests.contract.samples import TASK
 from tests.contract.task_on_redis import TaskOnRedis
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.redis
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_feed, "IDLE", 0.1)
+    monkeypatch.setattr(redis_feed, "RECHECK_INTERVAL", 0.1)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_all_followers_of_a_loop_share_one_connection(shared: RedisFollower, red
         heard: list[list[str]] = [[] for _ in range(50)]
         async with asyncio.TaskGroup() as group:
             for own in heard:
-                group.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), own))
+                group.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), own))
             await eventually(lambda: subscriptions(redis_task), "somebody listens")
             await speak(speaker)
             assert subscriptions(redis_task) == 1
@@ -99,15 +99,15 @@ def test_who_is_slow_reads_on_from_the_logs(shared: RedisFollower, redis_task: T
     async def main() -> None:
         speaker = Speaker(redis_task)
         speaker.begin()
-        async with aclosing(AsyncFollower(shared).follow(TASK, Position())) as records:
+        async with aclosing(AsyncFollower(shared).follow(TASK, StreamPosition())) as records:
             heard = [what(record) for record in [await anext(records)] if record is not None]
-            (topic,) = shared.feeds.here()._topics.values()
-            (listener,) = topic.listeners
-            while len(speaker.spoken) < 2 * HELD:
+            (topic,) = shared.hubs.current()._subscriptions.values()
+            (listener,) = topic.subscribers
+            while len(speaker.spoken) < 2 * MAX_QUEUED:
                 await asyncio.to_thread(speaker.turn)
-                assert len(listener._live) <= HELD
-            await eventually(lambda: listener._word is Word.READ_ON, "it is told to read on")
-            assert not listener._live
+                assert len(listener._queue) <= MAX_QUEUED
+            await eventually(lambda: listener._control is ControlSignal.CATCH_UP, "it is told to read on")
+            assert not listener._queue
             speaker.end()
             await hear(records, heard)
         assert heard == speaker.spoken
@@ -125,17 +125,17 @@ def test_who_is_cancelled_at_any_moment_leaves_nothing(
         speaker = Speaker(redis_task)
         speaker.begin()
         stays: list[str] = []
-        cancelled = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), []))
+        cancelled = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), []))
         for _ in range(moment):
             await asyncio.sleep(0)
-        staying = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), stays))
+        staying = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), stays))
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         await speak(speaker, 4)
         await asyncio.wait_for(staying, 10)
         assert stays == speaker.spoken
-        assert not shared.feeds.here()._topics
+        assert not shared.hubs.current()._subscriptions
         await eventually(lambda: len(asyncio.all_tasks()) == 1, "nothing else runs in the loop")
         await eventually(lambda: not subscriptions(redis_task), "nobody listens")
 
@@ -148,7 +148,7 @@ def test_who_comes_as_the_last_one_goes_is_heard(shared: RedisFollower, redis_ta
     async def main() -> None:
         speaker = Speaker(redis_task)
         speaker.begin()
-        position = Position()
+        position = StreamPosition()
         heard: list[str] = []
         speaking = asyncio.create_task(speak(speaker, 12))
         while heard[-1:] != [END]:
@@ -166,7 +166,7 @@ def test_who_comes_as_the_last_one_goes_is_heard(shared: RedisFollower, redis_ta
 
 def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     async def follow(heard: list[str]) -> None:
-        await hear(AsyncFollower(shared).follow(TASK, Position()), heard)
+        await hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard)
 
     async def main() -> None:
         speaker = Speaker(redis_task)
@@ -181,14 +181,14 @@ def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: 
 
     asyncio.run(main())
     asyncio.run(follow([]))  # a loop after them; the task has ended
-    assert len(shared.feeds._feeds) == 1, "loops that are closed are forgotten"
+    assert len(shared.hubs._hubs) == 1, "loops that are closed are forgotten"
 
 
 def test_a_loop_that_is_closed_in_the_middle_does_no_harm(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     Speaker(redis_task).begin()
 
     async def begin() -> None:
-        async for _ in AsyncFollower(shared).follow(TASK, Position()):
+        async for _ in AsyncFollower(shared).follow(TASK, StreamPosition()):
             break
 
     asyncio.run(begin())
@@ -203,7 +203,7 @@ def test_rubbish_on_a_channel_is_no_message(shared: RedisFollower, redis_task: T
         speaker = Speaker(redis_task)
         speaker.begin()
         heard: list[str] = []
-        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), heard))
+        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard))
         await eventually(lambda: heard == speaker.spoken, "the follower listens")
         for text in ("", "{", "\x00" * 100, b"\xff\xfe", "1", "{}", "[" * 100_000):
             redis_task.client.publish(redis_task.keys.events(TASK), text)
@@ -232,8 +232,8 @@ class Failing(redis.Redis):
 def test_a_loss_while_the_logs_are_read_loses_nothing(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
-    monkeypatch.setattr(async_follower, "BATCH", 10)
-    monkeypatch.setattr(async_follower, "PAUSE", 0.01)
+    monkeypatch.setattr(async_follower, "BATCH_SIZE", 10)
+    monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
     speaker = Speaker(redis_task)
     speaker.begin()
     for _ in range(4):
@@ -243,7 +243,7 @@ def test_a_loss_while_the_logs_are_read_loses_nothing(
     with Failing.from_url(valkey.url, decode_responses=True) as client:
         client.left = nth
         shared = RedisFollower(client, valkey.url, redis_task.keys)
-        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, Position()), heard), 20))
+        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard), 20))
         assert client.left < 0
     assert heard == speaker.spoken
 
@@ -252,12 +252,12 @@ def test_logs_that_cannot_be_read_for_too_long_are_told(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The channels can be listened to all the while."""
-    monkeypatch.setattr(async_follower, "PATIENCE", 0.3)
-    monkeypatch.setattr(async_follower, "PAUSE", 0.01)
+    monkeypatch.setattr(async_follower, "UNREACHABLE_TIMEOUT", 0.3)
+    monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
     with redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client:
         shared = RedisFollower(client, valkey.url, redis_task.keys)
         with pytest.raises(TransientError, match=r"redis does not answer for 0\.3 s"):
-            asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, Position()), []), 20))
+            asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 20))
 
 
 def test_a_redis_that_is_away_for_a_while_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,14 +271,14 @@ def test_a_redis_that_is_away_for_a_while_is_waited_for(tmp_path: Path, monkeypa
         speaker = Speaker(task)
         speaker.begin()
         heard: list[str] = []
-        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, Position()), heard))
+        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard))
         await asyncio.to_thread(speaker.turn)
         await eventually(lambda: heard == speaker.spoken, "the follower listens")
         os.kill(server.pid, signal.SIGTERM)
         await asyncio.to_thread(server.process.wait)
-        (topic,) = shared.feeds.here()._topics.values()
-        (listener,) = topic.listeners
-        await eventually(lambda: listener.waits_since, "the loss is noticed")
+        (topic,) = shared.hubs.current()._subscriptions.values()
+        (listener,) = topic.subscribers
+        await eventually(lambda: listener.disconnected_since, "the loss is noticed")
         server = start_valkey(tmp_path, server.port)
         await speak(speaker)
         await asyncio.wait_for(following, 20)
@@ -299,7 +299,7 @@ def test_a_forked_process_follows_by_itself(shared: RedisFollower, redis_task: T
 
     def heard() -> list[str]:
         words: list[str] = []
-        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, Position()), words), 20))
+        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), words), 20))
         return words
 
     assert heard() == speaker.spoken
@@ -318,14 +318,16 @@ def test_a_forked_process_follows_by_itself(shared: RedisFollower, redis_task: T
 
 def test_a_listener_holds_so_many_messages_and_no_more() -> None:
     async def main() -> None:
-        listener = Listener(Position())
-        for number in range(HELD):
+        listener = Subscriber(StreamPosition())
+        for number in range(MAX_QUEUED):
             listener.put({"seq": number})
-        assert [await listener.take() for _ in range(HELD)] == [{"seq": number} for number in range(HELD)]
-        for number in range(2 * HELD):
+        assert [await listener.receive() for _ in range(MAX_QUEUED)] == [
+            {"seq": number} for number in range(MAX_QUEUED)
+        ]
+        for number in range(2 * MAX_QUEUED):
             listener.put({"seq": number})
-        assert await listener.take() is Word.READ_ON
+        assert await listener.receive() is ControlSignal.CATCH_UP
         listener.put({"seq": 7})
-        assert await listener.take() == {"seq": 7}
+        assert await listener.receive() == {"seq": 7}
 
     asyncio.run(main())

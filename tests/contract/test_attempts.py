@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roboco.adapters.redis import dead_letters as dead_letters
-from roboco.domain.canonical_json import canonical
-from roboco.domain.dead_letter import DeadLetter, lost_work
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
 from roboco.ports import Attempts, DeadLetters
 from tests.contract.a_task import SHORT, ATask
 from tests.contract.task_on_redis import TaskOnRedis
@@ -14,71 +14,71 @@ from tests.contract.task_on_redis import TaskOnRedis
 
 def test_work_that_never_ends_is_counted(task: ATask) -> None:
     attempts: Attempts = task.attempts
-    assert [attempts.count("a") for _ in range(3)] == [0, 1, 2]
-    assert attempts.count("b") == 0
-    attempts.end("a")
-    assert attempts.count("a") == 0
+    assert [attempts.start_without_lease("a") for _ in range(3)] == [0, 1, 2]
+    assert attempts.start_without_lease("b") == 0
+    attempts.finish("a")
+    assert attempts.start_without_lease("a") == 0
 
 
 def test_one_is_at_it_for_a_lease(task: ATask) -> None:
-    assert task.attempts.begin("a") == 0
-    assert task.attempts.begin("a") is None
+    assert task.attempts.start("a") == 0
+    assert task.attempts.start("a") is None
     task.brief_attempts.renew("a")
     task.outlive(SHORT)
     assert not task.attempts.renew("a")
-    assert task.attempts.begin("a") == 1
+    assert task.attempts.start("a") == 1
     assert task.attempts.renew("a")
-    task.attempts.end("a")
-    assert task.attempts.begin("a") == 0
-    task.attempts.end("never begun")
+    task.attempts.finish("a")
+    assert task.attempts.start("a") == 0
+    task.attempts.finish("never begun")
 
 
 def letter(name: str, minutes: int) -> DeadLetter:
     time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
-    return lost_work("turn", name, "writer, step 3", "lost", 5, time)
+    return dead_letter_of_lost_work("turn", name, "writer, step 3", "lost", 5, time)
 
 
 def test_letters_are_kept_by_id_oldest_first(task: ATask) -> None:
     dead: DeadLetters = task.dead
-    assert dead.letters() == []
+    assert dead.entries() == []
     newer, older = letter("newer", 2), letter("older", 1)
     for one in (newer, older, newer):
         dead.add(one)
-    assert dead.letters() == [older, newer]
-    assert (dead.letter(older.letter_id), dead.letter("another")) == (older, None)
+    assert dead.entries() == [older, newer]
+    assert (dead.get(older.letter_id), dead.get("another")) == (older, None)
     dead.remove(older.letter_id)
     dead.remove("another")
-    assert dead.letters() == [newer]
+    assert dead.entries() == [newer]
 
 
 def test_where_there_are_too_many_letters_the_oldest_ones_go(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "MOST", 2)
+    monkeypatch.setattr(dead_letters, "MAX_LETTERS", 2)
     letters = [letter(str(number), number) for number in range(4)]
     for one in letters:
         redis_task.dead.add(one)
-    assert redis_task.dead.letters() == letters[2:]
+    assert redis_task.dead.entries() == letters[2:]
 
 
 def test_letters_that_are_too_large_together_go_oldest_first(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = len(canonical(letter("0", 0).model_dump(mode="json")))
-    monkeypatch.setattr(dead_letters, "MOST_BYTES", 3 * size)
+    size = len(canonical_json(letter("0", 0).model_dump(mode="json")))
+    monkeypatch.setattr(dead_letters, "MAX_BYTES", 3 * size)
     letters = [letter(str(number), number) for number in range(6)]
     for one in [*letters, letters[5]]:
         redis_task.dead.add(one)
-    assert redis_task.dead.letters() == letters[3:]
+    assert redis_task.dead.entries() == letters[3:]
     redis_task.dead.remove(letters[3].letter_id)
     redis_task.dead.remove(letters[3].letter_id)
     redis_task.dead.add(letters[0])
-    assert redis_task.dead.letters() == [letters[0], *letters[4:]]
+    assert redis_task.dead.entries() == [letters[0], *letters[4:]]
     redis_task.dead.add(letters[1])
-    assert redis_task.dead.letters() == [letters[0], letters[1], letters[5]]
+    assert redis_task.dead.entries() == [letters[0], letters[1], letters[5]]
 
 
 def test_a_letter_with_half_a_character_is_kept(redis_task: TaskOnRedis) -> None:
     redis_task.dead.add(letter("half \ud800", 1))
-    [kept] = redis_task.dead.letters()
+    [kept] = redis_task.dead.entries()
     assert kept.task_id == "half \ufffd"

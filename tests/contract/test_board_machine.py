@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import task_store as redis_board
 from roboco.domain.history.part import ToolResult
-from roboco.domain.history.tool_outcome import Outcome, failure
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.status import TaskStatus
-from roboco.ports import Choice, Phase, Used
+from roboco.ports import Decision, Phase, TokenUsage
 from tests.contract.machine import MACHINE
 from tests.contract.samples import told
 from tests.contract.side import CALLS, STEPS, Side, assert_same
@@ -36,7 +36,7 @@ ITEMS = st.sampled_from(["one", "two", "three"])
 ENDS = st.sampled_from(["nothing", "all", "unclaimed"])
 EVENTS = st.lists(st.sampled_from([told("a"), told("b")]), max_size=2)
 CHOICES = st.builds(
-    Choice,
+    Decision,
     phase=st.sampled_from([Phase.TURN, Phase.TURN, Phase.TOOLS, Phase.TOOLS, *Phase]),
     status=st.sampled_from([TaskStatus.RUNNING, TaskStatus.USER_TURN]),
     reason=st.sampled_from(["", "für dich"]),
@@ -44,8 +44,10 @@ CHOICES = st.builds(
     routing=st.sampled_from([None, {"rule": "ü"}]),
     seen=st.sampled_from([None, None, frozenset(), frozenset({"one"}), frozenset({"one", "two", "gone"})]),
 )
-OUTCOMES = st.sampled_from([Outcome(result=ToolResult(tool_call_id="tc_1", result={"a": 1})), failure("tc_1", "late")])
-USED = st.builds(Used, st.integers(0, 3), st.integers(0, 3))
+OUTCOMES = st.sampled_from(
+    [ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": 1})), failed_outcome("tc_1", "late")]
+)
+USED = st.builds(TokenUsage, st.integers(0, 3), st.integers(0, 3))
 STAGES = st.sampled_from(["idle", "turn", "claimed", "said", "urged", "tools", "called"])
 MOVES = st.sampled_from([25.0, 70.0])
 """Seconds that pass at once: no sum of these is close to the end of a lease, or of what else ends here."""
@@ -79,11 +81,11 @@ class BoardMachine(RuleBasedStateMachine):
         """Commands that fit, since chance alone seldom comes so far."""
         phase = Phase.TOOLS if stage in ("tools", "called") else Phase.TURN
         if stage != "idle":
-            self.choose(0, Choice(phase, TaskStatus.RUNNING, agent="writer"), [])
+            self.choose(0, Decision(phase, TaskStatus.RUNNING, agent="writer"), [])
         if stage in ("claimed", "said", "urged"):
             self.claim((0, 0), 0, "me", 3)
         if stage in ("said", "urged"):
-            self.emit(0, "me", 1, Used(5, 3))
+            self.emit(0, "me", 1, TokenUsage(5, 3))
         if stage == "urged":
             self.knock(["one"], "all", None)
         if stage == "called":
@@ -124,7 +126,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     @rule(back=BACK, choice=CHOICES, events=EVENTS)
     @precondition(lambda self: not self.left)
-    def choose(self, back: int, choice: Choice, events: list[Any]) -> None:
+    def choose(self, back: int, choice: Decision, events: list[Any]) -> None:
         self.do(f"choose {back} {choice}", lambda side: side.choose(back, choice, events))
 
     @rule(back=BACK, ahead=NEAR, events=EVENTS)
@@ -134,7 +136,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     @rule(back=BACK, ahead=NEAR, choice=CHOICES, events=EVENTS)
     @precondition(lambda self: self.room and not self.left)
-    def commit_and_choose(self, back: int, ahead: int, choice: Choice, events: list[Any]) -> None:
+    def commit_and_choose(self, back: int, ahead: int, choice: Decision, events: list[Any]) -> None:
         self.do(
             f"commit_and_choose {back} {ahead} {choice}",
             lambda side: side.commit_and_choose(back, ahead, choice, events),
@@ -171,7 +173,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     @rule(back=BACK, token=TOKENS, number=st.integers(1, 4), used=USED)
     @precondition(lambda self: self.mostly(Phase.TURN))
-    def emit(self, back: int, token: str, number: int, used: Used) -> None:
+    def emit(self, back: int, token: str, number: int, used: TokenUsage) -> None:
         self.do(f"emit {back} {token} {number}", lambda side: side.emit(back, token, number, used))
 
     @rule(back=BACK, token=TOKENS)
@@ -219,7 +221,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     @rule(at=AT, call_id=CALL_IDS, token=st.sampled_from(["me", "you", None]), outcome=OUTCOMES)
     @precondition(lambda self: self.mostly(Phase.TOOLS))
-    def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: Outcome) -> None:
+    def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> None:
         self.do(
             f"record {at} {call_id} {token}",
             lambda side: side.record(at, call_id, token, outcome),
@@ -266,7 +268,7 @@ class BoardMachine(RuleBasedStateMachine):
 @pytest.mark.redis
 def test_a_task_in_memory_and_on_redis_is_the_same(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for board in (memory_board, redis_board):
-        monkeypatch.setattr(board, "KEPT_STEPS", 5)
+        monkeypatch.setattr(board, "MAX_TAIL_STEPS", 5)
     found = settings(MACHINE, max_examples=50, stateful_step_count=60)
     with connected(valkey.url) as clients:
         machine: Any = partial(BoardMachine, clients)

@@ -12,19 +12,19 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import dead_letters as redis_dead
-from roboco.domain.dead_letter import lost_work
-from roboco.domain.paths import TELLING
+from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.paths import NOTIFY_PREFIX
 from tests.contract.machine import MACHINE
 from tests.contract.side import Side, assert_same
 from tests.contract.sides import Clients, connected, sides_of
 from tests.memory import schedule as memory_schedule
 
-TASKS = st.sampled_from(["a", "b", "c", f"{TELLING}a"])
+TASKS = st.sampled_from(["a", "b", "c", f"{NOTIFY_PREFIX}a"])
 DELAYS = st.sampled_from([-200.0, 0.0, 30.0, 100.0])
 """Seconds: no two differ by so little, or by a sum of the moves, that a slow test changes their order."""
 MOVES = st.sampled_from([45.0, 80.0])
 KEYS = st.sampled_from(["a", "b"])
-MOST = 3
+MAX_LETTERS = 3
 
 
 class BookkeepingMachine(RuleBasedStateMachine):
@@ -106,12 +106,12 @@ class BookkeepingMachine(RuleBasedStateMachine):
     def bury(self, name: str) -> None:
         self.buried += 1
         time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=self.buried)
-        letter = lost_work("turn", name, "", "lost", self.buried, time)
+        letter = dead_letter_of_lost_work("turn", name, "", "lost", self.buried, time)
         self.do(f"bury {name}", lambda side: side.bury(letter))
 
     @rule(name=st.sampled_from(["a", "b", "c", "d", "e"]))
     def remove(self, name: str) -> None:
-        letter = lost_work("turn", name, "", "lost", 1, datetime(2026, 1, 1, tzinfo=UTC))
+        letter = dead_letter_of_lost_work("turn", name, "", "lost", 1, datetime(2026, 1, 1, tzinfo=UTC))
         self.do(f"remove {name}", lambda side: side.remove_letter(letter.letter_id))
 
 
@@ -120,7 +120,7 @@ def test_the_bookkeeping_in_memory_and_on_redis_is_the_same(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for dead in (memory_schedule, redis_dead):
-        monkeypatch.setattr(dead, "MOST", MOST)
+        monkeypatch.setattr(dead, "MAX_LETTERS", MAX_LETTERS)
     with connected(valkey.url) as clients:
         made: Any = partial(BookkeepingMachine, clients)
         run_state_machine_as_test(made, settings=settings(MACHINE, max_examples=40, stateful_step_count=40))

@@ -3,7 +3,7 @@
 import pytest
 
 from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.workspace.conditions import TRIED, conditions_flaw
+from roboco.adapters.workspace.conditions import CHECK_PATH, conditional_write_flaw
 from roboco.adapters.workspace.s3 import S3Objects
 from roboco.adapters.workspace.s3_open import open_objects
 from roboco.errors import TransientError
@@ -27,16 +27,16 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.s3
 def test_a_real_store_has_no_flaw(s3: S3Server, objects: WatchedObjects) -> None:
     for _ in range(2):
-        assert conditions_flaw(objects) is None
+        assert conditional_write_flaw(objects) is None
     assert objects.names("_checks/") == ["conditions"]
 
 
 def test_a_store_that_honours_conditions_keeps_one_object_of_all_checks() -> None:
     with loose_s3() as store:
         for _ in range(3):
-            assert conditions_flaw(opened(store)) is None
-        assert list(store.objects) == [f"shop/{TRIED}"]
-        assert store.writes == [f"shop/{TRIED}"] * 7, "two conditional writes a check, and the first one"
+            assert conditional_write_flaw(opened(store)) is None
+        assert list(store.objects) == [f"shop/{CHECK_PATH}"]
+        assert store.writes == [f"shop/{CHECK_PATH}"] * 7, "two conditional writes a check, and the first one"
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_a_store_that_honours_conditions_keeps_one_object_of_all_checks() -> Non
 )
 def test_a_store_without_conditions_has_a_flaw(conditions: str, said: str) -> None:
     with loose_s3(conditions=conditions) as store:
-        assert (conditions_flaw(opened(store)) or "").startswith(said)
-        assert set(store.objects) <= {f"shop/{TRIED}"}
+        assert (conditional_write_flaw(opened(store)) or "").startswith(said)
+        assert set(store.objects) <= {f"shop/{CHECK_PATH}"}
 
 
 @pytest.mark.parametrize("conditions", ["403", "500"])
 def test_a_store_that_refuses_or_fails_for_other_causes_is_not_judged(conditions: str) -> None:
     with loose_s3(conditions=conditions) as store, pytest.raises(TransientError):
-        conditions_flaw(opened(store))
+        conditional_write_flaw(opened(store))
 
 
 def test_a_store_that_is_away_is_not_judged() -> None:
     with loose_s3(away=True) as store, pytest.raises(TransientError):
-        conditions_flaw(opened(store))
+        conditional_write_flaw(opened(store))
 
 
 def test_a_commit_in_a_store_that_refuses_conditions_names_the_cause() -> None:

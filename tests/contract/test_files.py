@@ -19,7 +19,7 @@ from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
 from roboco.adapters.workspace.s3_history import S3Histories
-from roboco.adapters.workspace.tries import TRIES
+from roboco.adapters.workspace.tries import MAX_TRIES
 from roboco.errors import TransientError
 from roboco.ports import Files
 from tests.contract.s3_faults import AnswerLost
@@ -100,7 +100,7 @@ def test_what_is_not_there_has_no_size(files: Files) -> None:
 @pytest.mark.s3
 def test_a_link_is_read_by_anybody_for_a_while(objects: S3Objects) -> None:
     S3Files(objects).put("t/artifacts/a", b"hello")
-    link = S3Files(objects).link("t/artifacts/a", 60)
+    link = S3Files(objects).presigned_url("t/artifacts/a", 60)
     assert link is not None
     with urllib.request.urlopen(link) as answer:
         assert answer.read() == b"hello"
@@ -113,13 +113,13 @@ def test_a_link_is_signed_for_the_region_of_the_session(monkeypatch: pytest.Monk
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-2")
-    link = S3Objects(connect_s3(None), "bucket").link("t/artifacts/a", 60)
+    link = S3Objects(connect_s3(None), "bucket").presigned_url("t/artifacts/a", 60)
     assert "X-Amz-Algorithm=AWS4-HMAC-SHA256" in link
     assert "%2Feu-central-2%2Fs3%2F" in link
 
 
 def test_a_folder_has_no_links(tmp_path: Path) -> None:
-    assert FolderFiles(tmp_path).link("a", 60) is None
+    assert FolderFiles(tmp_path).presigned_url("a", 60) is None
 
 
 def test_a_folder_is_no_file(files: Files) -> None:
@@ -256,7 +256,7 @@ def test_a_lock_of_a_stopped_process_holds_up_few_files(tmp_path: Path, monkeypa
     assert stored is not None
     assert files.replace(names[0], b"2", stored.version)
     (held,) = (tmp_path / "t").glob(".lock-*")
-    monkeypatch.setattr(lock, "PATIENCE", 0.02)
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT", 0.02)
     blocked = []
     with locked(held):
         for name in names[1:]:
@@ -367,11 +367,11 @@ def test_a_file_that_can_neither_be_created_nor_read_is_given_up(monkeypatch: py
     objects = Elusive()
     with pytest.raises(TransientError, match=r"'t/a'.*try again later"):
         S3Files(objects).create("t/a", b"1")
-    assert objects.written["t/a"] == TRIES == len(pauses) + 1
+    assert objects.written["t/a"] == MAX_TRIES == len(pauses) + 1
     assert min(pauses) > 0
     with pytest.raises(TransientError, match="step 0"):
         S3Histories(objects).append(TASK, chain(1)[0])
-    assert len(pauses) == 2 * (TRIES - 1)
+    assert len(pauses) == 2 * (MAX_TRIES - 1)
 
 
 class Failing:

@@ -19,7 +19,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream import follower as redis_follower
 from roboco.adapters.redis.stream import subscriptions as redis_feed
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Position, Record
+from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.domain.stream.event import AnyEvent, ErrorOccurred
 from roboco.ports import Phase
 from tests.contract.emitted import emitted
@@ -38,7 +38,7 @@ DISCONNECTS = 50
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (redis_follower, redis_feed):
-        monkeypatch.setattr(module, "IDLE", 0.1)
+        monkeypatch.setattr(module, "RECHECK_INTERVAL", 0.1)
 
 
 Follower = RedisFollower | FollowerInALoop
@@ -122,7 +122,7 @@ def hear(records: Iterator[Record | None], heard: list[str], most: int = 1_000_0
 
 
 @contextmanager
-def following(follower: Follower, position: Position) -> Iterator[Iterator[Record | None]]:
+def following(follower: Follower, position: StreamPosition) -> Iterator[Iterator[Record | None]]:
     """The messages after the position, until the block ends: then the follower disconnects."""
     records = follower.follow(TASK, position)
     assert isinstance(records, Generator)
@@ -136,7 +136,7 @@ def test_followers_that_disconnect_hear_everything_once(follower: Follower, redi
 
     def follow(seed: int) -> int:
         chance = random.Random(seed)
-        position, connections = Position(), 0
+        position, connections = StreamPosition(), 0
         while heard[seed][-1:] != [END]:
             position = replace(position)
             with following(follower, position) as records:
@@ -159,12 +159,12 @@ def test_followers_that_disconnect_hear_everything_once(follower: Follower, redi
 def test_a_replay_goes_on_from_any_position(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_logs, "PAGE", 7)
+    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 7)
     speaker = Speaker(redis_task)
     speaker.begin()
     for _ in range(12):
         speaker.turn()
-    positions, position = [], Position()
+    positions, position = [], StreamPosition()
     for record in follower.replay(TASK, position):
         positions.append(replace(position))
         assert what(record) == speaker.spoken[len(positions) - 1]
@@ -177,7 +177,7 @@ def test_a_replay_goes_on_from_any_position(
 def test_a_replay_keeps_the_order_while_more_is_said(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_logs, "PAGE", 3)
+    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
     speaker = Speaker(redis_task)
     speaker.begin()
 
@@ -189,7 +189,7 @@ def test_a_replay_keeps_the_order_while_more_is_said(
     with ThreadPoolExecutor(1) as pool:
         speaking = pool.submit(speak)
         heard: list[str] = []
-        position = Position()
+        position = StreamPosition()
         while heard[-1:] != [END]:
             hear(iter(follower.replay(TASK, position)), heard)
         speaking.result()
@@ -198,7 +198,7 @@ def test_a_replay_keeps_the_order_while_more_is_said(
 
 def test_a_follower_may_come_before_its_task(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
-    with following(follower, Position()) as records:
+    with following(follower, StreamPosition()) as records:
         assert next(records) is None
         assert next(records) is None
         speaker.begin()
@@ -214,7 +214,7 @@ def test_killed_connections_are_made_anew(follower: Follower, redis_task: TaskOn
     speaker = Speaker(redis_task)
     heard: list[str] = []
     with ThreadPoolExecutor(1) as pool:
-        hearing = pool.submit(hear, follower.follow(TASK, Position()), heard)
+        hearing = pool.submit(hear, follower.follow(TASK, StreamPosition()), heard)
         speaker.begin()
         for number in range(24):
             speaker.turn()
@@ -241,7 +241,7 @@ def test_who_waits_for_a_change_hears_of_each(follower: Follower, redis_task: Ta
         redis_task.client.publish(channel, json.dumps(again))
         return next(stirs)
 
-    with closing(follower.stirs(TASK)) as stirs:
+    with closing(follower.changes(TASK)) as stirs:
         assert next(stirs) is None
         speaker = Speaker(redis_task)
         speaker.begin()
@@ -258,7 +258,7 @@ def test_messages_that_were_not_heard_are_read_from_the_log(
 ) -> None:
     with Unheard.from_url(valkey.url, decode_responses=True) as client:
         speaker = Speaker(TaskOnRedis(client, redis_task.keys))
-        with following(follower, Position()) as records:
+        with following(follower, StreamPosition()) as records:
             assert next(records) is None
             speaker.begin()
             speaker.turn()
@@ -271,12 +271,12 @@ def test_messages_that_were_not_heard_are_read_from_the_log(
 def test_a_new_generation_is_heard_from_its_start(follower: Follower, redis_task: TaskOnRedis) -> None:
     before, after = Speaker(redis_task, 1), Speaker(redis_task, 2)
     heard: list[str] = []
-    left = Position()
+    left = StreamPosition()
     before.begin()
     for _ in range(5):
         before.turn()
     with ThreadPoolExecutor(1) as pool, following(follower, left) as leaving:
-        hearing = pool.submit(hear, follower.follow(TASK, Position()), heard)
+        hearing = pool.submit(hear, follower.follow(TASK, StreamPosition()), heard)
         hear(leaving, [], 10)
         until(lambda: heard == before.spoken, 5, "the follower has heard everything")
         redis_task.wipe()
@@ -297,12 +297,12 @@ def test_logs_that_begin_again_are_heard_from_their_start(follower: Follower, re
     heard: list[str] = []
     speaker.begin()
     with ThreadPoolExecutor(1) as pool:
-        hearing = pool.submit(hear, follower.follow(TASK, Position()), heard)
+        hearing = pool.submit(hear, follower.follow(TASK, StreamPosition()), heard)
         for number in range(4):
             speaker.turn()
             until(lambda: heard == speaker.spoken, 5, "the follower has heard everything")
             speaker.spoken.append(f"again {number}")
-            redis_task.board.begin_again(TASK, redis_task.now.epoch, [told(speaker.spoken[-1])])
+            redis_task.board.reset_logs(TASK, redis_task.now.epoch, [told(speaker.spoken[-1])])
         speaker.end()
         hearing.result(timeout=10)
     assert heard == speaker.spoken
@@ -329,7 +329,7 @@ def test_a_loss_in_mid_replay_repeats_nothing(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int, new_turns: int
 ) -> None:
     """The logs are lost and begun anew while a follower reads them; the new ones are heard once, from the start."""
-    monkeypatch.setattr(redis_logs, "PAGE", 10)
+    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 10)
     before, after = Speaker(redis_task, 1), Speaker(redis_task, 2)
     before.begin()
     for _ in range(4):
@@ -344,7 +344,7 @@ def test_a_loss_in_mid_replay_repeats_nothing(
     with Overtaken.from_url(valkey.url, decode_responses=True) as client:
         client.left, client.meanwhile = nth, lose
         follower = RedisFollower(client, valkey.url, redis_task.keys)
-        position = Position()
+        position = StreamPosition()
         records = [record for _ in range(3) for record in follower.replay(TASK, position)]
     [generation] = redis_task.generations()
     assert [what(record) for record in records if record["generation"] == generation] == after.spoken
@@ -356,7 +356,7 @@ def test_a_loss_in_mid_replay_repeats_nothing(
 def test_text_that_is_gone_from_the_log_is_passed_over(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_board, "KEPT_CHUNKS", 20)
+    monkeypatch.setattr(redis_board, "MAX_LOGGED_CHUNKS", 20)
     speaker = Speaker(redis_task)
     speaker.begin()
     for _ in range(40):
@@ -365,7 +365,7 @@ def test_text_that_is_gone_from_the_log_is_passed_over(
     there = [word for word in speaker.spoken if word.startswith("event") or word in texts]
     assert len(there) < len(speaker.spoken)
     heard: list[str] = []
-    position = Position()
+    position = StreamPosition()
     with following(follower, position) as records:
         hear(records, heard, len(there))
         assert heard == there
@@ -377,18 +377,18 @@ def test_text_that_is_gone_from_the_log_is_passed_over(
 
 
 def test_an_announcement_passes_without_a_number(follower: Follower, redis_task: TaskOnRedis) -> None:
-    position = Position()
+    position = StreamPosition()
     with following(follower, position) as records:
         assert next(records) is None
-        redis_task.logs.announce(TASK, ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no"))
+        redis_task.logs.publish_unlogged(TASK, ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no"))
         record = next(one for one in records if one is not None)
     assert what(record) == "no"
-    assert position == Position()
+    assert position == StreamPosition()
 
 
 def test_a_follower_that_ends_leaves_no_connection(follower: Follower, redis_task: TaskOnRedis) -> None:
     client: Any = redis_task.client
-    with following(follower, Position()) as records:
+    with following(follower, StreamPosition()) as records:
         next(records)
         assert len(client.client_list(_type="pubsub")) == 1
     until(lambda: not client.client_list(_type="pubsub"), 5, "the connection is closed")
@@ -399,7 +399,7 @@ def test_a_redis_that_stays_away_is_told(
 ) -> None:
     monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
     for module in (redis_follower, redis_feed):
-        monkeypatch.setattr(module, "PATIENCE", 0.5)
+        monkeypatch.setattr(module, "UNREACHABLE_TIMEOUT", 0.5)
     port = unreachable_task.client.get_connection_kwargs()["port"]
     follower = make(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
-    assert gives_up(lambda: next(follower.follow(TASK, Position()))) == "redis does not answer for 0.5 s"
+    assert gives_up(lambda: next(follower.follow(TASK, StreamPosition()))) == "redis does not answer for 0.5 s"

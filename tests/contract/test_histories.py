@@ -26,21 +26,21 @@ HISTORY = history_path(TASK)
 
 
 def test_an_unknown_task_has_no_steps(histories: Histories) -> None:
-    assert histories.fold(TASK)
+    assert histories.compact(TASK)
     assert_holds(histories, [])
 
 
 def test_steps_stand_in_order(histories: Histories) -> None:
     steps = written(histories, 6)
     assert_holds(histories, steps)
-    assert histories.fold(TASK)
+    assert histories.compact(TASK)
     for start in range(8):
         assert list(histories.read(TASK, start)) == steps[start:]
     steps.append(step_after(steps))
     assert histories.append(TASK, steps[-1]) == steps[-1]
     assert_holds(histories, steps)
-    histories.fold(TASK)
-    histories.fold(TASK)
+    histories.compact(TASK)
+    histories.compact(TASK)
     assert_holds(histories, steps)
 
 
@@ -48,21 +48,21 @@ def test_a_history_begins_with_the_lines_of_another_one(histories: Histories) ->
     steps = written(histories, 5)
     lines = list(histories.lines(TASK))
     for kept in (lines[:3], lines[:3], lines[:2]):
-        assert histories.begin("fork", kept), "the same again, and fewer of them"
+        assert histories.create("fork", kept), "the same again, and fewer of them"
     assert list(histories.read("fork")) == steps[:3]
     other = step_after(steps[:3], "another way")
     assert histories.append("fork", other) == other
-    assert histories.begin("fork", lines[:3]), "it goes on, and began so"
-    assert not histories.begin("fork", lines[:4])
+    assert histories.create("fork", lines[:3]), "it goes on, and began so"
+    assert not histories.create("fork", lines[:4])
     assert list(histories.read("fork")) == [*steps[:3], other]
-    histories.fold("fork")
+    histories.compact("fork")
     assert list(histories.read("fork")) == [*steps[:3], other]
     assert_holds(histories, steps)
 
 
 def test_a_history_that_has_steps_does_not_begin_anew(histories: Histories) -> None:
     steps = written(histories, 2)
-    assert not histories.begin(TASK, [step_after([], "another first one").line().encode()])
+    assert not histories.create(TASK, [step_after([], "another first one").line().encode()])
     assert_holds(histories, steps)
 
 
@@ -76,7 +76,7 @@ def test_tasks_stand_apart(histories: Histories) -> None:
 def test_a_taken_position_returns_what_stands_there(histories: Histories, folded: bool) -> None:
     steps = written(histories, 4)
     if folded:
-        histories.fold(TASK)
+        histories.compact(TASK)
     for seq, step in enumerate(steps):
         other = step_after(steps[:seq], "another worker's")
         assert other != step
@@ -99,7 +99,7 @@ def test_each_position_has_one_winner(
     histories: Histories, writers: int, abreast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each writer writes as fast as it can, or all begin each position together."""
-    monkeypatch.setattr(lock, "PATIENCE", 60)
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT", 60)
     together = threading.Barrier(writers, timeout=60)
 
     def write(writer: int) -> list[TaskStep]:
@@ -138,7 +138,7 @@ class Writer:
     def fold(self) -> None:
         """Fold all the time."""
         while not self.done.is_set():
-            self._histories.fold(TASK)
+            self._histories.compact(TASK)
 
     def read(self) -> None:
         """Read all the time: what is read is exact, and holds at least what was committed before."""
@@ -160,7 +160,7 @@ def test_readers_beside_a_writer_see_every_step_once(histories: Histories) -> No
         for task in [pool.submit(one) for one in work]:
             task.result()
     assert_holds(histories, writer.steps)
-    histories.fold(TASK)
+    histories.compact(TASK)
     assert_holds(histories, writer.steps)
 
 
@@ -232,7 +232,7 @@ def test_a_lock_that_is_not_given_back_holds_up_one_task_alone(
     folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of a process which is stopped in the middle of a write."""
-    monkeypatch.setattr(lock, "PATIENCE", 0.05)
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT", 0.05)
     steps = written(folder, 2)
     steps.append(step_after(steps))
     with path.open("rb") as other:
@@ -240,7 +240,7 @@ def test_a_lock_that_is_not_given_back_holds_up_one_task_alone(
         with pytest.raises(TransientError, match="locked by another process"):
             folder.append(TASK, steps[-1])
         with pytest.raises(TransientError, match="locked by another process"):
-            folder.begin(TASK, [])
+            folder.create(TASK, [])
         assert folder.append("task_other", chain(1)[0]) == chain(1)[0]
         assert_holds(folder, steps[:2])
     assert folder.append(TASK, steps[-1]) == steps[-1]
@@ -287,7 +287,7 @@ READS: list[Callable[[FolderHistories, list[TaskStep]], object]] = [
     lambda folder, steps: next(iter(folder.read(TASK, 2))),
     lambda folder, steps: next(folder.lines(TASK)),
     lambda folder, steps: folder.append(TASK, step_after(steps[:2], "another")),
-    lambda folder, steps: folder.begin(TASK, [steps[0].line().encode()]),
+    lambda folder, steps: folder.create(TASK, [steps[0].line().encode()]),
 ]
 
 

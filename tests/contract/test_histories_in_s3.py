@@ -9,7 +9,7 @@ import pytest
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.workspace.s3 import S3Objects
 from roboco.adapters.workspace.s3_history import S3Histories
-from roboco.domain.history.step import TaskStep, read_step
+from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
 from roboco.errors import CorruptHistory
 from tests.contract.kept import assert_holds, written
@@ -30,13 +30,13 @@ def s3_histories(objects: WatchedObjects) -> S3Histories:
 def _stored(objects: WatchedObjects) -> list[TaskStep]:
     """The steps that `history.jsonl` holds."""
     stored = objects.get(HISTORY)
-    return [] if stored is None else [read_step(line) for line in stored.data.splitlines()]
+    return [] if stored is None else [parse_step(line) for line in stored.data.splitlines()]
 
 
 def test_a_fold_leaves_one_file(s3_histories: S3Histories, objects: WatchedObjects) -> None:
     steps = written(s3_histories, 5)
     assert objects.names(SEGMENTS) == [f"0000000{seq}.json" for seq in range(5)]
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     stored = objects.get(HISTORY)
     assert stored is not None
     assert stored.data == b"".join(step.line().encode() + b"\n" for step in steps)
@@ -46,7 +46,7 @@ def test_a_fold_leaves_one_file(s3_histories: S3Histories, objects: WatchedObjec
 def test_a_lost_answer_is_success(s3: S3Server, s3_client: Any, prefix: str) -> None:
     histories = S3Histories(S3Objects(AnswerLost(s3_client), s3.bucket, prefix))
     steps = written(histories, 3)
-    histories.fold(TASK)
+    histories.compact(TASK)
     steps.append(step_after(steps))
     assert histories.append(TASK, steps[-1]) == steps[-1]
     assert_holds(histories, steps)
@@ -58,7 +58,7 @@ def test_a_fold_that_dies_while_it_removes(objects: WatchedObjects, s3_histories
     dying = objects.of_another_worker()
     dying.die_before("delete", removed + 1)
     with pytest.raises(Killed):
-        S3Histories(dying).fold(TASK)
+        S3Histories(dying).compact(TASK)
     assert objects.get(HISTORY) is not None
     assert len(objects.names(SEGMENTS)) == 3 - removed
     assert_holds(s3_histories, steps)
@@ -66,7 +66,7 @@ def test_a_fold_that_dies_while_it_removes(objects: WatchedObjects, s3_histories
     steps.append(step_after(steps))
     assert s3_histories.append(TASK, steps[-1]) == steps[-1]
     assert_holds(s3_histories, steps)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     assert objects.names(SEGMENTS) == []
     assert_holds(s3_histories, steps)
 
@@ -77,7 +77,7 @@ def test_a_fold_that_dies_before_it_wrote(objects: WatchedObjects, s3_histories:
     dying = objects.of_another_worker()
     dying.die_before(call)
     with pytest.raises(Killed):
-        S3Histories(dying).fold(TASK)
+        S3Histories(dying).compact(TASK)
     assert_holds(s3_histories, steps)
 
 
@@ -100,15 +100,15 @@ def test_a_fold_beside_a_fold_and_an_append(
         if not whole:
             quick.die_before("delete", 1)
         with suppress(Killed):
-            S3Histories(quick).fold(TASK)
+            S3Histories(quick).compact(TASK)
         steps.append(step_after(steps))
         assert s3_histories.append(TASK, steps[-1]) == steps[-1]
 
     slow.before = meanwhile
-    if S3Histories(slow).fold(TASK):
+    if S3Histories(slow).compact(TASK):
         assert _stored(objects)[:3] == steps[:3], "the steps that were committed before the fold"
     assert list(s3_histories.read(TASK)) == steps
-    assert s3_histories.fold(TASK)
+    assert s3_histories.compact(TASK)
     assert _stored(objects) == steps
     assert list(s3_histories.read(TASK)) == steps
     assert objects.names(SEGMENTS) == []
@@ -125,7 +125,7 @@ def test_a_fold_that_finds_its_segments_gone_removes_nothing_else(
     def meanwhile(name: str, path: str) -> None:
         if (name, path) == ("names", SEGMENTS):
             with pytest.raises(Killed):
-                S3Histories(quick).fold(TASK)
+                S3Histories(quick).compact(TASK)
             steps.append(step_after(steps))
             s3_histories.append(TASK, steps[-1])
         elif (name, path) == ("get", f"{SEGMENTS}00000000.json"):
@@ -133,7 +133,7 @@ def test_a_fold_that_finds_its_segments_gone_removes_nothing_else(
                 objects.delete(f"{SEGMENTS}{seq:08d}.json")
 
     slow.before = meanwhile
-    assert not S3Histories(slow).fold(TASK)
+    assert not S3Histories(slow).compact(TASK)
     assert_holds(s3_histories, steps)
 
 
@@ -145,16 +145,16 @@ def test_a_fold_whose_write_loses_to_another_says_so(objects: WatchedObjects, s3
         if name == "put":
             steps.append(step_after(steps))
             s3_histories.append(TASK, steps[-1])
-            assert s3_histories.fold(TASK)
+            assert s3_histories.compact(TASK)
 
     slow.before = meanwhile
-    assert not S3Histories(slow).fold(TASK)
+    assert not S3Histories(slow).compact(TASK)
     assert _stored(objects) == steps
 
 
 def test_a_late_writer_to_a_folded_position_loses(objects: WatchedObjects, s3_histories: S3Histories) -> None:
     steps = written(s3_histories, 4)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     for seq in range(4):
         assert s3_histories.append(TASK, step_after(steps[:seq], "late")) == steps[seq]
     assert objects.names(SEGMENTS) == []
@@ -166,7 +166,7 @@ def test_what_a_dead_late_writer_leaves_is_ignored(
     objects: WatchedObjects, s3_histories: S3Histories, seq: int
 ) -> None:
     steps = written(s3_histories, 3)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     dying = objects.of_another_worker()
     dying.die_before("metadata")
     with pytest.raises(Killed):
@@ -177,7 +177,7 @@ def test_what_a_dead_late_writer_leaves_is_ignored(
     steps.append(step_after(steps))
     assert s3_histories.append(TASK, steps[-1]) == steps[-1]
     assert_holds(s3_histories, steps)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     assert_holds(s3_histories, steps)
     assert objects.names(SEGMENTS) == []
 
@@ -195,7 +195,7 @@ def test_a_reader_beside_a_fold_and_an_append(
         nonlocal left
         left -= 1
         if not left:
-            s3_histories.fold(TASK)
+            s3_histories.compact(TASK)
             steps.append(step_after(steps))
             s3_histories.append(TASK, steps[-1])
 
@@ -214,7 +214,7 @@ def test_a_lost_segment_is_told_and_never_folded_over(
     for _ in range(2):
         with pytest.raises(CorruptHistory, match=f"{TASK!r} lacks a step"):
             list(s3_histories.read(TASK))
-        assert not s3_histories.fold(TASK)
+        assert not s3_histories.compact(TASK)
     objects.put(f"{SEGMENTS}{lost:08d}.json", steps[lost].line().encode())
     assert_holds(s3_histories, steps)
 
@@ -234,15 +234,15 @@ def test_a_history_without_its_count_keeps_its_steps(
     objects: WatchedObjects, s3_histories: S3Histories, metadata: dict[str, str]
 ) -> None:
     steps = written(s3_histories, 4)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     _copied_without_metadata(objects, **metadata)
     assert_holds(s3_histories, steps)
     for seq in range(4):
         assert s3_histories.append(TASK, step_after(steps[:seq], "late")) == steps[seq]
     assert objects.names(SEGMENTS) == []
     lines = list(s3_histories.lines(TASK))
-    assert s3_histories.begin(TASK, lines[:2])
-    assert not s3_histories.begin(TASK, [step_after([], "another").line().encode()])
+    assert s3_histories.create(TASK, lines[:2])
+    assert not s3_histories.create(TASK, [step_after([], "another").line().encode()])
     steps.append(step_after(steps))
     assert s3_histories.append(TASK, steps[-1]) == steps[-1]
     assert_holds(s3_histories, steps)
@@ -251,16 +251,16 @@ def test_a_history_without_its_count_keeps_its_steps(
 @pytest.mark.parametrize("fresh", [0, 2])
 def test_a_fold_notes_a_lost_count_anew(objects: WatchedObjects, s3_histories: S3Histories, fresh: int) -> None:
     steps = written(s3_histories, 4)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     _copied_without_metadata(objects)
     for _ in range(fresh):
         steps.append(step_after(steps))
         s3_histories.append(TASK, steps[-1])
-    assert s3_histories.fold(TASK)
+    assert s3_histories.compact(TASK)
     assert objects.metadata(HISTORY) == {"steps": str(len(steps))}
     assert_holds(s3_histories, steps)
     objects.calls.clear()
-    assert s3_histories.fold(TASK)
+    assert s3_histories.compact(TASK)
     assert not [path for name, path in objects.calls if name == "put"], "once is enough"
 
 
@@ -271,7 +271,7 @@ def test_a_lost_count_is_taken_from_a_long_last_line(
     steps = written(s3_histories, 2)
     steps.append(step_after(steps, "t" * size))
     s3_histories.append(TASK, steps[-1])
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     _copied_without_metadata(objects)
     assert_holds(s3_histories, steps)
 
@@ -281,12 +281,12 @@ def test_a_line_that_was_cut_is_no_step_of_a_restored_history(
 ) -> None:
     """As in a folder, from which the file may come."""
     steps = written(s3_histories, 3)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     stored = objects.get(HISTORY)
     assert stored is not None
     objects.put(HISTORY, stored.data + b'{"step_id": "cut')
     assert_holds(s3_histories, steps)
-    assert s3_histories.fold(TASK)
+    assert s3_histories.compact(TASK)
     assert objects.get(HISTORY) == stored
 
 
@@ -298,11 +298,11 @@ def test_a_history_that_cannot_be_counted_is_reported_and_never_begun_again(
     first = step_after([])
     uses: list[Callable[[], object]] = [
         lambda: s3_histories.append(TASK, first),
-        lambda: s3_histories.begin(TASK, [first.line().encode()]),
+        lambda: s3_histories.create(TASK, [first.line().encode()]),
         lambda: list(s3_histories.read(TASK)),
         lambda: list(s3_histories.read(TASK, 3)),
         lambda: list(s3_histories.lines(TASK)),
-        lambda: s3_histories.fold(TASK),
+        lambda: s3_histories.compact(TASK),
     ]
     for use in uses:
         with pytest.raises(CorruptHistory, match=f"'{HISTORY}'.*restore the object"):
@@ -314,20 +314,20 @@ def test_a_history_that_cannot_be_counted_is_reported_and_never_begun_again(
 
 def test_an_empty_object_is_a_history_without_steps(objects: WatchedObjects, s3_histories: S3Histories) -> None:
     objects.put(HISTORY, b"")
-    assert s3_histories.fold(TASK)
+    assert s3_histories.compact(TASK)
     assert_holds(s3_histories, [])
     steps = written(s3_histories, 2)
-    assert s3_histories.fold(TASK)
+    assert s3_histories.compact(TASK)
     assert_holds(s3_histories, steps)
     assert _stored(objects) == steps
 
 
 def test_a_restored_history_that_lacks_a_line_is_not_folded(objects: WatchedObjects, s3_histories: S3Histories) -> None:
     steps = written(s3_histories, 3)
-    s3_histories.fold(TASK)
+    s3_histories.compact(TASK)
     objects.put(HISTORY, b"".join(step.line().encode() + b"\n" for step in (steps[0], steps[2])))
     with pytest.raises(CorruptHistory, match=f"'{HISTORY}'"):
-        s3_histories.fold(TASK)
+        s3_histories.compact(TASK)
 
 
 def test_cost_does_not_grow_with_the_history(objects: WatchedObjects, s3_histories: S3Histories) -> None:
@@ -337,7 +337,7 @@ def test_cost_does_not_grow_with_the_history(objects: WatchedObjects, s3_histori
         while len(steps) < count:
             steps.append(step_after(steps))
             s3_histories.append(TASK, steps[-1])
-        s3_histories.fold(TASK)
+        s3_histories.compact(TASK)
         steps.append(step_after(steps))
         objects.calls.clear()
         s3_histories.append(TASK, steps[-1])

@@ -17,12 +17,12 @@ def test_items_wait_until_they_are_taken_over(task: ATask) -> None:
     task.inbox.add(TASK, ["b"])
     task.inbox.add(TASK, [])
     assert list(task.now.item_ids) == ["a", "b"]
-    task.inbox.forget(TASK, "a")
-    task.inbox.forget(TASK, "a")
-    task.inbox.forget(TASK, "never there")
+    task.inbox.remove(TASK, "a")
+    task.inbox.remove(TASK, "a")
+    task.inbox.remove(TASK, "never there")
     assert list(task.now.item_ids) == ["b"]
     task.inbox.add(TASK, ["a"])
-    task.inbox.forget(TASK, "b")
+    task.inbox.remove(TASK, "b")
     assert list(task.now.item_ids) == ["a"]
 
 
@@ -55,8 +55,8 @@ def test_a_hold_keeps_workers_from_a_turn_that_none_has_claimed(task: ATask) -> 
     task.create()
     task.choose()
     order = task.order()
-    task.inbox.add(TASK, ["pause"], hold=True)
-    assert task.now.cut_age is not None
+    task.inbox.add(TASK, ["pause"], block_claim=True)
+    assert task.now.cancel_requested_for is not None
     assert task.turns.claim(order, "me", 10) is None
 
 
@@ -64,8 +64,8 @@ def test_a_hold_lets_a_claimed_turn_go_on(task: ATask) -> None:
     task.create()
     task.choose()
     claim = task.claim()
-    task.inbox.add(TASK, ["pause"], hold=True)
-    assert task.now.cut_age is None
+    task.inbox.add(TASK, ["pause"], block_claim=True)
+    assert task.now.cancel_requested_for is None
     assert task.turns.renew(claim) is LeaseStatus.HELD
 
 
@@ -88,14 +88,14 @@ def test_an_item_may_come_before_its_task(task: ATask) -> None:
 def test_tasks_have_inboxes_of_their_own(task: ATask) -> None:
     task.create()
     task.inbox.add(f"{TASK}0", ["a"])
-    task.inbox.forget(f"{TASK}0", "b")
+    task.inbox.remove(f"{TASK}0", "b")
     assert list(task.now.item_ids) == []
 
 
 def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
     uses: list[Callable[[], object]] = [
         lambda: unreachable_task.inbox.add(TASK, ["a"]),
-        lambda: unreachable_task.inbox.forget(TASK, "a"),
+        lambda: unreachable_task.inbox.remove(TASK, "a"),
     ]
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):

@@ -138,7 +138,7 @@ def test_a_server_without_response_formats_is_asked_without(
         return Reply(text=json.dumps(WELL))
 
     server.script(reply)
-    model = models(pause=0.01)
+    model = models(retry_delay=0.01)
     assert [answer(model.stream(in_json()))[1].calls for _ in range(2)] == [(ADDED,), (ADDED,)]
     answer(model.stream(in_json(model="another")))
     assert ["response_format" in body for body in bodies(server)] == [True, False, False, True]
@@ -172,7 +172,9 @@ def test_time_outs_hold_for_each_try(server: ModelServer, models: Callable[..., 
     hanging = Reply(text="no and no", hang_after=1)
     whole = Reply(garbage=events(delta("stop", content="no")))  # at once, its end included
     server.script(lambda request: hanging if request.count("assistant") else whole)
-    text, error = failure(models(tries=2, pause=0.01).stream(in_json(first_token_timeout=5, idle_timeout=0.1)))
+    text, error = failure(
+        models(max_attempts=2, retry_delay=0.01).stream(in_json(first_token_timeout=5, idle_timeout=0.1))
+    )
     assert (text, error.code, error.retryable) == ("", "timeout", True)
     assert "fell silent for 0.1 s" in str(error)
     assert len(server.requests) == 3
@@ -181,7 +183,7 @@ def test_time_outs_hold_for_each_try(server: ModelServer, models: Callable[..., 
 def test_an_answer_beyond_all_bounds_is_refused(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "MOST_HELD", 1000)
+    monkeypatch.setattr(assembly, "MAX_HELD_CHARS", 1000)
     say(server, "x" * 2000, chunks=20)
     text, error = failure(model.stream(in_json()))
     assert (text, error.code, error.retryable) == ("", "too_long", False)
@@ -220,7 +222,7 @@ def test_every_stream_ends_with_a_reply_or_an_error(
     server.script(lambda request: Reply(text="{", garbage=events(odd)))
     items: list[Any] = []
     try:
-        items.extend(models(tries=2, pause=0.01).stream(in_json()))
+        items.extend(models(max_attempts=2, retry_delay=0.01).stream(in_json()))
     except Exception as error:
         items.append(error)
     assert type(items[-1]).__name__ in ("Reply", "ModelError")

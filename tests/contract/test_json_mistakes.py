@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.openai_model import REPROMPTS, OpenAIModel
+from roboco.adapters.model.openai_model import MAX_REPROMPTS, OpenAIModel
 from tests.contract.asking import LEFT_BEHIND, answer
 from tests.contract.asking_in_json import ADD, ADDED, WELL, bodies, in_json, say
 from tests.servers.model_server import ModelServer, Reply
@@ -83,8 +83,8 @@ def test_reprompts_are_bounded(server: ModelServer, model: OpenAIModel) -> None:
     """Each reprompt shows the answer before it alone."""
     server.script(lambda request: Reply(text=f"no {len(server.requests)}", usage=(7, 2)))
     text, ended = answer(model.stream(in_json()))
-    assert (text, ended.finish_reason, ended.calls) == (f"no {1 + REPROMPTS}", "stop", ())
-    assert (ended.reprompts, ended.tokens_in, ended.tokens_out) == (REPROMPTS, 7 * 3, 2 * 3)
+    assert (text, ended.finish_reason, ended.calls) == (f"no {1 + MAX_REPROMPTS}", "stop", ())
+    assert (ended.reprompts, ended.tokens_in, ended.tokens_out) == (MAX_REPROMPTS, 7 * 3, 2 * 3)
     assert ended.first_token_ms <= ended.duration_ms
     assert [len(body["messages"]) for body in bodies(server)] == [2, 4, 4]
     assert bodies(server)[2]["messages"][2]["content"] == "no 2"
@@ -110,7 +110,7 @@ def test_a_call_that_stays_malformed_never_becomes_text(server: ModelServer, mod
     text, ended = answer(model.stream(in_json()))
     assert (text, ended.finish_reason, ended.calls) == (words, "malformed", ())
     assert ended.mistake
-    assert len(server.requests) == 1 + REPROMPTS
+    assert len(server.requests) == 1 + MAX_REPROMPTS
 
 
 def test_words_without_the_required_call_are_malformed(server: ModelServer, model: OpenAIModel) -> None:
@@ -166,7 +166,7 @@ def test_an_agent_without_tools_that_writes_calls_alone_is_asked_for_words(
 def test_an_agent_without_tools_that_writes_only_calls_has_failed(server: ModelServer, model: OpenAIModel) -> None:
     say(server, json.dumps({"calls": [ADD]}))
     text, ended = answer(model.stream(after_a_call()))
-    assert (text, ended.finish_reason, ended.reprompts) == ("", "malformed", REPROMPTS)
+    assert (text, ended.finish_reason, ended.reprompts) == ("", "malformed", MAX_REPROMPTS)
     assert ended.mistake
 
 

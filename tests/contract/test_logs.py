@@ -26,7 +26,7 @@ def test_events_after_a_number(task: ATask) -> None:
 @pytest.mark.parametrize("count", [6, 7])
 def test_a_log_is_read_in_pages(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Also when it grows meanwhile."""
-    monkeypatch.setattr(redis_logs, "PAGE", 3)
+    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
     redis_task.create(1, *[told(str(number)) for number in range(count)])
     reading = redis_task.logs.events(TASK, 0)
     found = [next(reading)]
@@ -42,7 +42,7 @@ def test_an_announcement_is_heard_and_not_logged(redis_task: TaskOnRedis) -> Non
     with client.pubsub() as pubsub:
         pubsub.subscribe(redis_task.keys.events(TASK))
         assert pubsub.get_message(timeout=5) is not None
-        redis_task.logs.announce(TASK, REFUSED)
+        redis_task.logs.publish_unlogged(TASK, REFUSED)
         heard: Any = pubsub.get_message(timeout=5)
     assert json.loads(heard["data"]) == REFUSED.model_dump(mode="json")
     assert redis_task.names() == []
@@ -52,4 +52,4 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
     with pytest.raises(TransientError, match="redis does not answer"):
         list(unreachable_task.logs.events(TASK, 0))
     with pytest.raises(TransientError, match="redis does not answer"):
-        unreachable_task.logs.announce(TASK, REFUSED)
+        unreachable_task.logs.publish_unlogged(TASK, REFUSED)

@@ -155,7 +155,7 @@ def test_a_stream_is_closed_while_it_waits_to_try_again(
     server: ModelServer, models: Callable[..., OpenAIModel]
 ) -> None:
     server.script(lambda request: Reply(status=500))
-    assert read_and_close(models(pause=30).stream(asked()), lambda: server.requests) == []
+    assert read_and_close(models(retry_delay=30).stream(asked()), lambda: server.requests) == []
     assert len(server.requests) == 1
 
 

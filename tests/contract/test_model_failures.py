@@ -12,7 +12,7 @@ import yaml
 
 from roboco.adapters.local.process import free_port
 from roboco.adapters.model import openai_model
-from roboco.adapters.model.openai_model import TRIES, OpenAIModel
+from roboco.adapters.model.openai_model import MAX_ATTEMPTS, OpenAIModel
 from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.team import Agent
 from roboco.errors import ModelError
@@ -79,9 +79,9 @@ def test_a_wrong_request_is_not_repeated(server: ModelServer, model: OpenAIModel
 
 @pytest.mark.parametrize("status", [408, 409, 500, 503])
 def test_a_busy_server_is_asked_again(server: ModelServer, model: OpenAIModel, status: int) -> None:
-    server.fail_next(TRIES - 1, Reply(status=status, text="busy"))
+    server.fail_next(MAX_ATTEMPTS - 1, Reply(status=status, text="busy"))
     assert answer(model.stream(asked()))[0] == "echo: hello"
-    assert [record.status for record in server.requests] == [status] * (TRIES - 1) + [200]
+    assert [record.status for record in server.requests] == [status] * (MAX_ATTEMPTS - 1) + [200]
 
 
 @pytest.mark.parametrize("status", [409, 500])
@@ -90,11 +90,11 @@ def test_tries_are_bounded(server: ModelServer, model: OpenAIModel, status: int)
     text, error = failure(model.stream(asked()))
     assert (text, error.code, error.retryable) == ("", "status", True)
     assert "busy" in str(error)
-    assert len(server.requests) == TRIES
+    assert len(server.requests) == MAX_ATTEMPTS
 
 
 def test_a_retry_after_is_obeyed(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
-    model = models(tries=3)
+    model = models(max_attempts=3)
     server.fail_next(1, Reply(status=500, headers={"Retry-After": "0.2"}))
     server.fail_next(1, Reply(status=503, headers={"Retry-After-Ms": "100"}))
     answer(model.stream(asked()))
@@ -107,7 +107,7 @@ def test_a_retry_after_is_obeyed(server: ModelServer, models: Callable[..., Open
 def test_a_retry_after_is_obeyed_within_limits(
     server: ModelServer, model: OpenAIModel, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openai_model, "LONGEST", 0.05)
+    monkeypatch.setattr(openai_model, "MAX_RETRY_DELAY", 0.05)
     server.fail_next(1, Reply(status=503, headers={"Retry-After": header}))
     assert answer(model.stream(asked())), "otherwise it waits for an hour"
 
@@ -221,7 +221,7 @@ def test_when_to_ask_again_survives_pickling(seconds: float | None) -> None:
 def test_a_connection_that_breaks_before_the_first_token_is_made_again(
     server: ModelServer, models: Callable[..., OpenAIModel]
 ) -> None:
-    model = models(tries=4, pause=0.01)
+    model = models(max_attempts=4, retry_delay=0.01)
     server.fail_next(1, Reply(text="never", break_after=0))
     server.fail_next(1, Reply(break_after=1))
     server.fail_next(1, Reply(garbage=NOTHING))
@@ -278,7 +278,7 @@ def test_garbage_is_told(server: ModelServer, model: OpenAIModel, text: str, gar
     server.script(lambda request: Reply(text=text, garbage=garbage))
     found, error = failure(model.stream(asked()))
     assert (found, error.retryable) == (text, True)
-    assert len(server.requests) == (1 if text else TRIES)
+    assert len(server.requests) == (1 if text else MAX_ATTEMPTS)
 
 
 ODD = {
@@ -316,7 +316,7 @@ def test_a_model_that_does_not_begin_is_asked_again_and_given_up(
     server: ModelServer, models: Callable[..., OpenAIModel], silence: Reply, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script(lambda request: silence)
-    text, error = failure(models(tries=2, pause=0.01).stream(asked(first_token_timeout=0.2)))
+    text, error = failure(models(max_attempts=2, retry_delay=0.01).stream(asked(first_token_timeout=0.2)))
     assert (text, error.code, error.retryable) == ("", "timeout", True)
     assert "sent no token within 0.2 s" in str(error)
     assert caplog.text.count("attempt 1 of 2") == 1

@@ -29,7 +29,7 @@ def cut_off(server: ModelServer, model: OpenAIModel) -> tuple[str, Ended]:
 def test_a_text_without_end_is_cut_off_as_it_comes(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "MOST_TEXT", 1001)
+    monkeypatch.setattr(assembly, "MAX_TEXT_BYTES", 1001)
     hung(server, 100, "ü" * 20)
     text, ended = cut_off(server, model)
     assert text == "ü" * 500
@@ -41,7 +41,7 @@ def test_a_text_without_end_is_cut_off_as_it_comes(
 def test_arguments_without_end_are_cut_off(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "MOST_ARGUMENTS", 1000)
+    monkeypatch.setattr(assembly, "MAX_ARGUMENT_CHARS", 1000)
     endless(server, call(0, '{"a": "'), *[call(1, "x" * 50)] * 30)
     _, ended = cut_off(server, model)
     assert sum(len(requested.arguments) for requested in ended.calls) == 1000
@@ -51,20 +51,20 @@ def test_arguments_without_end_are_cut_off(
 def test_calls_without_end_are_cut_off(server: ModelServer, model: OpenAIModel, far: int) -> None:
     endless(server, *(call(far + index) for index in range(500)))
     _, ended = cut_off(server, model)
-    assert len(ended.calls) == assembly.MOST_CALLS
+    assert len(ended.calls) == assembly.MAX_REPLY_CALLS
     assert {requested.arguments for requested in ended.calls} == {"{}"}
 
 
 def test_new_ids_without_end_are_cut_off(server: ModelServer, model: OpenAIModel) -> None:
     endless(server, *(call(None, id=f"c{number}") for number in range(500)))
-    assert len(cut_off(server, model)[1].calls) == assembly.MOST_CALLS
+    assert len(cut_off(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
 
 
 @pytest.mark.parametrize("chunk", [delta(), delta(content=""), call(0, ""), {}], ids=str)
 def test_empty_chunks_without_end_are_cut_off(
     server: ModelServer, model: OpenAIModel, chunk: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "MOST_CHUNKS", 100)
+    monkeypatch.setattr(assembly, "MAX_REPLY_CHUNKS", 100)
     endless(server, *[chunk] * 200)
     assert cut_off(server, model)[0] == ""
 
@@ -72,7 +72,7 @@ def test_empty_chunks_without_end_are_cut_off(
 def test_an_answer_that_takes_too_long_is_cut_off(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 0.0)
     hung(server, 2, "word ")
     assert cut_off(server, model)[1].limit == "0 seconds"
     server.wait_for(gone)
@@ -83,7 +83,7 @@ def test_names_are_cut(server: ModelServer, model: OpenAIModel) -> None:
     endless(server, *[chunk] * 3)
     server.script(lambda request: Reply(garbage=b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()))
     _, ended = answer(model.stream(asked("hello", TOOL)))
-    assert {len(ended.model), len(ended.finish_reason), len(ended.calls[0].name)} == {assembly.MOST_NAME}
+    assert {len(ended.model), len(ended.finish_reason), len(ended.calls[0].name)} == {assembly.MAX_NAME_CHARS}
 
 
 @pytest.mark.parametrize("long", [b"data: " + b"x" * 5000, b": " + b"x" * 5000, b"data: x\n" * 800])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.adapters.model.reply_assembly import MOST_TOKENS
+from roboco.adapters.model.reply_assembly import MAX_TOKEN_COUNT
 from roboco.ports import RequestedCall
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, events, failure
 from tests.servers.model_server import ModelServer, Reply
@@ -94,7 +94,7 @@ def test_an_error_message_is_well_formed(server: ModelServer, model: OpenAIModel
 
 @pytest.mark.parametrize(
     ("count", "counted"),
-    [(7, 7), (-5, 0), (True, 0), (False, 0), (None, 0), ("9", 0), (3.5, 0), ([1], 0), (10**30, MOST_TOKENS)],
+    [(7, 7), (-5, 0), (True, 0), (False, 0), (None, 0), ("9", 0), (3.5, 0), ([1], 0), (10**30, MAX_TOKEN_COUNT)],
     ids=str,
 )
 def test_a_count_of_tokens_is_a_count(server: ModelServer, model: OpenAIModel, count: Any, counted: int) -> None:

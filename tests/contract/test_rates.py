@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.rate_limits import Buckets, RedisRates
+from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
-from roboco.ports.rate_limits import AWAITING
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS
 from tests.contract.a_task import LIMITS, LONG, WINDOW, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis
@@ -77,9 +77,9 @@ def test_a_larger_request_than_a_window_waits_until_it_is_alone(task: ATask) -> 
 def test_what_was_used_counts_in_place_of_what_was_reserved(task: ATask) -> None:
     rates = task.rates
     rates.reserve(TOKENS, of("a"), 100)
-    rates.settle(TOKENS, of("a"), 30)
+    rates.record_usage(TOKENS, of("a"), 30)
     assert rates.reserve(TOKENS, of("b"), 70) == 0
-    rates.settle(TOKENS, of("nobody"), 5)
+    rates.record_usage(TOKENS, of("nobody"), 5)
     assert rates.reserve(TOKENS, of("c"), 1) > 0
 
 
@@ -169,7 +169,7 @@ def test_who_released_its_tickets_is_not_charged_for_them(task: ATask) -> None:
 
 def test_a_ticket_that_does_not_ask_again_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
     """Also of a worker that died: the others wait for it no longer."""
-    rates = RedisRates(Scripts(redis_task.client), redis_task.keys, LIMITS, 0.1, late=0.1)
+    rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, LIMITS, 0.1, grace=0.1)
     wait = [rates.reserve(TOKENS, of(name), 100) for name in "abc"][-1]
     redis_task.outlive(wait + 0.2)
     assert rates.reserve(TOKENS, of("d"), 100) == 0
@@ -200,21 +200,21 @@ def test_many_at_once_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
 
 
 def test_tasks_await_an_answer_of_their_model(task: ATask) -> None:
-    rates, tasks = task.rates, [f"t{number:03}" for number in range(AWAITING + 1)]
-    assert rates.awaiting(FREE) == []
+    rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
+    assert rates.waiting_tasks(FREE) == []
     assert rates.reserve(FREE, of("a"), 1) == 0
     for task_id in tasks:
-        rates.await_answer(FREE, task_id)
-        rates.await_answer(FREE, task_id)
-    assert sorted(rates.awaiting(FREE)) == tasks[:AWAITING]
+        rates.add_waiting_task(FREE, task_id)
+        rates.add_waiting_task(FREE, task_id)
+    assert sorted(rates.waiting_tasks(FREE)) == tasks[:MAX_RESUMED_TASKS]
     assert rates.reserve(FREE, of("b"), 1) < 0
     assert rates.reserve(REQUESTS, of("c"), 1) <= 0
-    assert rates.awaiting(FREE.model_copy(update={"model": "another"})) == []
-    rates.answered(FREE, rates.awaiting(FREE))
-    assert rates.awaiting(FREE) == tasks[AWAITING:]
-    rates.answered(FREE, tasks)
-    rates.answered(FREE, [])
-    assert rates.awaiting(FREE) == []
+    assert rates.waiting_tasks(FREE.model_copy(update={"model": "another"})) == []
+    rates.remove_waiting_tasks(FREE, rates.waiting_tasks(FREE))
+    assert rates.waiting_tasks(FREE) == tasks[MAX_RESUMED_TASKS:]
+    rates.remove_waiting_tasks(FREE, tasks)
+    rates.remove_waiting_tasks(FREE, [])
+    assert rates.waiting_tasks(FREE) == []
     assert rates.reserve(FREE, of("d"), 1) == 0
 
 
@@ -237,7 +237,7 @@ def test_a_turn_is_given_back_until_later(task: ATask, refused: bool) -> None:
     task.outlive(0.3)
     assert due_in(task) == 0
     again = task.claim("you")
-    assert again.order == claim.order
+    assert again.assignment == claim.assignment
     assert task.now.reason == "", "the turn waits no more"
     assert due_in(task) == -1
     assert task.turns.defer(again, 0.1, event, True)
@@ -262,7 +262,7 @@ def test_a_turn_that_is_handed_out_again_is_due_no_more(task: ATask) -> None:
     task.create(3)
     task.choose()
     task.turns.defer(task.claim(), 5, told("waits"), True)
-    assert task.turns.ring(TASK, task.now.epoch, True) == 1
+    assert task.turns.count_redelivery(TASK, task.now.epoch, True) == 1
     assert due_in(task) == -1
     task.choose()
     assert (due_in(task), task.now.refusals) == (-1, 0)
@@ -270,5 +270,5 @@ def test_a_turn_that_is_handed_out_again_is_due_no_more(task: ATask) -> None:
 
 def due_in(task: ATask) -> float:
     """Seconds for which the turn was given back; -1 if it was not."""
-    seconds = task.now.due_in
+    seconds = task.now.deferred_for
     return -1 if seconds is None else seconds

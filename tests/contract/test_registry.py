@@ -2,25 +2,25 @@
 
 import pytest
 
-from roboco.adapters.redis.worker_registry import FORGOTTEN
-from roboco.ports.registry import POOLS, WorkspaceName
+from roboco.adapters.redis.worker_registry import WORKER_TTL
+from roboco.ports.registry import POOLS, WorkspaceIdentity
 from tests.contract.a_task import SHORT, ATask
 from tests.contract.task_on_redis import TaskOnRedis
 
-A, B = WorkspaceName("a", "file:///a"), WorkspaceName("b", "s3://b/x y")
+A, B = WorkspaceIdentity("a", "file:///a"), WorkspaceIdentity("b", "s3://b/x y")
 
 
 def test_a_worker_registers_in_its_pools_with_its_modules(task: ATask) -> None:
     registry = task.registry("w1")
-    assert registry.own == "w1"
+    assert registry.node_name == "w1"
     assert registry.workspace() is None
-    assert registry.silence() == dict.fromkeys(POOLS)
+    assert registry.seconds_since_registration() == dict.fromkeys(POOLS)
     assert registry.register(("agents", "tools"), ("shop", "bank"), A, False) is None
     assert task.registry("w2").register(("tools",), (), A, False) is None
     client = task.registry("")
     assert client.modules("agents") == {"w1": {"shop", "bank"}}
     assert client.modules("tools") == {"w1": {"shop", "bank"}, "w2": frozenset()}
-    silence = client.silence()
+    silence = client.seconds_since_registration()
     assert silence["coordinator"] is None
     assert silence["agents"] is not None
     assert 0 <= silence["agents"] < 60
@@ -30,7 +30,7 @@ def test_a_worker_that_registers_no_more_is_silent_and_no_longer_live(task: ATas
     task.registry("w1").register(("tools",), ("shop",), A, False)
     task.outlive(SHORT)
     assert task.registry("w2", SHORT).modules("tools") == {}
-    silent = task.registry("").silence()["tools"]
+    silent = task.registry("").seconds_since_registration()["tools"]
     assert silent is not None
     assert silent >= SHORT
 
@@ -49,7 +49,7 @@ def test_a_worker_with_another_workspace_than_a_live_coordinator_is_refused(task
     assert task.registry("w").register((pool,), (), B, False) == A
     assert task.registry("").workspace() == A
     assert "w" not in task.registry("").modules(pool)
-    assert task.registry("w").register((pool,), (), WorkspaceName("a", "another name"), False) is None
+    assert task.registry("w").register((pool,), (), WorkspaceIdentity("a", "another name"), False) is None
 
 
 def test_a_workspace_without_live_coordinators_and_open_tasks_is_replaced(task: ATask) -> None:
@@ -75,8 +75,8 @@ def test_other_pools_set_no_workspace(task: ATask) -> None:
 def test_workers_are_forgotten_after_a_day(redis_task: TaskOnRedis) -> None:
     redis_task.registry("old").register(("tools",), ("shop",), A, False)
     key = redis_task.keys.workers("tools")
-    redis_task.client.zadd(key, {"old": redis_task.schedule.time() - FORGOTTEN - 1})
-    assert redis_task.registry("").silence()["tools"] is None
+    redis_task.client.zadd(key, {"old": redis_task.schedule.time() - WORKER_TTL - 1})
+    assert redis_task.registry("").seconds_since_registration()["tools"] is None
     redis_task.registry("new").register(("tools",), (), A, False)
     assert redis_task.client.zrange(key, 0, -1) == ["new"]
     assert redis_task.client.hkeys(redis_task.keys.modules("tools")) == ["new"]

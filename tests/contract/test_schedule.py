@@ -11,7 +11,7 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from roboco.domain.paths import ENTER, RESTART, TELLING
+from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.errors import TransientError
 from roboco.ports import Schedule
 from tests.contract.a_task import SHORT, ATask
@@ -28,23 +28,23 @@ def schedule(task: ATask) -> Schedule:
 def test_due_tasks_come_in_the_order_of_their_times(schedule: Schedule) -> None:
     assert schedule.due(10) == []
     for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LATER), ("first", -90)):
-        schedule.put(task_id, delay)
+        schedule.set(task_id, delay)
     assert schedule.due(10) == ["first", "b", "a", "c"]
     assert schedule.due(2) == ["first", "b"]
     assert schedule.due(10) == ["first", "b", "a", "c"], "to look is not to take"
 
 
 def test_a_delay_passes(task: ATask) -> None:
-    task.schedule.put("a", SHORT)
+    task.schedule.set("a", SHORT)
     task.outlive(SHORT)
     assert task.schedule.due(10) == ["a"]
 
 
 def test_a_time_is_replaced(schedule: Schedule) -> None:
-    schedule.put("a")
-    schedule.put("a", LATER)
+    schedule.set("a")
+    schedule.set("a", LATER)
     assert schedule.due(10) == []
-    schedule.put("a", -10)
+    schedule.set("a", -10)
     assert schedule.due(10) == ["a"]
 
 
@@ -57,55 +57,55 @@ def test_a_look_is_hastened_and_never_put_off(schedule: Schedule) -> None:
 
 
 def test_a_time_that_stands_is_not_replaced_by_an_addition(schedule: Schedule) -> None:
-    schedule.put("a", LATER)
-    assert not schedule.add("a")
+    schedule.set("a", LATER)
+    assert not schedule.set_default("a")
     assert schedule.due(10) == []
-    schedule.add("b", -1)
-    assert not schedule.add("b", LATER)
+    schedule.set_default("b", -1)
+    assert not schedule.set_default("b", LATER)
     assert schedule.due(10) == ["b"]
 
 
 def test_an_addition_tells_whether_it_was_one(redis_task: TaskOnRedis) -> None:
-    assert [redis_task.schedule.add("a") for _ in range(2)] == [True, False]
+    assert [redis_task.schedule.set_default("a") for _ in range(2)] == [True, False]
 
 
 def test_a_task_is_dropped(schedule: Schedule) -> None:
-    schedule.drop("a")
-    schedule.put("a", -2)
-    schedule.put("b", -1)
-    schedule.drop("a")
-    schedule.drop("a")
+    schedule.remove("a")
+    schedule.set("a", -2)
+    schedule.set("b", -1)
+    schedule.remove("a")
+    schedule.remove("a")
     assert schedule.due(10) == ["b"]
-    schedule.add("a", -3)
+    schedule.set_default("a", -3)
     assert schedule.due(10) == ["a", "b"]
 
 
 def test_notifications_are_due_among_the_tasks_and_stay_when_tasks_go(schedule: Schedule) -> None:
-    telling = f"{TELLING}a"
-    schedule.put("a", -3)
-    schedule.put("b", -1)
-    schedule.put(telling, -2)
+    telling = f"{NOTIFY_PREFIX}a"
+    schedule.set("a", -3)
+    schedule.set("b", -1)
+    schedule.set(telling, -2)
     assert schedule.due(10) == ["a", telling, "b"]
     assert schedule.due(2) == ["a", telling]
-    schedule.drop("a")
+    schedule.remove("a")
     schedule.schedule_no_later_than(telling, -4)
-    schedule.add(telling, LATER)
+    schedule.set_default(telling, LATER)
     assert schedule.due(1) == [telling]
-    schedule.drop(telling)
+    schedule.remove(telling)
     assert schedule.due(10) == ["b"]
 
 
 def test_every_task_with_a_time_is_known(schedule: Schedule) -> None:
     names = {f"task{number}" for number in range(1200)}
     for name in names:
-        schedule.put(name, LATER)
-    schedule.put(f"{TELLING}task1")
-    assert set(schedule.known()) == names
+        schedule.set(name, LATER)
+    schedule.set(f"{NOTIFY_PREFIX}task1")
+    assert set(schedule.task_ids()) == names
 
 
 def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
-    for name in ("a", "b", f"{TELLING}a", f"{TELLING}gone"):
-        redis_task.schedule.put(name)
+    for name in ("a", "b", f"{NOTIFY_PREFIX}a", f"{NOTIFY_PREFIX}gone"):
+        redis_task.schedule.set(name)
     assert redis_task.schedule.count() == 2
 
 
@@ -128,73 +128,73 @@ def test_one_of_many_sweepers_gets_the_lock(redis_task: TaskOnRedis) -> None:
 
 
 def test_a_lost_schedule_is_noticed(task: ATask) -> None:
-    assert not task.schedule.intact()
-    assert not task.schedule.restarted()
-    task.schedule.begin(60)
-    assert task.schedule.intact()
-    assert not task.schedule.restarted()
-    task.schedule.put("a")
+    assert not task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    task.schedule.mark_filled(60)
+    assert task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    task.schedule.set("a")
     task.wipe()
-    assert not task.schedule.intact()
-    assert not task.schedule.restarted()
-    assert not task.schedule.fresh()
+    assert not task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    assert not task.schedule.recently_filled()
     assert task.schedule.due(10) == []
-    task.schedule.begin(60)
-    assert task.schedule.intact()
+    task.schedule.mark_filled(60)
+    assert task.schedule.is_intact()
 
 
 def test_a_task_is_recovered_when_nothing_waits_to_be_done_for_it(task: ATask) -> None:
-    assert task.schedule.recovered("a") is None, "no sweep has been made"
-    task.schedule.begin(LATER)
-    assert task.schedule.recovered("a") == task.schedule.run()
-    for kind in (RESTART, ENTER):
-        task.schedule.put(f"{kind}a")
-        assert task.schedule.recovered("a") is None
-        assert task.schedule.recovered("b") == task.schedule.run()
-        task.schedule.drop(f"{kind}a")
-    assert task.schedule.recovered("a") == task.schedule.run()
+    assert task.schedule.recovered_instance("a") is None, "no sweep has been made"
+    task.schedule.mark_filled(LATER)
+    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
+    for kind in (RESTART_PREFIX, ENTER_PREFIX):
+        task.schedule.set(f"{kind}a")
+        assert task.schedule.recovered_instance("a") is None
+        assert task.schedule.recovered_instance("b") == task.schedule.instance_id()
+        task.schedule.remove(f"{kind}a")
+    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
 
 
 def test_a_mark_that_redis_has_lost_confirms_nothing(task: ATask) -> None:
     """Redis was emptied while the schedule was filled."""
     schedule = task.schedule
-    first = schedule.prepare()
-    assert schedule.prepare() == first, "sweepers at the same time share it"
-    assert not schedule.intact()
-    assert schedule.recovered("a") is None
-    schedule.begin(60, first)
-    assert schedule.intact()
-    assert not schedule.restarted()
-    schedule.begin(60, first)
-    assert schedule.intact(), "also by the sweeper that is done later"
-    whole = schedule.prepare()
-    assert schedule.intact(), "a schedule that is filled from time to time stays intact"
-    schedule.begin(60, whole)
-    assert schedule.fresh()
+    first = schedule.mark_filling()
+    assert schedule.mark_filling() == first, "sweepers at the same time share it"
+    assert not schedule.is_intact()
+    assert schedule.recovered_instance("a") is None
+    schedule.mark_filled(60, first)
+    assert schedule.is_intact()
+    assert not schedule.was_restarted()
+    schedule.mark_filled(60, first)
+    assert schedule.is_intact(), "also by the sweeper that is done later"
+    whole = schedule.mark_filling()
+    assert schedule.is_intact(), "a schedule that is filled from time to time stays intact"
+    schedule.mark_filled(60, whole)
+    assert schedule.recently_filled()
     task.wipe()
-    schedule.begin(60, whole)
-    assert not schedule.intact()
-    assert not schedule.fresh()
-    lost = schedule.prepare()
+    schedule.mark_filled(60, whole)
+    assert not schedule.is_intact()
+    assert not schedule.recently_filled()
+    lost = schedule.mark_filling()
     task.wipe()
-    schedule.begin(60, lost)
-    assert not schedule.intact()
-    assert schedule.prepare() != lost
-    schedule.begin(60, lost)
-    assert not schedule.intact()
+    schedule.mark_filled(60, lost)
+    assert not schedule.is_intact()
+    assert schedule.mark_filling() != lost
+    schedule.mark_filled(60, lost)
+    assert not schedule.is_intact()
 
 
 def test_an_entry_that_was_put_since_is_not_dropped(schedule: Schedule) -> None:
-    schedule.put("restart/a", -10)
-    at = schedule.at("restart/a")
+    schedule.set("restart/a", -10)
+    at = schedule.due_at("restart/a")
     assert at is not None
-    schedule.put("restart/a", -5)
-    schedule.drop("restart/a", at)
+    schedule.set("restart/a", -5)
+    schedule.remove("restart/a", at)
     assert schedule.due(10) == ["restart/a"]
-    schedule.drop("restart/a", schedule.at("restart/a"))
+    schedule.remove("restart/a", schedule.due_at("restart/a"))
     assert schedule.due(10) == []
-    assert schedule.at("restart/a") is None
-    schedule.drop("restart/a", at)
+    assert schedule.due_at("restart/a") is None
+    schedule.remove("restart/a", at)
 
 
 @pytest.mark.redis
@@ -207,42 +207,42 @@ def test_an_schedule_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
             with connect(server.url) as client:
                 schedule = RedisSchedule(Scripts(client), Keys())
                 assert schedule.due(10) == ([] if first else ["a"])
-                assert (schedule.intact(), schedule.restarted()) == (False, not first)
-                assert schedule.recovered("a") is None
-                mark = schedule.prepare()
-                assert (schedule.intact(), schedule.restarted()) == (False, not first)
-                schedule.begin(60, mark)
-                schedule.put("a")
-                assert (schedule.intact(), schedule.restarted()) == (True, False)
+                assert (schedule.is_intact(), schedule.was_restarted()) == (False, not first)
+                assert schedule.recovered_instance("a") is None
+                mark = schedule.mark_filling()
+                assert (schedule.is_intact(), schedule.was_restarted()) == (False, not first)
+                schedule.mark_filled(60, mark)
+                schedule.set("a")
+                assert (schedule.is_intact(), schedule.was_restarted()) == (True, False)
         finally:
             server.stop()
 
 
 def test_a_beginning_is_fresh_for_a_while(task: ATask) -> None:
-    assert not task.schedule.fresh()
-    task.schedule.begin(SHORT)
+    assert not task.schedule.recently_filled()
+    task.schedule.mark_filled(SHORT)
     task.outlive(SHORT)
-    assert not task.schedule.fresh()
-    task.schedule.begin(SHORT)
-    task.schedule.begin(60)
+    assert not task.schedule.recently_filled()
+    task.schedule.mark_filled(SHORT)
+    task.schedule.mark_filled(60)
     task.outlive(SHORT)
-    assert task.schedule.fresh()
-    assert task.schedule.intact()
+    assert task.schedule.recently_filled()
+    assert task.schedule.is_intact()
 
 
 def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
     schedule = unreachable_task.schedule
     uses: list[Callable[[], object]] = [
-        lambda: schedule.put("a"),
-        lambda: schedule.add("a"),
+        lambda: schedule.set("a"),
+        lambda: schedule.set_default("a"),
         lambda: schedule.due(1),
         schedule.count,
-        lambda: schedule.drop("a"),
+        lambda: schedule.remove("a"),
         lambda: schedule.lock("me", 1),
-        schedule.intact,
-        schedule.restarted,
-        schedule.fresh,
-        lambda: schedule.begin(1),
+        schedule.is_intact,
+        schedule.was_restarted,
+        schedule.recently_filled,
+        lambda: schedule.mark_filled(1),
     ]
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):

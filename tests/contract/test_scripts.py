@@ -12,7 +12,7 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
-from roboco.client.wiring import producer
+from roboco.client.wiring import producer_app
 from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.conftest import need, running
@@ -94,7 +94,7 @@ def test_scripts_are_loaded_under_the_hashes_by_which_they_are_called(coordinato
 def test_kombus_scripts_are_loaded_again_once_the_broker_has_lost_them(
     own_valkey: ValkeyServer, coordinator: redis.Redis
 ) -> None:
-    with producer(Settings(redis_url=own_valkey.url)) as app:
+    with producer_app(Settings(redis_url=own_valkey.url)) as app:
         scripts = BrokerScripts(app)
         assert [scripts.load_missing() for _ in range(2)] == [len(BROKER_SCRIPTS), 0]
         assert all(coordinator.script_exists(*(coordinator.register_script(text).sha for text in BROKER_SCRIPTS)))
@@ -103,12 +103,12 @@ def test_kombus_scripts_are_loaded_again_once_the_broker_has_lost_them(
 
 
 def test_no_script_is_loaded_into_a_broker_that_is_not_redis() -> None:
-    with producer(Settings(broker_url="amqp://127.0.0.1:1")) as app:
+    with producer_app(Settings(broker_url="amqp://127.0.0.1:1")) as app:
         assert BrokerScripts(app).load_missing() == 0
 
 
 def test_a_broker_that_does_not_answer_is_named() -> None:
-    with producer(Settings(redis_url="redis://127.0.0.1:1")) as app, pytest.raises(TransientError, match="broker"):
+    with producer_app(Settings(redis_url="redis://127.0.0.1:1")) as app, pytest.raises(TransientError, match="broker"):
         BrokerScripts(app).load_missing()
 
 

@@ -40,7 +40,7 @@ def test_a_signal_is_heard_at_once(redis_task: TaskOnRedis, signals: RedisSignal
     ):
         subscribed(redis_task)
         redis_task.inbox.add(TASK, ["message"])
-        redis_task.inbox.add(TASK, ["stop"], urgent=True)
+        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
         assert heard.wait(10)
     assert not others.is_set()
 
@@ -58,7 +58,7 @@ def test_what_is_heard_is_heard_in_the_context_of_who_listens(redis_task: TaskOn
             listening.enter_context(signals.listen(TASK, epoch, lambda: heard.put(whose.get())))
         whose.set("changed later")
         subscribed(redis_task)
-        redis_task.inbox.add(TASK, ["stop"], urgent=True)
+        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
         assert sorted(heard.get(timeout=10) for _ in listened) == ["one", "other"]
 
 
@@ -69,7 +69,7 @@ def test_who_listens_no_more_hears_nothing(redis_task: TaskOnRedis, signals: Red
     with signals.listen(TASK, epoch, gone.set):
         subscribed(redis_task)
     with signals.listen(TASK, epoch, _fails), signals.listen(TASK, epoch, heard.set):
-        redis_task.inbox.add(TASK, ["stop"], urgent=True)
+        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
         assert heard.wait(10), "one that fails keeps nobody else from hearing"
     assert not gone.is_set()
 
@@ -89,5 +89,5 @@ def test_a_lost_connection_is_made_anew(redis_task: TaskOnRedis, signals: RedisS
         clients.client_kill_filter(_type="pubsub")
         until(lambda: {client["id"] for client in clients.client_list(_type="pubsub")} - before, 10, "it is made anew")
         subscribed(redis_task)
-        redis_task.inbox.add(TASK, ["stop"], urgent=True)
+        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
         assert heard.wait(10)

@@ -10,7 +10,7 @@ from kombu import Connection
 from kombu import transport as kombu_transport
 
 from roboco.adapters.celery.dead_letter import record_of_raw
-from roboco.adapters.celery.transport import NOTE_MOST, Transport, guard_transports, noted
+from roboco.adapters.celery.transport import MAX_HELD_RECORD_BYTES, Transport, guard_transports, read_held_record
 from roboco.adapters.local.valkey import ValkeyServer
 from tests.faults.hostile.producer import headers, message
 
@@ -90,7 +90,7 @@ def test_refused_messages_stay_apart_until_their_dead_letters_are_stored(connect
     assert letters == {record_of_raw(one, "transport.refused", "", {})["letter_id"]: one for one in raw}
 
 
-@pytest.mark.parametrize(("size", "read"), [(1000, True), (NOTE_MOST, False)])
+@pytest.mark.parametrize(("size", "read"), [(1000, True), (MAX_HELD_RECORD_BYTES, False)])
 def test_a_note_of_a_dead_letter_is_not_parsed_if_it_is_too_large(size: int, read: bool) -> None:
     record = record_of_raw(b"unreadable", "transport.refused", "is no JSON", {}) | {"body": "x" * size}
-    assert (noted(json.dumps([json.dumps(record), "", "transport.refused"]).encode()) is not None) == read
+    assert (read_held_record(json.dumps([json.dumps(record), "", "transport.refused"]).encode()) is not None) == read

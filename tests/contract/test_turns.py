@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roboco.errors import TransientError
-from roboco.ports import Declined, Phase, TurnClaim, TurnOrder, Used
+from roboco.ports import Declined, Phase, TokenUsage, TurnAssignment, TurnClaim
 from tests.contract.a_task import LONG, SHORT, ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, said, told
@@ -28,11 +28,11 @@ def test_a_claim_shows_the_task(turn: ATask) -> None:
     order = turn.order()
     claim = turn.turns.claim(order, "me", 2)
     assert claim is not None
-    assert (claim.order, claim.token) == (order, "me")
-    assert (claim.task.phase, claim.task.agent, claim.task.seq) == (Phase.TURN, "writer", 3)
-    assert (list(claim.task.tail), claim.task.first) == (turn.steps[-2:], turn.steps[0])
-    assert claim.task.state == turn.now.state
-    assert claim.task.claimed
+    assert (claim.assignment, claim.token) == (order, "me")
+    assert (claim.snapshot.phase, claim.snapshot.agent, claim.snapshot.seq) == (Phase.TURN, "writer", 3)
+    assert (list(claim.snapshot.tail), claim.snapshot.first) == (turn.steps[-2:], turn.steps[0])
+    assert claim.snapshot.state == turn.now.state
+    assert claim.snapshot.claimed
     assert turn.now.claimed
     assert LONG - 10 < turn.now.lease_left <= LONG
 
@@ -49,7 +49,7 @@ def test_a_claim_needs_the_pending_turn(turn: ATask, field: str, by: int) -> Non
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TURN])
 def test_nothing_but_a_turn_is_claimed(task: ATask, phase: Phase) -> None:
     task.create()
-    if phase is not Phase.IDLE:
+    if phase is not Phase.UNDECIDED:
         task.choose(phase)
     assert task.turns.claim(task.order(), "me", 10) is None
     assert not task.now.claimed
@@ -65,7 +65,7 @@ def test_an_attempt_is_claimed_once(turn: ATask) -> None:
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn: ATask) -> None:
     lost = turn.lose_claim()
     assert (turn.now.claimed, turn.now.lease_left) == (True, 0.0)
-    assert turn.turns.claim(lost.order, "you", 10) is None
+    assert turn.turns.claim(lost.assignment, "you", 10) is None
 
 
 def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
@@ -117,7 +117,7 @@ def test_a_lease_is_renewed(turn: ATask) -> None:
     assert turn.turns.renew(claim)
     assert turn.now.lease_left > SHORT
     turn.outlive(SHORT)
-    assert turn.turns.restart(TASK, claim.order.epoch, told("again")) is None
+    assert turn.turns.restart(TASK, claim.assignment.epoch, told("again")) is None
 
 
 def test_a_late_owner_goes_on_if_nobody_took_the_turn(turn: ATask) -> None:
@@ -142,16 +142,16 @@ def test_everything_is_refused_once_the_fence_has_moved(turn: ATask, move: str) 
     moves: dict[str, Callable[[], object]] = {
         "choose": turn.choose,
         "commit": turn.commit,
-        "restart": lambda: turn.turns.restart(TASK, claim.order.epoch, told("again"), "me"),
+        "restart": lambda: turn.turns.restart(TASK, claim.assignment.epoch, told("again"), "me"),
     }
     assert moves[move]()
     before, events = turn.now, turn.told()
-    assert turn.turns.claim(claim.order, "me", 10) is None
+    assert turn.turns.claim(claim.assignment, "me", 10) is None
     assert not emitted(turn.turns, claim, 1, said("late"), USED)
     assert not turn.turns.renew(claim)
-    assert turn.turns.restart(TASK, claim.order.epoch, told("late")) is None
-    assert turn.turns.restart(TASK, claim.order.epoch, told("late"), "me") is None
-    assert turn.turns.ring(TASK, claim.order.epoch, False) == 0
+    assert turn.turns.restart(TASK, claim.assignment.epoch, told("late")) is None
+    assert turn.turns.restart(TASK, claim.assignment.epoch, told("late"), "me") is None
+    assert turn.turns.count_redelivery(TASK, claim.assignment.epoch, False) == 0
     assert (turn.now, turn.told(), turn.said()) == (before, events, [])
 
 
@@ -159,7 +159,7 @@ def test_a_live_lease_is_not_voided(turn: ATask) -> None:
     claim = turn.claim("me")
     before = turn.now
     for token in ("", "you"):
-        assert turn.turns.restart(TASK, claim.order.epoch, told("again"), token) is None
+        assert turn.turns.restart(TASK, claim.assignment.epoch, told("again"), token) is None
     assert (turn.now.epoch, turn.now.attempt, turn.told()) == (before.epoch, 1, [])
     assert emitted(turn.turns, claim, 1, said("c"), USED)
 
@@ -168,15 +168,15 @@ def test_a_lost_attempt_is_voided(turn: ATask) -> None:
     lost = turn.lose_claim()
     assert emitted(turn.turns, lost, 1, said("one"), USED)
     turn.brief_turns.renew(lost)
-    turn.turns.ring(TASK, lost.order.epoch, False)
+    turn.turns.count_redelivery(TASK, lost.assignment.epoch, False)
     turn.outlive(SHORT)
-    epoch = turn.turns.restart(TASK, lost.order.epoch, told("again"))
+    epoch = turn.turns.restart(TASK, lost.assignment.epoch, told("again"))
     now = turn.now
     assert epoch == now.epoch
-    assert epoch > lost.order.epoch
-    assert (now.attempt, now.claimed, now.rings, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
+    assert epoch > lost.assignment.epoch
+    assert (now.attempt, now.claimed, now.redeliveries, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
     assert turn.told() == [(1, 1, "again")]
-    again = turn.turns.claim(TurnOrder(TASK, 3, epoch, 2), "you", 10)
+    again = turn.turns.claim(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
     assert again is not None
     assert emitted(turn.turns, again, 1, said("two", attempt=2), USED)
     assert not emitted(turn.turns, lost, 2, said("late"), USED)
@@ -185,31 +185,31 @@ def test_a_lost_attempt_is_voided(turn: ATask) -> None:
 
 def test_what_void_answers_have_used_is_kept_until_their_step(turn: ATask) -> None:
     claim = turn.claim("me")
-    assert turn.now.used == Used()
-    assert emitted(turn.turns, claim, 1, said("a"), Used(100, 1))
-    assert emitted(turn.turns, claim, 2, said("b"), Used(100, 2))
-    assert emitted(turn.turns, claim, 1, said("a"), Used(100, 1))
-    assert turn.now.used == Used(100, 2)
+    assert turn.now.unfinished_usage == TokenUsage()
+    assert emitted(turn.turns, claim, 1, said("a"), TokenUsage(100, 1))
+    assert emitted(turn.turns, claim, 2, said("b"), TokenUsage(100, 2))
+    assert emitted(turn.turns, claim, 1, said("a"), TokenUsage(100, 1))
+    assert turn.now.unfinished_usage == TokenUsage(100, 2)
     again: TurnClaim | None = None
     for attempt in (2, 3):  # the second is lost before its first word
         epoch = turn.turns.restart(TASK, turn.now.epoch, told("again"), "me")
         assert epoch is not None
-        assert turn.now.used == Used(100, 2)
-        again = turn.turns.claim(TurnOrder(TASK, 3, epoch, attempt), "me", 10)
+        assert turn.now.unfinished_usage == TokenUsage(100, 2)
+        again = turn.turns.claim(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
         assert again is not None
-        assert again.task.used == Used(100, 2)
+        assert again.snapshot.unfinished_usage == TokenUsage(100, 2)
     assert again is not None
-    assert emitted(turn.turns, again, 1, said("c"), Used(90, 3))
-    assert turn.now.used == Used(190, 5)
+    assert emitted(turn.turns, again, 1, said("c"), TokenUsage(90, 3))
+    assert turn.now.unfinished_usage == TokenUsage(190, 5)
     turn.commit()
-    assert turn.now.used == Used()
+    assert turn.now.unfinished_usage == TokenUsage()
     turn.choose()
-    assert turn.now.used == Used()
+    assert turn.now.unfinished_usage == TokenUsage()
 
 
 def test_the_owner_may_give_up_a_live_lease(turn: ATask) -> None:
     claim = turn.claim("me")
-    epoch = turn.turns.restart(TASK, claim.order.epoch, told("again"), "me")
+    epoch = turn.turns.restart(TASK, claim.assignment.epoch, told("again"), "me")
     assert (epoch, turn.now.attempt, turn.now.claimed) == (turn.now.epoch, 2, False)
     assert turn.told() == [(1, 0, "again")]
 
@@ -228,7 +228,7 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
 
     def restart(_: int) -> int | None:
         together.wait()
-        return redis_task.turns.restart(TASK, lost.order.epoch, told("again"))
+        return redis_task.turns.restart(TASK, lost.assignment.epoch, told("again"))
 
     with ThreadPoolExecutor(8) as pool:
         assert len(list(filter(None, pool.map(restart, range(8))))) == 1
@@ -237,22 +237,22 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
 
 
 def test_a_choice_is_handed_out_when_it_is_written_down_and_when_it_is_announced_again(turn: ATask) -> None:
-    epoch, handed = turn.now.epoch, turn.now.handed_at
+    epoch, handed = turn.now.epoch, turn.now.dispatched_at
     assert handed > 1_700_000_000
     turn.outlive(1.1)
-    turn.turns.ring(TASK, epoch, False)
-    assert turn.now.handed_at == handed
-    turn.turns.ring(TASK, epoch, True)
-    assert turn.now.handed_at > handed
+    turn.turns.count_redelivery(TASK, epoch, False)
+    assert turn.now.dispatched_at == handed
+    turn.turns.count_redelivery(TASK, epoch, True)
+    assert turn.now.dispatched_at > handed
 
 
 def test_rings_are_counted(turn: ATask) -> None:
     epoch = turn.now.epoch
-    assert [turn.turns.ring(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
-    assert turn.now.rings == 3
-    assert turn.turns.ring(TASK, epoch - 1, False) == 0
-    assert turn.turns.ring("another", epoch, False) == 0
-    assert turn.now.rings == 3
+    assert [turn.turns.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
+    assert turn.now.redeliveries == 3
+    assert turn.turns.count_redelivery(TASK, epoch - 1, False) == 0
+    assert turn.turns.count_redelivery("another", epoch, False) == 0
+    assert turn.now.redeliveries == 3
 
 
 def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
@@ -267,7 +267,7 @@ def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
         redis_task.choose()
         claim = redis_task.claim()
         emitted(redis_task.turns, claim, 1, said("b"), USED)
-        redis_task.turns.restart(TASK, claim.order.epoch, told("c"), "me")
+        redis_task.turns.restart(TASK, claim.assignment.epoch, told("c"), "me")
         messages: list[Any] = [pubsub.get_message(timeout=5) for _ in range(3)]
     heard = [(message["channel"], message["data"]) for message in messages]
     logged = [(channel, data) for channel in channels for _, data in redis_task.logs.entries(channel, 0)]
@@ -277,14 +277,14 @@ def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
 
 def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
     turns = unreachable_task.turns
-    order = TurnOrder(TASK, 1, 1, 1)
+    order = TurnAssignment(TASK, 1, 1, 1)
     claim = TurnClaim(order, "me", None)  # type: ignore[arg-type]  # nothing of the task is asked for
     uses: list[Callable[[], object]] = [
         lambda: turns.claim(order, "me", 1),
         lambda: emitted(turns, claim, 1, said("c"), USED),
         lambda: turns.renew(claim),
         lambda: turns.restart(TASK, 1, told("again")),
-        lambda: turns.ring(TASK, 1, False),
+        lambda: turns.count_redelivery(TASK, 1, False),
     ]
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
@@ -297,10 +297,10 @@ def test_workers_that_cannot_make_a_turn_are_known_until_the_fence_moves(turn: A
         claim = turn.turns.claim(turn.order(), worker, 10)
         assert claim is not None
         assert turn.turns.defer(claim, 0.0, event, False, declined_by=worker)
-        assert turn.turns.ring(TASK, turn.now.epoch, True)
+        assert turn.turns.count_redelivery(TASK, turn.now.epoch, True)
     assert turn.now.declined == Declined(2, ("a@x", "b@x"))
     claim = turn.claim()
-    assert claim.task.declined == Declined(2, ("a@x", "b@x"))
+    assert claim.snapshot.declined == Declined(2, ("a@x", "b@x"))
     assert turn.turns.defer(claim, 0.0, event, True)
     assert turn.now.declined.count == 2, "the model's server refused it, and the worker could make it"
     turn.choose()

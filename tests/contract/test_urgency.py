@@ -20,57 +20,57 @@ def test_the_worker_of_a_turn_is_asked_to_end_it(turn: ATask) -> None:
     claim = turn.claim()
     assert emitted(turn.turns, claim, 1, said("a"), USED) is LeaseStatus.HELD
     assert turn.turns.renew(claim) is LeaseStatus.HELD
-    assert turn.turns.cut(claim) is None
-    turn.inbox.add(TASK, ["stop"], urgent=True)
+    assert turn.turns.cancel_request(claim) is None
+    turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
     assert emitted(turn.turns, claim, 2, said("b"), USED) is LeaseStatus.CANCEL_REQUESTED
     assert emitted(turn.turns, claim, 2, said("b"), USED) is LeaseStatus.CANCEL_REQUESTED
-    cut = turn.turns.cut(claim)
+    cut = turn.turns.cancel_request(claim)
     assert cut is not None
-    assert cut.emitted == 1
-    assert turn.now.cut_age is not None
+    assert cut.emitted_chunks == 1
+    assert turn.now.cancel_requested_for is not None
     assert [text for _, _, text in turn.said()] == ["a", "b"]
 
 
 def test_the_first_request_counts(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.add(TASK, ["one"], urgent=True)
-    first = turn.turns.cut(claim)
+    turn.inbox.add(TASK, ["one"], interrupt=True)
+    first = turn.turns.cancel_request(claim)
     emitted(turn.turns, claim, 1, said("a"), USED)
-    turn.inbox.add(TASK, ["two"], urgent=True)
-    assert turn.turns.cut(claim) == first
+    turn.inbox.add(TASK, ["two"], interrupt=True)
+    assert turn.turns.cancel_request(claim) == first
     assert list(turn.now.item_ids) == ["one", "two"]
 
 
 def test_a_turn_that_is_to_end_is_not_begun(turn: ATask) -> None:
-    turn.inbox.add(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.turns.claim(turn.order(), "me", 10) is None
     assert not turn.now.claimed
 
 
 def test_who_claimed_it_before_gets_the_same_answer(turn: ATask) -> None:
     claim = turn.claim("me")
-    turn.inbox.add(TASK, ["stop"], urgent=True)
-    again = turn.turns.claim(claim.order, "me", 10)
+    turn.inbox.add(TASK, ["stop"], interrupt=True)
+    again = turn.turns.claim(claim.assignment, "me", 10)
     assert again is not None
     assert turn.turns.renew(again) is LeaseStatus.CANCEL_REQUESTED
 
 
 def test_what_comes_after_the_fence_moved_is_not_concerned(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.add(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.commit()
     assert turn.turns.renew(claim) is LeaseStatus.LOST
-    assert turn.turns.cut(claim) is not None, "it says what the late worker asks about"
+    assert turn.turns.cancel_request(claim) is not None, "it says what the late worker asks about"
     turn.choose()
-    assert turn.now.cut_age is None
+    assert turn.now.cancel_requested_for is None
     assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
 
 
 def test_a_lost_turn_is_lost_although_it_was_to_end(turn: ATask) -> None:
     claim = turn.lose_claim()
-    turn.inbox.add(TASK, ["stop"], urgent=True)
-    assert turn.turns.restart(TASK, claim.order.epoch, told("again")) is not None
+    turn.inbox.add(TASK, ["stop"], interrupt=True)
+    assert turn.turns.restart(TASK, claim.assignment.epoch, told("again")) is not None
     assert emitted(turn.turns, claim, 1, said("a"), USED) is LeaseStatus.LOST
     assert turn.said() == []
 
@@ -79,37 +79,37 @@ def test_items_that_can_wait_ask_nobody(turn: ATask) -> None:
     claim = turn.claim()
     turn.inbox.add(TASK, ["message"])
     assert turn.turns.renew(claim) is LeaseStatus.HELD
-    assert turn.now.cut_age is None
+    assert turn.now.cancel_requested_for is None
 
 
 def test_urgency_without_an_item_and_without_a_task(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.add("another", [], urgent=True)
-    turn.inbox.add(TASK, [], urgent=True)
+    turn.inbox.add("another", [], interrupt=True)
+    turn.inbox.add(TASK, [], interrupt=True)
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
     assert list(turn.now.item_ids) == []
     turn.choose(Phase.WAIT)
-    assert turn.now.cut_age is None
+    assert turn.now.cancel_requested_for is None
 
 
 def test_only_the_work_of_the_named_epoch_is_to_end(turn: ATask) -> None:
     claim = turn.claim()
-    turn.inbox.add(TASK, ["stop"], urgent=True, epoch=claim.order.epoch - 1)
+    turn.inbox.add(TASK, ["stop"], interrupt=True, epoch=claim.assignment.epoch - 1)
     assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert list(turn.now.item_ids) == ["stop"]
-    turn.inbox.add(TASK, [], urgent=True, epoch=claim.order.epoch)
+    turn.inbox.add(TASK, [], interrupt=True, epoch=claim.assignment.epoch)
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
 
 
 def test_what_nobody_wants_to_end_any_more_goes_on(turn: ATask) -> None:
     epoch = turn.now.epoch
     turn.inbox.clear_cancellation(TASK, epoch)
-    turn.inbox.add(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], interrupt=True)
     turn.inbox.clear_cancellation(TASK, epoch - 1)
     turn.inbox.clear_cancellation("another", epoch)
     assert turn.turns.claim(turn.order(), "me", 10) is None
     turn.inbox.clear_cancellation(TASK, epoch)
-    assert turn.now.cut_age is None
+    assert turn.now.cancel_requested_for is None
     assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
 
 
@@ -117,7 +117,7 @@ def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:
     task.create()
     task.choose(Phase.TOOLS)
     assert task.calls.claim(task.call("tc_1"), "me")
-    task.inbox.add(TASK, ["stop"], urgent=True)
+    task.inbox.add(TASK, ["stop"], interrupt=True)
     assert not task.calls.claim(task.call("tc_2"), "me")
     assert task.calls.claim(task.call("tc_1"), "me"), "our own answer was lost"
     assert task.calls.renew(task.call("tc_1"), "me")
@@ -127,8 +127,8 @@ def test_a_call_that_is_to_end_is_not_begun(task: ATask) -> None:
 
 def test_calm_for_another_epoch_leaves_the_request_that_a_late_worker_asks_about(turn: ATask) -> None:
     late = turn.claim()
-    turn.inbox.add(TASK, ["stop"], urgent=True)
+    turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.commit()
-    for epoch in (late.order.epoch, turn.now.epoch):
+    for epoch in (late.assignment.epoch, turn.now.epoch):
         turn.inbox.clear_cancellation(TASK, epoch)
-        assert turn.turns.cut(late) is not None
+        assert turn.turns.cancel_request(late) is not None

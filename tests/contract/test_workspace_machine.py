@@ -141,7 +141,7 @@ class HistoriesMachine(RuleBasedStateMachine):
     def begin(self, task_id: str, source: str, count: int, moment: int) -> None:
         lines = [step.line().encode() for step in self.steps(source)[:count]]
         if lines:
-            self.do(f"begin {len(lines)}", lambda histories: histories.begin(task_id, lines), task_id, moment)
+            self.do(f"begin {len(lines)}", lambda histories: histories.create(task_id, lines), task_id, moment)
 
     @rule(task_id=TASKS, start=st.integers(0, 12), moment=MOMENTS)
     def read(self, task_id: str, start: int, moment: int) -> None:
@@ -153,7 +153,7 @@ class HistoriesMachine(RuleBasedStateMachine):
 
     @rule(task_id=TASKS, moment=MOMENTS)
     def fold(self, task_id: str, moment: int) -> None:
-        self.do("fold", lambda histories: histories.fold(task_id) is None, task_id, moment)
+        self.do("fold", lambda histories: histories.compact(task_id) is None, task_id, moment)
 
     def teardown(self) -> None:
         """Whatever was done, the histories are the same, before and after one more fold."""
@@ -173,7 +173,7 @@ def _folding(store: Store, task_id: str, moment: int) -> Iterator[None]:
 
     def before(name: str, path: str) -> None:
         if next(left) == moment:
-            others.fold(task_id)
+            others.compact(task_id)
 
     store.objects.before = before
     try:

@@ -13,7 +13,7 @@ import pytest
 import redis
 import yaml
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start
+from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server
 from roboco.adapters.local.valkey import find_server
 from tests.conftest import need
 from tests.deployment.files import DEPLOY, ROOT, missing_modules, unknown_variables
@@ -166,7 +166,7 @@ def started(tmp_path: Path, port: int, passwords: dict[str, str]) -> Server:
         "REDIS_USERS_MADE": str(tmp_path / "made.acl"),
     } | passwords
     command = ["sh", str(DEPLOY / "redis-start.sh"), str(configuration), str(DEPLOY / "redis-users.acl")]
-    return start("redis", command, env=environment, log=tmp_path / "redis.log")
+    return start_server("redis", command, env=environment, log=tmp_path / "redis.log")
 
 
 @pytest.mark.redis

@@ -300,4 +300,4 @@ def test_the_tools_pods_have_memory_for_their_sandboxes(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{gibibytes << 30}\n")
     budget = read_budget(None, concurrency, tmp_path)
-    assert budget.share(SandboxLimits().total) == 392 * MIB, "as deploy/README.md says"
+    assert budget.share(SandboxLimits().total_memory) == 392 * MIB, "as deploy/README.md says"

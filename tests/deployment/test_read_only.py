@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import start
-from roboco.adapters.sandbox.programs import found_programs
+from roboco.adapters.local.process import start_server
+from roboco.adapters.sandbox.programs import find_programs
 from tests.journeys import PARALLEL, answer, shape
 from tests.stack import POOLS, ROOT, Stack, until
 
@@ -21,7 +21,7 @@ REFUSED = "tests may make no namespaces here: on Debian and Ubuntu see kernel.ap
 
 def closed(folder: Path) -> list[str]:
     """What a command is begun with, so that it can write to /tmp and to this folder alone."""
-    programs = next(found_programs(), None)
+    programs = next(find_programs(), None)
     user = ["--unshare-user", "--uid", "10001", "--gid", "10001", "--cap-drop", "ALL", "--die-with-parent"]
     places = ["--ro-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in (str(ROOT), sys.prefix):  # they may lie in /tmp
@@ -54,7 +54,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
                 "ROBOCO_HEALTH_DIR": f"{tmp_path}/{pool}",
                 "PYTHONDONTWRITEBYTECODE": "1",
             }
-            server = start(pool, command, env=environment, log=tmp_path / f"{pool}.log", cwd=ROOT)
+            server = start_server(pool, command, env=environment, log=tmp_path / f"{pool}.log", cwd=ROOT)
             exits.callback(server.stop)
         yield stack
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.adapters.sandbox.limits import MIB
-from roboco.adapters.sandbox.result import Ran
+from roboco.adapters.sandbox.result import RunResult
 from tests.faults.sandbox_payloads import (
     BOMB,
     DAEMON,
@@ -32,17 +32,17 @@ class Attack:
 
     name: str
     code: str
-    contained: Callable[[Ran], bool]
+    contained: Callable[[RunResult], bool]
     limits: Mapping[str, Any] = field(default_factory=dict)
 
 
-def refused(ran: Ran) -> bool:
+def refused(ran: RunResult) -> bool:
     """The code found the way closed, and said so as its last word."""
-    return ran.ended == "" and ran.exit_code == 0 and ran.output.endswith("refused\n")
+    return ran.end_reason == "" and ran.exit_code == 0 and ran.output.endswith("refused\n")
 
 
-def ended(why: str) -> Callable[[Ran], bool]:
-    return lambda ran: ran.ended == why and ran.exit_code is None
+def ended(why: str) -> Callable[[RunResult], bool]:
+    return lambda ran: ran.end_reason == why and ran.exit_code is None
 
 
 ATTACKS = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from roboco import Task, Team, team_from
+from roboco import Task, Team, parse_team
 from roboco.domain.history.part import ToolResult
 from tests.faults.moments import ENDING
 from tests.integration.cli_shell import Shell
@@ -35,7 +35,7 @@ def _script(request: Request) -> Reply:
 def team(**fields: Any) -> Team:
     """A team whose only agent appends a line, which cannot be taken back."""
     functions = "tests.tools_for_agents"
-    return team_from(
+    return parse_team(
         {
             "name": "lines",
             "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["append_line", "add"]}],

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.tool_answers import waits_for_person
+from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.part import ToolCall, ToolResult
-from roboco.domain.history.tool_outcome import Outcome, success, without_effect
+from roboco.domain.history.tool_outcome import ToolOutcome, not_executed_outcome, successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError
-from roboco.ports import CallContext, Request
+from roboco.ports import Request, ToolContext
 from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import assert_whole, member, own_turns
 from tests.memory.model import Said, said
@@ -80,26 +80,26 @@ class Paying:
             return said("done")
         return said("paying", *[("pay", {"to": number}) for number in range(CALLS)], ("add", {}))
 
-    def _pay(self, args: dict[str, Any], context: CallContext) -> str:
+    def _pay(self, args: dict[str, Any], context: ToolContext) -> str:
         if context.idempotency_key in self.void:
             raise ValueError("the key is void")
         with self.file.open("a") as file:
             file.write(f"{context.call_id}\n")
         return "paid"
 
-    def _verify(self, args: dict[str, Any], context: CallContext) -> Outcome:
+    def _verify(self, args: dict[str, Any], context: ToolContext) -> ToolOutcome:
         """Whether there is a line; if not, there will be none."""
         call = ToolCall(id=context.call_id, tool_name="pay", args=args)
         if context.call_id in self.lines():
-            return success(call, "paid")
+            return successful_outcome(call, "paid")
         self.void.add(context.idempotency_key)
-        return without_effect(call.id)
+        return not_executed_outcome(call.id)
 
     def _say(self) -> None:
         task = self.world.server.held.tasks[TASK]
         for call_id, call in list(task.calls.items()):
-            outcome = Outcome.model_validate_json(call.outcome) if call.outcome else None
-            if waits_for_person(outcome):
+            outcome = ToolOutcome.model_validate_json(call.outcome) if call.outcome else None
+            if needs_resolution(outcome):
                 happened = call_id in self.lines()
                 if not happened:
                     self.void.add(f"{TASK}/{call_id}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import notify_path
+from roboco.domain.paths import notify_targets_path
 from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import GRAPH, MANUAL
 from tests.memory.notices import HOOK, SHOP, URL, delivered
@@ -47,7 +47,7 @@ def _struck(name: str, kind: str, at: int) -> tuple[World, bool]:
 
     def watch(port: str, call: Call) -> Any:
         nonlocal calls
-        calls += calls > 0 or name == "graph" or (port == "files.get" and _path(call) == notify_path(TASK))
+        calls += calls > 0 or name == "graph" or (port == "files.get" and _path(call) == notify_targets_path(TASK))
         return WRONG[kind](Struck(world, port, call)) if calls == at else call()
 
     world = ENUMERATED[name].world(watch)

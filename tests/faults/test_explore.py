@@ -16,8 +16,8 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator import sweep
 from roboco.engine.engine import Engine
-from roboco.engine.intake import accept as receive
-from roboco.ports import Chunk, Heard, LeaseStatus, TurnClaim
+from roboco.engine.intake import accept_item as receive
+from roboco.ports import Chunk, EmitCallback, LeaseStatus, TurnClaim
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrunk, violations
 from tests.faults.explore.shapes import SHAPES
@@ -84,15 +84,15 @@ def test_shrinking_keeps_the_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(less.disturbances) <= len(case.disturbances)
 
 
-def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
+def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, heard: EmitCallback) -> None:
     with turns._server as held:
-        if (task := held.tasks.get(claim.order.task_id)) is not None:
-            turns._server.emit(claim.order.task_id, task, chunk.message)
+        if (task := held.tasks.get(claim.assignment.task_id)) is not None:
+            turns._server.emit(claim.assignment.task_id, task, chunk.message)
     heard(LeaseStatus.HELD)
 
 
 def _refill_only(engine: Engine) -> None:
-    sweep.fill_schedule(engine, engine.schedule.prepare(), all_now=True)
+    sweep.fill_schedule(engine, engine.schedule.mark_filling(), all_now=True)
 
 
 def _wait_on(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
@@ -110,12 +110,12 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a restart of Redis begins no new generation": (
         "a number comes once",
         (),
-        lambda monkeypatch: monkeypatch.setattr(sweep, "_recover", _refill_only),
+        lambda monkeypatch: monkeypatch.setattr(sweep, "_recover_schedule", _refill_only),
     ),
     "an item is accepted although the task has ended": (
         "accepted item",
         LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(receive, "_give_back", lambda *_: None),
+        lambda monkeypatch: monkeypatch.setattr(receive, "_reject", lambda *_: None),
     ),
     "a waiting task takes no item but stops": (
         "takes what came",

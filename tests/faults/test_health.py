@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from roboco import Team
-from roboco.adapters.celery.health.bootstep import OWN_QUEUE
+from roboco.adapters.celery.health.bootstep import QUEUE_INFIX
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.cli.main import commands
 from tests.servers.gate import Gate
@@ -143,7 +143,7 @@ def test_pool_that_takes_nothing(stack: Stack, tools: Path) -> None:
 def test_broker_that_does_not_answer(tools: Path, gate: Gate) -> None:
     """The connection stays open, and nothing comes through."""
     until_it_says("tools", tools, 0, "is healthy")
-    held = gate.hold(f"{TOOLS_QUEUE}{OWN_QUEUE}".encode())
+    held = gate.hold(f"{TOOLS_QUEUE}{QUEUE_INFIX}".encode())
     until_it_says("tools", tools, 1, "is unhealthy")
     held.drop()
     until_it_says("tools", tools, 0, "is healthy")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.mcp.confined import Confinement, Mode
+from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
 from tests.mcp_servers import PROC, declared, never, using
 
 THIEF = (sys.executable, str(Path(__file__).parent / "hostile" / "mcp_server.py"))
@@ -17,7 +17,7 @@ SECRET = "the-secret-of-the-worker"
 GUARDED = f"""
 import os, sys
 sys.path.insert(0, {os.getcwd()!r})
-from roboco.adapters.guarded import guard_process
+from roboco.adapters.process_guard import guard_process
 guard_process()
 child = os.fork()
 if child == 0:
@@ -31,7 +31,7 @@ sys.stdin.read()
 pytestmark = pytest.mark.skipif(not PROC.exists(), reason="the sandbox is Linux'")
 
 
-def ask(tool: str, args: dict[str, Any], mode: Mode = "network", paths: tuple[str, ...] = ()) -> Any:
+def ask(tool: str, args: dict[str, Any], mode: ConfinementMode = "network", paths: tuple[str, ...] = ()) -> Any:
     """The answer of the thief's tool."""
     server = declared(THIEF, tools=["steal", "roam"], timeout=30, connect_timeout=30)
     with using(server, confinement=Confinement(mode, paths)) as servers:
@@ -39,7 +39,7 @@ def ask(tool: str, args: dict[str, Any], mode: Mode = "network", paths: tuple[st
 
 
 @pytest.mark.parametrize("mode", ["network", "offline"])
-def test_server_sees_no_process_of_the_worker(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_sees_no_process_of_the_worker(mode: ConfinementMode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKER_SECRET", SECRET)
     holder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
@@ -92,8 +92,8 @@ def test_worker_and_its_children_belong_to_root_in_proc(tmp_path: Path) -> None:
     if not os.path.exists(python):
         pytest.skip("there is no interpreter that other users can start")
     script = tmp_path / "guarded.py"
-    guard = Path("roboco/adapters/guarded.py").read_text()
-    body = GUARDED.replace("from roboco.adapters.guarded import guard_process\n", guard + "\n").replace(
+    guard = Path("roboco/adapters/process_guard.py").read_text()
+    body = GUARDED.replace("from roboco.adapters.process_guard import guard_process\n", guard + "\n").replace(
         "sys.path.insert", "#"
     )
     script.write_text(body)

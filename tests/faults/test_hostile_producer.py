@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from roboco import team_from
+from roboco import parse_team
 from roboco.adapters.celery.names import QUEUES
 from tests.faults.hostile.producer import BROADCASTS, MALFORMED, mutations, unacked
 from tests.servers.model_server import Reply
@@ -14,7 +14,7 @@ from tests.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
-ECHO = team_from({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
+ECHO = parse_team({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
 KEY = "a key of the shop with 32 characters and more"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roboco import Task, Team, team_from
+from roboco import Task, Team, parse_team
 from roboco.domain.history.step import verify_chain
 from tests.faults.moments import SECONDS, Moment, Victim
 from tests.journeys import GRAPH
@@ -22,7 +22,7 @@ POOLS = ("coordinator", "agents", "tools")
 PREPARED = threading.Event()
 """Set when what comes before the act is done."""
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
-TEAM = team_from(
+TEAM = parse_team(
     {
         "name": "solo",
         "agents": [{"name": "worker", "prompt": "worker", "tools": ["add"]}],
@@ -31,7 +31,7 @@ TEAM = team_from(
         ],
     }
 )
-DELEGATING = team_from(
+DELEGATING = parse_team(
     {
         "name": "lead",
         "agents": [{"name": "worker", "prompt": "worker", "delegates": ["helpers"]}],

@@ -33,5 +33,5 @@ def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_pa
 
 def reason(stack: Stack, task_id: str) -> str:
     """Why the task waits, as its summary on the board says."""
-    now = stack.orchestrator._engine.board.load(task_id, 1)
+    now = stack.orchestrator._engine.task_store.load(task_id, 1)
     return "" if now is None else now.reason

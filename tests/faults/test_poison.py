@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from roboco import UsageError, team_from
+from roboco import UsageError, parse_team
 from roboco.domain.dead_letter import DeadLetter
 from tests.integration.cli_shell import Shell
 from tests.servers.model_server import Reply, Request
@@ -39,7 +39,7 @@ def test_a_tool_call_that_ends_its_worker(stack: Stack) -> None:
         return Reply(text="done") if request.count("assistant") else Reply(tool_calls=[("die", {})])
 
     stack.model.script(calling)
-    team = team_from(
+    team = parse_team(
         {
             "name": "deadly",
             "agents": [{"name": "echo", "prompt": "echo", "tools": ["die"]}],
@@ -64,7 +64,7 @@ def test_a_turn_that_ends_its_worker(stack: Stack) -> None:
         return Reply(text="too late", delay=1.0)
 
     stack.model.script(deadly)
-    task = stack.orchestrator.run(team_from(ECHO), "Go.")
+    task = stack.orchestrator.run(parse_team(ECHO), "Go.")
     for asked in (1, 2, 3):
         until(lambda asked=asked: len(stack.model.requests) >= asked, 30, "the model is asked")  # type: ignore[misc]
         until(lambda: not stack.workers["agents"].alive(), 10, "the worker is gone")
@@ -92,8 +92,8 @@ def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> 
         return Reply(text="too late", delay=1.0)
 
     stack.model.script(script)
-    tasks = [stack.orchestrator.run(team_from(ECHO), "Go.") for _ in range(healthy)]
-    poison = stack.orchestrator.run(team_from(ECHO), "poison")
+    tasks = [stack.orchestrator.run(parse_team(ECHO), "Go.") for _ in range(healthy)]
+    poison = stack.orchestrator.run(parse_team(ECHO), "poison")
     open_tasks = [poison, *tasks]
 
     def settled() -> bool:
@@ -136,7 +136,7 @@ def test_a_message_that_no_worker_knows_is_sent_again_when_one_does(stack: Stack
     with Celery(broker=stack.valkey.url) as producer:
         producer.send_task("roboco.tomorrow", kwargs={"text": "ü" * 1000}, queue="roboco.coordinator")
     letter = letter_of(stack)
-    assert (letter.name, letter.cut) == ("roboco.tomorrow", False)
+    assert (letter.name, letter.truncated) == ("roboco.tomorrow", False)
     assert "deploy workers before" in letter.reason
     stack.orchestrator.requeue_dead_letter(letter.letter_id)
     until(lambda: stack.log("coordinator").count("was stored as a dead letter") == 2, 20, "it came again")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco import Task, team_from
+from roboco import Task, parse_team
 from roboco.domain.history.step import verify_chain
 from tests.faults.moments import ENDING
 from tests.servers.model_server import Reply, Request
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.workers
 
 TASKS = 50
 POOLS = ("coordinator", "agents", "tools")
-CLERKS = team_from(
+CLERKS = parse_team(
     {
         "name": "clerks",
         "agents": [
@@ -37,7 +37,7 @@ CLERKS = team_from(
         "limits": {"max_steps": 1000},
     }
 )
-SPEAKER = team_from({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
+SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
 
 
 class Clerks:

@@ -16,7 +16,7 @@ from subprocess import PIPE
 import pytest
 
 from roboco.adapters.sandbox.limits import SandboxLimits
-from roboco.adapters.sandbox.programs import found_programs
+from roboco.adapters.sandbox.programs import find_programs
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.errors import UsageError
 from tests.faults.sandbox_attacks import ATTACKS, Attack
@@ -59,7 +59,7 @@ def test_an_attack_is_contained(attack: Attack, tmp_path: Path) -> None:
 
 def test_a_run_is_ended_at_its_time_however_much_it_does() -> None:
     with Sandbox(SandboxLimits(seconds=4, printed=1 << 40)).run(OUT, {}, never) as ran:
-        assert ran.ended == "time"
+        assert ran.end_reason == "time"
         assert "bytes of output left out here" in ran.output
 
 
@@ -72,7 +72,7 @@ def test_a_cancelled_run_is_over_at_once(code: str) -> None:
         return asked[-1] - asked[0] > 0.5
 
     with Sandbox(SandboxLimits(printed=1 << 40)).run(code, {}, cancelled) as ran:
-        assert ran.ended == "cancelled"
+        assert ran.end_reason == "cancelled"
 
 
 def test_a_block_that_fails_leaves_nothing() -> None:
@@ -209,7 +209,7 @@ def never() -> bool:
 
 def _able() -> None:
     refusal = Sandbox().refusal()
-    if refusal and os.environ.get("CI") and any(found_programs()):
+    if refusal and os.environ.get("CI") and any(find_programs()):
         pytest.fail(refusal)
     if refusal:
         pytest.skip(refusal)

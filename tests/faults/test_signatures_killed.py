@@ -10,7 +10,7 @@ from celery import Celery, chain
 
 import roboco
 from roboco.client.canvas.team_task import team_task_id
-from roboco.domain.paths import NOTIFY, summary_path
+from roboco.domain.paths import NOTIFY_MARKERS, summary_path
 from tests.servers.model_server import Reply
 from tests.shops import shop_app
 from tests.stack import Stack, until
@@ -53,7 +53,7 @@ def test_killed_workers_of_the_shop_and_of_the_coordinator(stack: Stack) -> None
             stack.start(pool, modules="tests.shops" if pool == "shop" else "tests.hasty")
         for number, result in enumerate(results):
             assert result.parent.get(timeout=120) == f"read text {number}"
-        until(lambda: not files.names(NOTIFY), 60, "all is confirmed")
+        until(lambda: not files.names(NOTIFY_MARKERS), 60, "all is confirmed")
     counts = Counter(published(stack))
     assert set(counts) <= {f"published read text {number}" for number in range(TEAMS)}
     assert sum(counts.values()) - len(counts) <= len(KILLS)  # each kill may strike between sending and noting it

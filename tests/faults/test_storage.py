@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco import Task, TransientError, team_from
+from roboco import Task, TransientError, parse_team
 from roboco.adapters.local.seaweed import S3Server
 from roboco.domain.history.step import verify_chain
 from tests.journeys import GRAPH, PARALLEL, Journey, answer, shape
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.workers
 
 TIMEOUT = 2.5
 REFUSAL = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-ECHO = team_from({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
-DESK = team_from(
+ECHO = parse_team({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
+DESK = parse_team(
     {"name": "desk", "collaboration_model": {"type": "manual"}, "agents": [{"name": "echo", "prompt": "echo"}]}
 )
 LARGE = "x" * 200_000

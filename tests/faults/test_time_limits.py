@@ -25,7 +25,12 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
         until(lambda: list(stack.orchestrator.tasks()), 20, "another task is taken")
         assert stack.orchestrator.task("good").result(60).status == "completed"
         letter = letter_of(stack)
-        assert (letter.name, letter.attempts, letter.queue, letter.cut) == ("roboco.submit", 2, "roboco.coordinator", 0)
+        assert (letter.name, letter.attempts, letter.queue, letter.truncated) == (
+            "roboco.submit",
+            2,
+            "roboco.coordinator",
+            0,
+        )
         assert "exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT)" in letter.reason
         until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "nothing of it is held")
         assert worker.alive()

@@ -6,5 +6,5 @@ from roboco.workers import coordinator
 from tests.hasty import SOON
 
 notification_delivery.CONFIRM_TIMEOUT = SOON
-notify.RING = SOON
+notify.REDELIVERY_DELAY = SOON
 app = coordinator.app

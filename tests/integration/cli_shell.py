@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from roboco import Task, team_from
+from roboco import Task, parse_team
 from roboco.cli import main
 from tests.integration.cli_process import Process, Terminal, environment
 from tests.servers.model_server import ModelServer, Reply, Request
@@ -128,7 +128,7 @@ class Desk:
     folder: Path
 
     def run(self, prompt: str, team: dict[str, Any] | None = None, **wished: Any) -> Task:
-        return self.stack.orchestrator.run(team_from(team or DESK), prompt, **wished)
+        return self.stack.orchestrator.run(parse_team(team or DESK), prompt, **wished)
 
     def call(self, *arguments: str, code: int = 0) -> str:
         """What the command prints."""

@@ -12,8 +12,8 @@ from typing import Any
 from celery.worker.request import Request
 from redis import Redis
 
-from roboco.adapters.celery.app import application, configuration
-from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK
 from roboco.adapters.celery.transport import guard_transports
 
 BROKER = os.environ["CONSUMER_APP_BROKER"]
@@ -42,13 +42,13 @@ class Unforeseen(Request):
 
 # Two slots: stock Celery only exits when one is busy while the other waits for a message.
 keys = tuple(filter(None, os.environ.get("CONSUMER_APP_KEYS", "").split(",")))
-settings = configuration(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, sink=keep, keys=keys)
+settings = app_settings(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, sink=keep, keys=keys)
 settings |= json.loads(os.environ["CONSUMER_APP_SETTINGS"])
 guard_transports()
-app = application(settings, [AGENTS_QUEUE])
+app = create_app(settings, [AGENTS_QUEUE])
 
 
-@app.task(name=TURN)
+@app.task(name=TURN_TASK)
 def turn(mark: str) -> None:
     note("ran", mark)
 
@@ -66,6 +66,6 @@ def unforeseen() -> None:
     note("ran", "unforeseen")
 
 
-@app.task(name=TOOL)
+@app.task(name=TOOL_TASK)
 def tool(**order: Any) -> None:
     note("ran", "a tool")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco import Task, UsageError, team_from
+from roboco import Task, UsageError, parse_team
 from tests.journeys import answer
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until
@@ -16,7 +16,7 @@ TOOLS = ("add", "raise_error", "hang", "return_object", "large_text")
 
 def solo(model: str = "scripted", timeout: float = 1.0, **profile: Any) -> Any:
     """A team of one agent with every tool of the tests, each with this time-out in seconds."""
-    return team_from(
+    return parse_team(
         {
             "name": "solo",
             "models": {"only": {"model": model} | profile},
@@ -142,7 +142,7 @@ def test_large_result_becomes_an_artifact(folder_stack: Stack) -> None:
 
 
 def test_tools_of_other_modules_do_not_run_and_the_task_is_paused_with_the_reason(folder_stack: Stack) -> None:
-    team = team_from(
+    team = parse_team(
         {
             "name": "hostile",
             "agents": [{"name": "worker", "prompt": "x", "tools": ["shell"]}],

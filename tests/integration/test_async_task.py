@@ -65,7 +65,7 @@ def test_a_task_that_left_redis_is_followed_from_its_workspace(stack: Stack) -> 
     async def main() -> None:
         task = await asyncio.to_thread(stack.orchestrator.run, GRAPH.team, GRAPH.prompt)
         cursors = [item.cursor async for item in task.astream()]
-        stack.orchestrator._client.delete(*Keys().of_task(task.task_id))
+        stack.orchestrator._client.delete(*Keys().task_keys(task.task_id))
         for cursor in (None, *cursors[::10], cursors[-1]):
             assert await followed(task, cursor) == await asyncio.to_thread(followed_in_a_thread, task, cursor)
 

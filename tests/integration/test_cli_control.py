@@ -56,8 +56,8 @@ def test_interrupt(desk: Desk) -> None:
     )
     receipt = json.loads(desk.call("interrupt", task.task_id, "for ever", "--agent", "host", "--json"))
     assert receipt["seen_at"] is None or receipt["chunks_after"] is not None
-    assert receipt["taken_at_seq"] >= 5
-    speaking(task, receipt["taken_at_seq"] + 1)
+    assert receipt["applied_at_seq"] >= 5
+    speaking(task, receipt["applied_at_seq"] + 1)
     assert desk.call("stop", task.task_id).startswith(f"{task.task_id} has stopped: seen after ")
     waits(task, "cancelled")
     with pytest.raises(AssertionError, match="has ended"):

@@ -15,7 +15,7 @@ from roboco import Settings
 from roboco.adapters.team.file import load_team
 from roboco.cli.doctor.servers import check_servers
 from roboco.cli.main import commands
-from roboco.errors import TeamError, UsageError
+from roboco.errors import InvalidTeam, UsageError
 from tests.mcp_servers import HOSTILE, SHOP
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_tool_that_the_server_does_not_have_is_a_mistake() -> None:
     mistake = "MCP server 'shop' has no tool 'won', which team 'desk' names; it lists: 'one'; correct the name"
     assert listed["mistake"].startswith(mistake)
     assert done.return_value == 1
-    with pytest.raises(TeamError) as raised:
+    with pytest.raises(InvalidTeam) as raised:
         _raise(call("validate", "desk.yaml"))
     assert raised.value.mistakes[0].startswith(f"mcp_servers.shop.tools: {mistake}")
 

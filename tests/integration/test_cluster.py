@@ -97,7 +97,7 @@ def test_a_node_dies_in_mid_turn_and_its_replica_takes_over(cluster: Cluster, cl
     assert cluster.owner(state) != killed
     assert_whole(task, transcript)
     schedule = cluster_stack.orchestrator._engine.schedule
-    until(schedule.intact, 30, "a sweeper has seen that another node took over, and filled the schedule")
+    until(schedule.is_intact, 30, "a sweeper has seen that another node took over, and filled the schedule")
     with connect(cluster.url) as client:
         hashes = list(map(Scripts(client).hash_of, script_texts()))
     new = cluster.owner(state)

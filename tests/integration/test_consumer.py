@@ -22,10 +22,10 @@ from celery.app.defaults import DEFAULTS
 from redis import Redis
 from redis.exceptions import ConnectionError as Unreachable
 
-from roboco.adapters.celery.app import application, configuration
+from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.consumer import GuardedConsumer
-from roboco.adapters.celery.dead_letter import BODY_KEPT, BODY_LIMIT
-from roboco.adapters.celery.names import AGENTS_QUEUE, TURN, lanes
+from roboco.adapters.celery.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
+from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
 from tests.events import watched
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
@@ -51,7 +51,7 @@ class Bench:
             self.port = probe.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.redis = Redis(port=self.port, decode_responses=True)
-        self.app = application(configuration(self.url))
+        self.app = create_app(app_settings(self.url))
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start_broker(self) -> None:
@@ -150,7 +150,7 @@ def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> No
     bench.kill_broker()
     until(lambda: bench.logged("Connection to broker lost"))
     bench.start_broker()
-    bench.app.send_task(TURN, ["after"])
+    bench.app.send_task(TURN_TASK, ["after"])
     until(lambda: bench.lines("ran") == ["held", "after"])
     (bench.folder / "release").touch()
 
@@ -159,11 +159,11 @@ def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> No
     assert worker.poll() is None
 
 
-GOOD = {"id": "1", "task": TURN}
+GOOD = {"id": "1", "task": TURN_TASK}
 MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "no id": ({"task": TURN}, {}, "header 'id' is None"),
-    "long id": ({"task": TURN, "id": "x" * 256}, {}, "header 'id' is 'xxx"),
-    "id of two lines": ({"task": TURN, "id": "1\n[ERROR] forged"}, {}, "header 'id' is '1\\n"),
+    "no id": ({"task": TURN_TASK}, {}, "header 'id' is None"),
+    "long id": ({"task": TURN_TASK, "id": "x" * 256}, {}, "header 'id' is 'xxx"),
+    "id of two lines": ({"task": TURN_TASK, "id": "1\n[ERROR] forged"}, {}, "header 'id' is '1\\n"),
     "no task": ({"id": "1"}, {}, "header 'task' is None"),
     "unknown task": ({"id": "1", "task": "shop.unknown"}, {}, "no Celery task 'shop.unknown'"),
     "protocol 1": (
@@ -210,7 +210,7 @@ def test_consumer_protocol_1_producer_reads_the_remedy(bench: Bench) -> None:
     bench.start_worker("threads")
     with Celery(broker=bench.url, set_as_current=False) as producer:
         producer.conf.task_protocol = 1
-        producer.send_task(TURN, ["x"], queue=AGENTS_QUEUE)
+        producer.send_task(TURN_TASK, ["x"], queue=AGENTS_QUEUE)
     until(bench.dead)
     [record] = bench.dead()
     assert record["reason"] == (
@@ -221,30 +221,33 @@ def test_consumer_protocol_1_producer_reads_the_remedy(bench: Bench) -> None:
 
 def test_a_record_has_its_limits(bench: Bench) -> None:
     bench.start_worker("threads")
-    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (BODY_KEPT + 10))
+    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (MAX_UNREADABLE_BODY_BYTES + 10))
     until(bench.dead)
 
     [record] = bench.dead()
-    assert (record["size"], record["digest"]) == (BODY_KEPT + 10, sha256(b"y" * (BODY_KEPT + 10)).hexdigest())
+    assert (record["size"], record["digest"]) == (
+        MAX_UNREADABLE_BODY_BYTES + 10,
+        sha256(b"y" * (MAX_UNREADABLE_BODY_BYTES + 10)).hexdigest(),
+    )
     assert record["queue"] == AGENTS_QUEUE
     assert record["headers"] == {"long": '"' + "x" * 255, "short": [1, None]}
-    assert record["body"] == "y" * BODY_KEPT
-    assert record["cut"]
+    assert record["body"] == "y" * MAX_UNREADABLE_BODY_BYTES
+    assert record["truncated"]
     assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
 
 
 def test_of_a_later_release_a_message_is_kept_longer(bench: Bench) -> None:
     bench.start_worker("threads")
-    bench.push({"task": "roboco.later", "id": "1"}, b"y" * (BODY_LIMIT - 10))
+    bench.push({"task": "roboco.later", "id": "1"}, b"y" * (MAX_BODY_BYTES - 10))
     until(bench.dead)
     [record] = bench.dead()
-    assert (len(record["body"]), record["cut"]) == (BODY_LIMIT - 10, False)
+    assert (len(record["body"]), record["truncated"]) == (MAX_BODY_BYTES - 10, False)
 
 
 def test_a_message_that_cannot_be_buried_is_kept(bench: Bench) -> None:
     (bench.folder / "refuse").touch()
     bench.start_worker("prefork")
-    bench.push({"task": TURN})
+    bench.push({"task": TURN_TASK})
     bench.push(GOOD, b'[["good"], {}, {}]')
     until(lambda: bench.lines("ran") == ["good"])
     (bench.folder / "refuse").unlink()
@@ -253,12 +256,12 @@ def test_a_message_that_cannot_be_buried_is_kept(bench: Bench) -> None:
     until(bench.settled)
     [record] = bench.dead()
     waited = datetime.fromisoformat(record["time"]) - datetime.fromisoformat(bench.lines("refused")[-1])
-    assert waited.total_seconds() > GuardedConsumer.pause * 0.9  # no hot loop
+    assert waited.total_seconds() > GuardedConsumer.requeue_delay * 0.9  # no hot loop
 
 
 def test_without_a_dead_list_a_malformed_message_is_logged(bench: Bench) -> None:
     bench.start_worker("threads", roboco_dead_letter_sink=None)
-    bench.push({"task": TURN})
+    bench.push({"task": TURN_TASK})
     until(lambda: bench.logged("was dropped, because 'roboco_dead_letter_sink' is not set: header"))
     until(bench.settled)
 
@@ -284,13 +287,13 @@ def test_a_flushed_broker_serves_on(bench: Bench, pool: str) -> None:
     assert not bench.redis.keys("_kombu.binding.roboco.*")
     bench.redis.flushall()
     assert not bench.redis.keys("_kombu.*")
-    bench.app.send_task(TURN, ["after"])
+    bench.app.send_task(TURN_TASK, ["after"])
     until(lambda: bench.lines("ran") == ["before", "after"])
     (bench.folder / "release").touch()
     until(bench.settled)
 
     consumed = bench.app.control.inspect(timeout=20, limit=1).active_queues() or {}
-    assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(lanes(AGENTS_QUEUE))]
+    assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(queue_lanes(AGENTS_QUEUE))]
 
 
 def test_a_worker_neither_gossips_nor_mingles(bench: Bench) -> None:
@@ -306,7 +309,7 @@ def test_a_worker_that_ends_has_told_what_it_did(bench: Bench, pool: str) -> Non
     until(lambda: bench.logged("ready."))
     with watched(bench.app) as seen:
         for number in range(10):
-            bench.app.send_task(TURN, args=[str(number)])
+            bench.app.send_task(TURN_TASK, args=[str(number)])
         until(lambda: len(bench.lines("ran")) == 10)
         worker.terminate()
         assert worker.wait(20) == 0
@@ -319,11 +322,11 @@ def test_a_lost_connection_takes_no_event_along(bench: Bench, pool: str) -> None
     until(lambda: bench.logged("ready."))
     with watched(bench.app) as seen:
         for number in range(10):
-            bench.app.send_task(TURN, args=[str(number)])
+            bench.app.send_task(TURN_TASK, args=[str(number)])
         until(lambda: len(bench.lines("ran")) == 10)
         bench.redis.client_kill_filter(_type="normal", skipme=True)
         until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10)
 
 
 def test_celery_knows_every_setting() -> None:
-    assert configuration("redis://").keys() - DEFAULTS.keys() == {"roboco_dead_letter_sink", "roboco_keys"}
+    assert app_settings("redis://").keys() - DEFAULTS.keys() == {"roboco_dead_letter_sink", "roboco_signing_keys"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco import Task, UsageError, team_from
+from roboco import Task, UsageError, parse_team
 from roboco.domain.session.session import SessionMessage
 from roboco.domain.stream.item import TextPartDelta
 from tests.doubled import doubled
@@ -74,7 +74,7 @@ def team(**fields: Any) -> Any:
         {"name": "scope", "function": "tests.tools_for_agents:tell_scope", "effect": "pure"},
     ]
     agent = {"name": "worker", "prompt": "worker", "tools": ["add", "wait", "scope"]}
-    return team_from({"name": "solo", "agents": [agent], "tools": tools} | fields)
+    return parse_team({"name": "solo", "agents": [agent], "tools": tools} | fields)
 
 
 def brief_when_told(first: Reply) -> Any:
@@ -105,7 +105,7 @@ def test_an_interrupt_closes_the_connection_and_keeps_what_was_said(scripted: Sc
     assert spoken.text.startswith("word word ")
     assert (user.text, brief.text) == ("shorter", "in brief")
     receipt = task.receipt("cut")
-    assert receipt.taken_at_seq == 2
+    assert receipt.applied_at_seq == 2
     assert receipt.seen_at is not None
     assert receipt.closed_at is not None
     assert receipt.chunks_after is not None

@@ -11,19 +11,19 @@ import redis
 from celery import Celery
 
 from roboco import Settings
-from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE, lanes
+from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_lanes
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
-from roboco.adapters.redis.cluster import nodes_of
+from roboco.adapters.redis.cluster import parse_nodes
 from roboco.cli.doctor.broker import check_broker
-from roboco.cli.doctor.check import Check
+from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_flower
 from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.redis import check_redis
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
-from roboco.client.wiring import producer
+from roboco.client.wiring import producer_app
 from tests.conftest import need, running
 from tests.flower import flower
 from tests.integration.cli_process import Process
@@ -61,11 +61,11 @@ def settings(server: ValkeyServer, tmp_path: Path) -> Settings:
     return Settings(redis_url=server.url, workspace=tmp_path.as_uri(), prefix=f"d{tmp_path.name[:30]}")
 
 
-def found(checks: Iterator[Check]) -> dict[str, Check]:
+def found(checks: Iterator[CheckResult]) -> dict[str, CheckResult]:
     return {check.name: check for check in checks}
 
 
-def states(checks: Iterator[Check]) -> dict[str, str]:
+def states(checks: Iterator[CheckResult]) -> dict[str, str]:
     """The state of each check. Whatever is not ok says what to do."""
     made = found(checks)
     assert all(check.todo for check in made.values() if check.state != "ok")
@@ -142,7 +142,7 @@ def test_a_redis_that_is_not_there(settings: Settings) -> None:
 
 def test_a_broker_that_nobody_consumes_and_others_share(settings: Settings, admin: redis.Redis) -> None:
     admin.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
-    with producer(settings) as app:
+    with producer_app(settings) as app:
         app.send_task("roboco.turn", kwargs={}, headers={"roboco_sent_at": 1_000_000})
     seen = found(check_broker(settings))
     assert {name: check.state for name, check in seen.items()} == {
@@ -251,7 +251,7 @@ def test_a_bucket_that_keeps_old_versions(settings: Settings, s3: S3Server) -> N
         }
         client.put_bucket_lifecycle_configuration(Bucket="versioned", LifecycleConfiguration={"Rules": [rule]})
         seen = found(check_workspace(ours))
-        assert seen["s3 versions"] == Check("s3 versions", "ok", "old versions are kept for 30 days")
+        assert seen["s3 versions"] == CheckResult("s3 versions", "ok", "old versions are kept for 30 days")
         assert seen["s3 lifecycle"].state == "ok"
 
 
@@ -290,7 +290,7 @@ def test_a_cluster_of_which_one_primary_forgets(tmp_path: Path) -> None:
         assert {ours.pop("redis latency"), *ours.values()} <= {"ok", "warn"}
         assert {name for name, state in ours.items() if state != "ok"} == set()
         assert {"redis", "redis rights", "redis memory", "redis disk", "redis keys"} <= set(ours)
-        host, port = nodes_of(cluster.url)[1]
+        host, port = parse_nodes(cluster.url)[1]
         with redis.Redis(host=host, port=port, decode_responses=True) as node:
             node.config_set("maxmemory-policy", "allkeys-lru")
             node.config_set("appendonly", "no")
@@ -308,9 +308,9 @@ def test_rabbitmq_as_the_broker(tmp_path: Path) -> None:
     rabbit = start_rabbitmq(tmp_path / "rabbitmq")
     try:
         settings = Settings(broker_url=rabbit.url)
-        with producer(settings) as app:
+        with producer_app(settings) as app:
             sends: Any = app
-            for lane in lanes(AGENTS_QUEUE)[:2]:
+            for lane in queue_lanes(AGENTS_QUEUE)[:2]:
                 sends.send_task("roboco.turn", kwargs={}, queue=lane)
         seen = found(check_broker(settings))
         version = seen.pop("broker version")
@@ -346,7 +346,7 @@ def test_models(monkeypatch: Any) -> None:
 def test_flower_with_a_password_and_without(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=()) as stack:
         with flower(stack) as seen:
-            assert check_flower(seen.address) == Check("flower", "ok", f"{seen.address} asks for a password")
+            assert check_flower(seen.address) == CheckResult("flower", "ok", f"{seen.address} asks for a password")
             address = seen.address
         with flower(stack, password=False) as open_to_all:
             check = check_flower(open_to_all.address)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from roboco import CallContext
-from roboco.adapters.local.process import start
-from roboco.adapters.team.file import team_from
+from roboco import ToolContext
+from roboco.adapters.local.process import start_server
+from roboco.adapters.team.file import parse_team
 from roboco.domain.history.part import ToolCall
 from roboco.domain.team.tool_spec import ToolSpec
 from tests.documents import example, examples, write_files
@@ -89,7 +89,7 @@ def shop(stack: Documented) -> Iterator[Path]:
     command = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-l", "INFO", "-c", "1", "-n", "shop"]
     log = stack.folder / "shop.log"
     environment = stack.environment | {"PYTHONPATH": f"{ROOT}:{stack.folder}"}
-    server = start("shop", command, env=environment, log=log, cwd=stack.folder)
+    server = start_server("shop", command, env=environment, log=log, cwd=stack.folder)
     until(lambda: " ready." in log.read_text(), 30, "the shop's worker is ready")
     yield log
     server.stop()
@@ -116,7 +116,7 @@ def test_command_of_the_front_page_runs_the_team(stack: Documented) -> None:
 
 @pytest.mark.workers
 def test_follower_prints_a_task_from_its_beginning(stack: Documented) -> None:
-    team = team_from(yaml.safe_load((stack.folder / "team.yaml").read_text()))
+    team = parse_team(yaml.safe_load((stack.folder / "team.yaml").read_text()))
     stack.orchestrator.run(team, "the sea", task_id="order-17", context={"audience": "sailors"})
     assert stack.python("follower.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
 
@@ -153,9 +153,9 @@ def test_tool_of_the_documents_verifies_its_effect(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(tmp_path)
     toolbox = toolbox_of(MemoryFiles(), MemoryHistories(), ("shop_mail",), tmp_path / "index")
     spec = ToolSpec(name="send_mail", function="shop_mail:send_mail")
-    team = team_from({"name": "mails", "agents": [{"name": "one", "prompt": "hi"}]})
+    team = parse_team({"name": "mails", "agents": [{"name": "one", "prompt": "hi"}]})
     call = ToolCall(id="tc_1", tool_name="send_mail", args={"to": "ann", "text": "hello"})
-    context = CallContext("t", "one", "tc_1", "t/tc_1", 1)
+    context = ToolContext("t", "one", "tc_1", "t/tc_1", 1)
     before = toolbox.verify(call, spec, context)
     assert before is not None
     assert before.result.is_error

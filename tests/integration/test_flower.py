@@ -12,9 +12,9 @@ import pytest
 from celery import Celery
 
 from roboco import Task
-from roboco.adapters.celery.display import SHORT
+from roboco.adapters.celery.display import CALL_ID_CHARS
 from roboco.adapters.celery.names import COORDINATOR_QUEUE
-from roboco.client.wiring import producer
+from roboco.client.wiring import producer_app
 from roboco.domain.ids import call_id_at
 from roboco.engine.frozen_teams import team_as_data
 from tests.flower import Flower, flower
@@ -75,7 +75,7 @@ def send(stack: Stack, name: str, **arguments: object) -> str:
 
 def submitted(stack: Stack, task_id: str, team: dict[str, Any], prompt: str = CANARY) -> Task:
     send(stack, "roboco.submit", task_id=task_id, team=team, prompt=prompt, context={"secret": CANARY})
-    until(lambda: stack.orchestrator._engine.board.load(task_id, 1), 20, f"{task_id} is known")
+    until(lambda: stack.orchestrator._engine.task_store.load(task_id, 1), 20, f"{task_id} is known")
     return stack.orchestrator.task(task_id)
 
 
@@ -96,9 +96,9 @@ def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower
     steps = list(stack.orchestrator.task("order-17").history())
     expected: list[str] = []
     for step in steps:
-        calls = sorted(f"order-17/{step.seq + 1:04}/tool/{call.id[:SHORT]}/1" for call in step.calls)
+        calls = sorted(f"order-17/{step.seq + 1:04}/tool/{call.id[:CALL_ID_CHARS]}/1" for call in step.calls)
         expected += [f"order-17/{step.seq:04}/turn/1"] * step.by_agent + calls
-    handoff = steps[3].calls[0].id[:SHORT]
+    handoff = steps[3].calls[0].id[:CALL_ID_CHARS]
     expected = [ident for ident in expected if handoff not in ident]
     settled(seen, dict.fromkeys(expected, "SUCCESS"), "order-17/")
     rows = seen.rows("order-17/")
@@ -145,7 +145,7 @@ def test_turn_that_ends_its_task_as_failed_is_a_failure_with_the_reason(stack: S
     assert task.result(60).status == "failed"
     settled(seen, {"failed/0001/turn/1": "FAILURE"}, "failed/")
     exception = seen.rows("failed/")["failed/0001/turn/1"]["exception"]
-    assert exception.startswith("TeamFailed: task failed is failed: plain: ")
+    assert exception.startswith("TaskFailed: task failed is failed: plain: ")
     assert "404" in exception
     until(lambda: "task failed ended as failed: plain: " in stack.log("coordinator"), 10, "the log has the reason")
     assert stack.log("coordinator").count("task failed ended as failed") == 1
@@ -155,7 +155,7 @@ def at_it(stack: Stack, task_id: str, attempt: int = 1) -> None:
     """Wait until a worker is at this attempt at the task's turn or call: who shows a start has not begun for good."""
 
     def reached() -> int:
-        now = stack.orchestrator._engine.board.load(task_id, 1)
+        now = stack.orchestrator._engine.task_store.load(task_id, 1)
         at_turn = now.attempt if now is not None and now.claimed else 0
         return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
 
@@ -166,7 +166,7 @@ def test_what_is_passed_over_when_a_task_is_stopped_is_revoked(stack: Stack, see
     """A turn whose worker is gone, one that waits for its rate limit, and a call whose worker is gone."""
     tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 30}
     hanging = submitted(stack, "hanging", one_agent("hanger", tools=["hang"]) | {"tools": [tool]})
-    call = f"hanging/0002/tool/{call_id_at('hanging', 1, 0, 'hang', HANG)[:SHORT]}/1"
+    call = f"hanging/0002/tool/{call_id_at('hanging', 1, 0, 'hang', HANG)[:CALL_ID_CHARS]}/1"
     settled(seen, {"hanging/0001/turn/1": "SUCCESS", call: "STARTED"}, "hanging/")
     other = {"models": {"other": {"model": "other", "default": True}}}  # whose limit is no other agent's
     waiting = submitted(stack, "waiting", one_agent("limited") | other)
@@ -196,7 +196,7 @@ def test_the_state_of_a_tool_that_was_killed_at_its_limit(stack: Stack, seen: Fl
     tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 0.5}
     team = one_agent("hanger", tools=["hang"]) | {"tools": [tool]}
     assert submitted(stack, "late", team).result(60).status == "completed"
-    call = f"late/0002/tool/{call_id_at('late', 1, 0, 'hang', HANG)[:SHORT]}/1"
+    call = f"late/0002/tool/{call_id_at('late', 1, 0, 'hang', HANG)[:CALL_ID_CHARS]}/1"
     settled(seen, {"late/0001/turn/1": "SUCCESS", call: "FAILURE", "late/0003/turn/1": "SUCCESS"}, "late/")
     assert "TimeLimitExceeded" in seen.rows("late/")[call]["exception"]
 
@@ -213,10 +213,10 @@ def test_a_turn_that_waits_for_its_rate_limit_is_to_be_retried(stack: Stack, see
 def test_a_message_that_comes_twice_does_not_end_the_row_of_the_turn_that_runs(stack: Stack, seen: Flower) -> None:
     task = submitted(stack, "twice", one_agent("speaker"))
     at_it(stack, "twice")
-    now = stack.orchestrator._engine.board.load("twice", 1)
+    now = stack.orchestrator._engine.task_store.load("twice", 1)
     assert now is not None
     order = {"task_id": "twice", "seq": 1, "epoch": now.epoch, "attempt": 1}
-    with producer(stack.settings) as app:
+    with producer_app(stack.settings) as app:
         app.send_task("roboco.turn", kwargs=order, task_id="twice/0001/turn/1")
         app.send_task("roboco.turn", kwargs=order | {"seq": 2}, task_id="twice/0002/turn/1")
     settled(seen, {"twice/0001/turn/1": "STARTED", "twice/0002/turn/1": "SUCCESS"}, "twice/")
@@ -227,7 +227,7 @@ def test_a_message_that_comes_twice_does_not_end_the_row_of_the_turn_that_runs(s
 
 
 def test_a_turn_that_somebody_revokes_is_announced_again(stack: Stack, seen: Flower) -> None:
-    with producer(stack.settings) as app:
+    with producer_app(stack.settings) as app:
         app.control.revoke("revoked/0001/turn/1", reply=True, timeout=2)
     assert submitted(stack, "revoked", one_agent("plain")).result(60).status == "completed"
     settled(seen, {"revoked/0001/turn/1": "SUCCESS"}, "revoked/")

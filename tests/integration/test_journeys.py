@@ -5,8 +5,8 @@ import json
 import pytest
 
 from roboco.domain.history.step import verify_chain
-from roboco.domain.stream.event import read_message
-from roboco.domain.stream.event_file import as_sent
+from roboco.domain.stream.event import parse_stream_message
+from roboco.domain.stream.event_file import from_stored
 from tests.journeys import JOURNEYS, Journey, shape
 from tests.stack import Stack, until
 
@@ -32,5 +32,8 @@ def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -
     until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are there")
     until(lambda: (files.get(f"_open/{task.task_id}") is None) == completed, 10, "the marker is as it should be")
     lines = (files.get(f"{task.task_id}/events.jsonl") or b"").splitlines()
-    events = [read_message(record) for record in as_sent(map(json.loads, lines), lambda start: task.history()[start:])]
+    events = [
+        parse_stream_message(record)
+        for record in from_stored(map(json.loads, lines), lambda start: task.history()[start:])
+    ]
     assert [event.seq for event in events] == list(range(1, len(events) + 1))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.json_schema import mistake
+from roboco.adapters.json_schema import value_error
 from roboco.adapters.local import llama
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.domain.team.model_profile import ModelProfile
@@ -49,5 +49,5 @@ def test_the_local_model_calls_a_tool(address: str) -> None:
     assert isinstance(reply, Reply)
     assert (texts, reply.finish_reason, reply.reprompts) == ([], "tool_calls", 0)
     assert [call.name for call in reply.calls] == ["add"] * len(reply.calls)
-    assert [wrong for call in reply.calls if (wrong := mistake(NUMBERS, json.loads(call.arguments)))] == []
+    assert [wrong for call in reply.calls if (wrong := value_error(NUMBERS, json.loads(call.arguments)))] == []
     assert reply.tokens_in > 50

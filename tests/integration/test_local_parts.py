@@ -22,7 +22,7 @@ from redis import Redis
 
 from roboco.adapters.local import llama
 from roboco.adapters.local.model_download import MODEL_FILE, extract_model
-from roboco.adapters.local.process import Server, chosen_port, free_port, start, wait_ready
+from roboco.adapters.local.process import Server, choose_port, free_port, start_server, wait_ready
 from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.adapters.local.valkey import find_server, start_valkey
 from roboco.errors import TransientError, UsageError
@@ -61,7 +61,7 @@ def assert_gone(server: Server) -> None:
 
 
 def python(code: str, folder: Path) -> Server:
-    return start("child", [sys.executable, "-c", code], log=folder / "logs" / "child.log")
+    return start_server("child", [sys.executable, "-c", code], log=folder / "logs" / "child.log")
 
 
 @pytest.mark.parametrize(
@@ -87,20 +87,20 @@ def test_failed_starts(tmp_path: Path) -> None:
         wait_ready(server, lambda: False, 0.1)
     assert_gone(server)
     with pytest.raises(UsageError, match="no-such-program"):
-        start("child", ["no-such-program"], log=tmp_path / "log")
+        start_server("child", ["no-such-program"], log=tmp_path / "log")
     with ThreadPoolExecutor() as pool, pytest.raises(UsageError, match="main thread"):
         pool.submit(python, "", tmp_path).result()
 
 
 def test_ports() -> None:
     first = free_port(3)
-    assert chosen_port(first, 3) == first
+    assert choose_port(first, 3) == first
     with socket.create_server(("127.0.0.1", first + 2)):
-        assert chosen_port(first, 2) == first
+        assert choose_port(first, 2) == first
         with pytest.raises(UsageError, match=f"{first} to {first + 2}"):
-            chosen_port(first, 3)
+            choose_port(first, 3)
     with pytest.raises(UsageError, match="70000"):
-        chosen_port(70_000)
+        choose_port(70_000)
 
 
 @pytest.mark.redis

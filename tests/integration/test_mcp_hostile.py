@@ -12,12 +12,12 @@ import pytest
 
 from roboco.adapters.mcp import session
 from roboco.adapters.mcp.allowlist import check_allowed
-from roboco.adapters.mcp.confined import Confinement, Mode
-from roboco.adapters.mcp.listed import as_listing
+from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
+from roboco.adapters.mcp.listing import build_listing
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.mcp.tool import MAX_DESCRIPTION
+from roboco.adapters.mcp.tool import MAX_DESCRIPTION_CHARS
 from roboco.domain.team.mcp_server import McpServer
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 from roboco.errors import UsageError
 from tests.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
 
@@ -35,7 +35,7 @@ def test_what_is_huge_is_cut() -> None:
     server = hostile("huge")
     with using(server) as servers:
         tools = servers.tools(server)
-    assert len(tools["one"].description) == MAX_DESCRIPTION
+    assert len(tools["one"].description) == MAX_DESCRIPTION_CHARS
     assert tools["two"].input_schema == OPEN
     assert "left out: it has 1000034 characters" in tools["two"].description
 
@@ -50,10 +50,10 @@ def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
     server = hostile("many", tools="all")
     data = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "mcp_servers": {"shop": server.model_dump()}}
     with using(server) as servers:
-        offer = servers.tools_now(server)
-    assert (len(offer.tools), len(offer.others), offer.more) == (1000, 50, 8950)
+        offer = servers.list_tools_now(server)
+    assert (len(offer.tools), len(offer.other_names), offer.unnamed_count) == (1000, 50, 8950)
     with pytest.raises(UsageError, match="'shop' lists 10000 tools, at most 200 are kept: name those that the team"):
-        as_listing(read_team(data), "shop", offer)
+        build_listing(validate_team(data), "shop", offer)
 
 
 def test_part_of_a_schema_that_cannot_be_used_is_left_out() -> None:
@@ -94,7 +94,7 @@ def test_a_list_without_an_end() -> None:
 def test_large_pages_are_not_read_to_their_end(tools: Any) -> None:
     server = hostile("endless-large", tools=tools)
     with using(server) as servers, pytest.raises(UsageError) as raised:
-        servers.tools_now(server)
+        servers.list_tools_now(server)
     assert "lists its tools in pages that are too large: the first 2 take more than 16777216 bytes" in str(raised.value)
 
 
@@ -102,7 +102,7 @@ def test_nothing_of_a_list_is_left_in_the_conversation() -> None:
     server = hostile("many")
     with using(server) as servers:
         servers.tools(server)
-        (known,) = servers._known.values()
+        (known,) = servers._states.values()
         assert known.session is not None
         conversation = known.session._opened.result()  # type: ignore[attr-defined]
     assert conversation._tool_output_schemas == {}
@@ -140,12 +140,12 @@ def test_calls_that_come_to_nothing(
 
 
 def test_a_server_that_answers_nothing_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "PING", 0.3)
+    monkeypatch.setattr(session, "PING_TIMEOUT", 0.3)
     server = hostile("deaf", timeout=0.3)
     with using(server) as servers:
         with pytest.raises(UsageError, match="did not complete"):
             servers.call(server, "one", {}, "k", never)
-        (known,) = servers._known.values()
+        (known,) = servers._states.values()
         eventually(lambda: known.session is not None and known.session.ended)
         assert list(servers.tools(server)) == ["one"]
 
@@ -175,12 +175,16 @@ DIES = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=s
     ],
 )
 def test_server_that_dies_at_its_start_leaves_its_cause(
-    mode: Mode, last: str, told: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    mode: ConfinementMode,
+    last: str,
+    told: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret-of-the-shop")
     server = declared((sys.executable, "-c", DIES + last), env=["SHOP_TOKEN"])
     with using(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
-        servers.tools_now(server)
+        servers.list_tools_now(server)
     assert f"{told[mode]}; the log has the end of its stderr" in str(raised.value)
     assert "its stderr ends with\n  | no licence for ***" in caplog.text
     assert "secret-of-the-shop" not in caplog.text + str(raised.value)
@@ -189,7 +193,7 @@ def test_server_that_dies_at_its_start_leaves_its_cause(
 def test_server_that_never_answers_has_its_stderr_logged(caplog: pytest.LogCaptureFixture) -> None:
     server = declared(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
     with using(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
-        servers.tools_now(server)
+        servers.list_tools_now(server)
     eventually(lambda: "it could not be reached; its stderr ends with\n  | waiting for the database" in caplog.text)
 
 
@@ -197,7 +201,7 @@ def test_flood_of_stderr_blocks_nothing_and_is_logged_in_part(caplog: pytest.Log
     flood = "import sys; sys.stderr.write('a' * 100_000 + ' secret\\n' + 'line\\n' * 100_000 + '\\x1b[31mlast\\x07\\n')"
     server = declared((sys.executable, "-c", flood))
     with using(server) as servers, pytest.raises(UsageError, match="exit status 0"):
-        servers.tools_now(server)
+        servers.list_tools_now(server)
     assert caplog.text.endswith("  | line\n" * 19 + "  | last?\n")
     assert caplog.text.count("| ") == 20
 
@@ -282,7 +286,7 @@ def test_a_server_gets_no_variable_that_the_operator_does_not_name() -> None:
     command = McpServer(command=("x",), env=("AWS_SECRET_ACCESS_KEY",), tools={"a": {}})
     address = McpServer(url="https://a.example", headers={"Authorization": "WEB_KEY"}, tools={"a": {}})
     for server, name in ((command, "AWS_SECRET_ACCESS_KEY"), (address, "WEB_KEY")):
-        with pytest.raises(UsageError, match=f"may not get the variable {name} .* ROBOCO_ALLOWED_MCP_ENV"):
+        with pytest.raises(UsageError, match=f"must not get variable {name} .* ROBOCO_ALLOWED_MCP_ENV"):
             check_allowed(server, ("x", "https://a.example"), ())
         check_allowed(server, ("x", "https://a.example"), (name,))
 
@@ -293,4 +297,4 @@ def test_nothing_is_started_that_is_not_allowed() -> None:
         servers.tools(declared(SHOP))
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
         servers.call(declared(SHOP), "search", {}, "k", never)
-    assert servers._known == {}
+    assert servers._states == {}

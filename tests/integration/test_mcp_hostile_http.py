@@ -149,7 +149,7 @@ def test_a_farewell_does_not_take_long() -> None:
         with using(server) as servers:
             with pytest.raises(UsageError, match="it did not answer in time"):
                 servers.call(server, "buy", {}, "k", never)
-            (known,) = servers._known.values()
+            (known,) = servers._states.values()
             servers.close()
             assert known.session is not None
             assert cast(Any, known.session)._running.ended.is_set()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco import team_from
+from roboco import parse_team
 from tests.mcp_server_stdio import PIXEL
 from tests.mcp_servers import SHOP
 from tests.servers.model_server import Reply, Request
@@ -46,7 +46,7 @@ def test_pictures_are_shown_to_models_that_take_them_and_named_to_others(stack: 
         return Reply(tool_calls=[("shop_photo", {})]) if photographs else Reply(text="done")
 
     stack.model.script(answer)
-    task = stack.orchestrator.run(team_from(team()), "go")
+    task = stack.orchestrator.run(parse_team(team()), "go")
     assert task.result(60).status == "completed"
     artifacts = {artifact.mime_type: artifact for artifact in task.artifacts()}
     assert set(artifacts) == {"image/png", "audio/ogg", "text/csv"}
@@ -62,7 +62,7 @@ def test_pictures_are_shown_to_models_that_take_them_and_named_to_others(stack: 
 
 def test_name_that_the_server_does_not_have_ends_the_task(stack: Stack) -> None:
     stack.model.script(lambda request: Reply(text="never"))
-    task = stack.orchestrator.run(team_from(team(tools=["photo", "foto"])), "go")
+    task = stack.orchestrator.run(parse_team(team(tools=["photo", "foto"])), "go")
     ended = task.result(60)
     assert ended.status == "failed"
     told = "photographer: MCP server 'shop' has no tool 'foto', which team 'studio' names; it lists: 'photo', 'search'"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.mcp.tool import Offer
+from roboco.adapters.mcp.tool import ListedTools
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from tests.mcp_servers import (
@@ -97,7 +97,7 @@ def test_a_secret_arrives_and_shows_nowhere(shop: McpServer, caplog: pytest.LogC
             assert {"HOME", "PATH", "SHOP_TOKEN"} <= set(told.split()[1:]) <= {"HOME", "LC_CTYPE", "PATH", "SHOP_TOKEN"}
         with pytest.raises(UsageError, match=r"refused \*\*\*") as raised:
             servers.call(shop, "leak", {}, "k", never)
-    assert "secret-of-the-shop" not in str(raised.value) + caplog.text + shop.key + shop.place
+    assert "secret-of-the-shop" not in str(raised.value) + caplog.text + shop.cache_key + shop.location
 
 
 def test_a_variable_that_is_not_set(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_a_web_server_that_forgot_the_conversation_is_asked_once_more() -> None:
 def test_a_web_server_that_comes_up_later() -> None:
     port = free_port()
     server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with using(server, pause=0.05) as servers:
+    with using(server, retry_delay=0.05) as servers:
         assert "could not be reached" in servers.tools(server)["buy"].description
         assert servers.tools(server)["buy"].input_schema == {"type": "object"}
         with pytest.raises(UsageError, match="could not be reached"):
@@ -203,7 +203,7 @@ def test_a_web_server_that_comes_up_later() -> None:
 def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
-    with using(server, pause=0.05) as servers:
+    with using(server, retry_delay=0.05) as servers:
         assert "did not answer in time" in servers.tools(server)["one"].description
         ready.touch()
         eventually(lambda: "reached" not in servers.tools(server)["one"].description)
@@ -214,20 +214,20 @@ def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
     """The servers that were asked for their tools, each time."""
     asked: list[McpServer] = []
-    listed = McpServers._listed
+    listed = McpServers._list_tools
 
-    def counted(self: McpServers, server: McpServer, *rest: Any) -> Offer:
+    def counted(self: McpServers, server: McpServer, *rest: Any) -> ListedTools:
         asked.append(server)
         return listed(self, server, *rest)
 
-    monkeypatch.setattr(McpServers, "_listed", counted)
+    monkeypatch.setattr(McpServers, "_list_tools", counted)
     return asked
 
 
 def test_a_failure_is_remembered_and_what_was_known_is_served(listings: list[McpServer]) -> None:
     port = free_port()
     server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with using(server, lifetime=0.0, pause=3600) as servers:
+    with using(server, cache_lifetime=0.0, retry_delay=3600) as servers:
         with listening(port):
             before = servers.tools(server)
         for _ in range(100):
@@ -262,7 +262,7 @@ def test_one_discovery_at_a_time(shop: McpServer, listings: list[McpServer]) -> 
 
 def test_a_conversation_that_nobody_uses_ends() -> None:
     server = declared()
-    with using(server, idle=0.3) as servers:
+    with using(server, idle_timeout=0.3) as servers:
         first = int(servers.call(server, "process", {}, "k", never))
         eventually(lambda: not alive(first))
         second = int(servers.call(server, "process", {}, "k", never))

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from roboco import Orchestrator, UsageError, team_from
+from roboco import Orchestrator, UsageError, parse_team
 from tests.journeys import answer
 from tests.servers.model_server import Reply, Request
 from tests.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
-ADDS = team_from(
+ADDS = parse_team(
     {
         "name": "adds",
         "agents": [{"name": "adder", "prompt": "add", "tools": ["add"]}],

@@ -10,13 +10,13 @@ import pytest
 import redis
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.celery.dispatcher import translating_errors
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.adapters.redis import client
 from roboco.cli.doctor.broker import check_broker
 from roboco.cli.doctor.redis import check_redis
-from roboco.client.wiring import producer
+from roboco.client.wiring import producer_app
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
 from tests.conftest import need, running
@@ -77,7 +77,7 @@ def test_refused_connection_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @both
 def test_broker_without_the_right_password_names_the_settings(settings: Settings, told: str) -> None:
-    with producer(settings) as app, pytest.raises(TransientError) as refused, sending("roboco.turn"):
+    with producer_app(settings) as app, pytest.raises(TransientError) as refused, translating_errors("roboco.turn"):
         app.send_task("roboco.turn", retry=False)
     assert "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)" in str(refused.value)
     assert SYNTAX in str(refused.value)

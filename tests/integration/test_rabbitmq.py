@@ -10,15 +10,15 @@ from celery import Celery
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from roboco.adapters.celery.app import application, configuration
+from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
-from roboco.client.wiring import producer
+from roboco.client.wiring import producer_app
 from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
-from roboco.ports import Phase, TurnOrder
+from roboco.ports import Phase, TurnAssignment
 from roboco.settings import Settings
-from roboco.workers.passwords import RABBIT_REFUSES, check_passwords
+from roboco.workers.credentials import RABBITMQ_REFUSED, check_credentials
 from tests.conftest import need
 from tests.doubled import doubled
 from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
@@ -103,21 +103,21 @@ def test_the_age_of_what_waits(rabbit_stack: Stack) -> None:
     worker = rabbit_stack.workers["agents"]
     rabbit_stack.kill("agents")
     worker.process.wait()
-    app = producer(rabbit_stack.settings)
+    app = producer_app(rabbit_stack.settings)
     emptied(app, AGENTS_QUEUE)
     sender = CeleryDispatcher(app)
-    assert sender.waiting_since(Phase.TURN, "any", "normal") is None
+    assert sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None
     began = time.time()
-    sender.turn(TurnOrder("task_1", 1, 1, 1), "writer")
+    sender.turn(TurnAssignment("task_1", 1, 1, 1), "writer")
     sent = time.time()
-    sender.turn(TurnOrder("task_2", 1, 1, 1), "writer")
+    sender.turn(TurnAssignment("task_2", 1, 1, 1), "writer")
     for _ in range(3):
-        assert began <= (sender.waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, (
+        assert began <= (sender.oldest_waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, (
             "the oldest one is still the first"
         )
     rabbit_stack.start("agents")
     rabbit_stack.wait_ready("agents")
-    until(lambda: sender.waiting_since(Phase.TURN, "any", "normal") is None, 10, "both are taken")
+    until(lambda: sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None, 10, "both are taken")
     app.close()
 
 
@@ -125,7 +125,7 @@ def test_what_the_broker_did_not_confirm_was_not_sent(rabbit: RabbitServer) -> N
     """A broker that takes bytes and says nothing any more: nobody waits for ever, or believes that it was sent."""
     with Gate(rabbit.port) as gate:
         once = {"task_publish_retry_policy": {"max_retries": 0}}
-        app = application(configuration(f"amqp://roboco:secret@127.0.0.1:{gate.port}//") | once)
+        app = create_app(app_settings(f"amqp://roboco:secret@127.0.0.1:{gate.port}//") | once)
         sender = CeleryDispatcher(app)
         sender.advance("task_1")
         held = gate.hold(b"roboco.advance", answer=True)
@@ -150,7 +150,7 @@ def test_over_tls(rabbit: RabbitServer, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with TlsGate(rabbit.port, certificates.server("127.0.0.1", clients=True)) as gate:
         url = f"amqps://roboco:secret@127.0.0.1:{gate.port}//"
-        app = producer(Settings(broker_url=f"{url}?{certificates.options()}"))
+        app = producer_app(Settings(broker_url=f"{url}?{certificates.options()}"))
         CeleryDispatcher(app).advance("task_1")
         app.close()
         for options in ("", f"?ssl_ca_certs={certificates.stranger}"):
@@ -161,16 +161,16 @@ def test_over_tls(rabbit: RabbitServer, tmp_path: Path) -> None:
 
 def test_worker_without_the_right_password_ends_and_names_the_setting(rabbit: RabbitServer) -> None:
     settings = Settings(broker_url=rabbit.url.replace(":secret@", ":wrong@"))
-    app = producer(settings)
+    app = producer_app(settings)
     with pytest.raises(SystemExit) as ended:
-        check_passwords(app, settings)
+        check_credentials(app, settings)
     app.close()
-    assert str(ended.value) == f"this worker ends: {RABBIT_REFUSES}"
+    assert str(ended.value) == f"this worker ends: {RABBITMQ_REFUSED}"
 
 
 def refused(url: str) -> None:
     """A connection of its own: Celery's pools belong to a process, and do not look at how one is secured."""
-    app = producer(Settings(broker_url=url))
+    app = producer_app(Settings(broker_url=url))
     with app.connection_for_write() as connection, pytest.raises(OperationalError, match="certificate verify failed"):
         connection.ensure_connection(max_retries=1, interval_start=0)
     app.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from roboco import Task, team_from
+from roboco import Task, parse_team
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.commands.demo import shipped_team
 from tests.integration.cli_shell import Shell
@@ -91,7 +91,7 @@ def test_a_server_that_is_not_allowed_is_told_to_the_agent(stack: Stack) -> None
         "agents": [{"name": "one", "prompt": "hi", "tools": ["mcp:shell"]}],
         "mcp_servers": {"shell": {"command": ["sh", "-c", "touch /tmp/owned"], "tools": ["x"]}},
     }
-    task = run(stack, team_from(data), lambda request: Reply(text="x"))
+    task = run(stack, parse_team(data), lambda request: Reply(text="x"))
     result = task.result(30)
     assert result.status == "failed"
     assert "is not allowed on this worker: name its command line in ROBOCO_ALLOWED_MCP_SERVERS" in result.reason
@@ -151,7 +151,7 @@ def _writes(said: str, results: list[str]) -> Reply:
 
 def test_a_writer_finds_in_a_large_result_what_it_needs(stack: Stack) -> None:
     """The validation scenario of the seeds: researcher, writer and critic on a graph, with the user in the loop."""
-    task = run(stack, team_from(SEEDED), desk, "Who kept the lighthouse?")
+    task = run(stack, parse_team(SEEDED), desk, "Who kept the lighthouse?")
     waiting = task.result(60)
     assert waiting.status == "user_turn", waiting.reason
     steps = task.history()
@@ -185,7 +185,7 @@ def looking(request: Request) -> Reply:
 def test_images_that_a_caller_brings_are_shown_to_the_model(stack: Stack, tmp_path: Path) -> None:
     picture = tmp_path / "pixel.png"
     picture.write_bytes(PIXEL)
-    team = team_from(
+    team = parse_team(
         {
             "name": "eyes",
             "models": {"sees": {"model": "scripted", "images": True}},
@@ -215,7 +215,7 @@ PATIENT = {
 
 
 def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: Path) -> None:
-    task = run(stack, team_from(PATIENT), lambda request: Reply(text="on", usage=(30, 10)), "count")
+    task = run(stack, parse_team(PATIENT), lambda request: Reply(text="on", usage=(30, 10)), "count")
     paused = task.result(30)
     assert (paused.status, paused.reason) == (
         "paused",

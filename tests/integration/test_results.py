@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from roboco import Orchestrator, TeamFailed, UsageError
+from roboco import Orchestrator, TaskFailed, UsageError
 from tests.journeys import GRAPH, MANUAL, PARALLEL, answer
 from tests.servers.model_server import Reply
 from tests.stack import Stack, until
@@ -32,7 +32,7 @@ def test_result_of_a_task_with_tools_holds_usage_and_files(folder_stack: Stack) 
 def test_result_of_a_failed_task_raises_with_reason_and_remedy(folder_stack: Stack) -> None:
     folder_stack.model.fail_next(1, Reply(status=401, text="bad key"))
     result = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="refused").result(60)
-    with pytest.raises(TeamFailed, match=r"task refused is failed: .*refuses the key.*Task\.fork") as raised:
+    with pytest.raises(TaskFailed, match=r"task refused is failed: .*refuses the key.*Task\.fork") as raised:
         result.raise_for_status()
     assert raised.value.status == "failed"
 
@@ -45,7 +45,7 @@ def test_status_of_a_task_is_the_one_of_its_summary_everywhere(folder_stack: Sta
     task.stop()
     until(lambda: task.status == "cancelled", 30, "it is stopped")
     assert task.result(60).status == task.summary().status == "cancelled"
-    orchestrator._client.delete(*orchestrator._follower._keys.of_task(task.task_id))
+    orchestrator._client.delete(*orchestrator._follower._keys.task_keys(task.task_id))
     assert task.status == "cancelled", "Redis has forgotten it"
     with pytest.raises(UsageError, match="no task 'nothing'"):
         _ = orchestrator._task("nothing").status

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.app import application, configuration
-from roboco.adapters.local.process import start
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.local.process import start_server
 from roboco.settings import Settings
 from roboco.workers.process_engine import ProcessEngine
 from tests.stack import ROOT, Stack, until
@@ -19,7 +19,7 @@ def test_a_tools_worker_logs_once_that_a_share_is_too_small(tmp_path: Path, opti
     with Stack(tmp_path, pools=(), sandbox_memory=100) as stack:
         command = [sys.executable, "-m", "celery", "-A", "roboco.workers.tools", "worker", "-l", "INFO", option]
         log = tmp_path / "tools.log"
-        worker = start("tools", command, env=stack.environment, log=log, cwd=ROOT)
+        worker = start_server("tools", command, env=stack.environment, log=log, cwd=ROOT)
         try:
             until(lambda: log.exists() and " ready." in log.read_text(), 30, "the worker is ready")
         finally:
@@ -29,7 +29,7 @@ def test_a_tools_worker_logs_once_that_a_share_is_too_small(tmp_path: Path, opti
 
 def test_the_engine_of_a_child_has_the_share_of_its_worker(tmp_path: Path) -> None:
     settings = Settings(workspace=f"file://{tmp_path}", cache_dir=tmp_path, sandbox_memory=100)
-    app = application(configuration(settings.broker))
+    app = create_app(app_settings(settings.broker))
     engine = ProcessEngine(app, settings)
     engine.concurrency = 3
     toolbox: Any = engine().toolbox

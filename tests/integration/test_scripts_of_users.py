@@ -14,7 +14,7 @@ from redis.exceptions import NoPermissionError
 from roboco.adapters.celery.broker_scripts import BROKER_SCRIPTS
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rate_limits import RedisRates
+from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
@@ -137,10 +137,10 @@ def assert_tried_to_load(stack: Stack) -> None:
 
 def test_the_user_of_agents_may_all_that_the_limits_of_a_model_need(acl_stack: Stack) -> None:
     with connect(url_of(acl_stack.valkey, "roboco-agents")) as client:
-        rates = RedisRates(Scripts(client), Keys(acl_stack.settings.prefix), ModelLimits())
+        rates = RedisRateLimiter(Scripts(client), Keys(acl_stack.settings.prefix), ModelLimits())
         tickets = [Ticket(f"task_{uuid.uuid4().hex}", "team", str(number)) for number in range(3)]
         waits = [rates.reserve(PROFILE, ticket, 60) for ticket in tickets]
-        rates.settle(PROFILE, tickets[0], 10)
+        rates.record_usage(PROFILE, tickets[0], 10)
         rates.release(PROFILE, tickets[1])
     assert [wait > 0 for wait in waits] == [False, True, True]
     assert denied(acl_stack) == set()

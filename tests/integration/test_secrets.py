@@ -16,8 +16,8 @@ import pytest
 import redis
 from celery import Celery
 
-from roboco import Orchestrator, team_from
-from roboco.adapters.local.process import Server, start
+from roboco import Orchestrator, parse_team
+from roboco.adapters.local.process import Server, start_server
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.workspace.s3 import connect_s3
@@ -97,7 +97,7 @@ class Canaries(Stack):
             "--debug",
         ]
         env = self.environment | {"FLOWER_UNAUTHENTICATED_API": "true"}
-        self.workers["flower"] = start("flower", command, env=env, log=self.folder / "flower.log", cwd=ROOT)
+        self.workers["flower"] = start_server("flower", command, env=env, log=self.folder / "flower.log", cwd=ROOT)
         until(lambda: all(pool in self.page("/api/workers?refresh=1") for pool in ("agents", "tools")), 60, "Flower")
 
     def page(self, path: str) -> str:
@@ -162,7 +162,7 @@ def team(stack: Canaries, **profile: Any) -> Any:
     """A team whose tools get secrets and say them, and whose model may be another one."""
     shop, web = (entry for entry in stack.settings.allowed_mcp_servers)
     patient = {"connect_timeout": 60}
-    return team_from(
+    return parse_team(
         {
             "name": "canaries",
             "models": {"standard": {"model": "m", "default": True} | profile},
@@ -279,7 +279,7 @@ def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
 
     [unsigned] = [letter for letter in stack.orchestrator.dead_letters() if "not signed" in letter.reason]
     stack.orchestrator.requeue_dead_letter(unsigned.letter_id)
-    assert stack.orchestrator._engine.dead.letter(unsigned.letter_id) is None
+    assert stack.orchestrator._engine.dead_letters.get(unsigned.letter_id) is None
     until(lambda: summary_path("order-17") in in_workspace(stack), 20, "whoever sends it again signs it")
 
     os.kill(stack.guarded, signal.SIGKILL)

@@ -21,10 +21,10 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Position
+from roboco.adapters.redis.stream.position import StreamPosition
 from roboco.adapters.workspace.open import open_workspace
-from roboco.client.wiring import producer as producer_of
-from roboco.domain.dead_letter import lost_work
+from roboco.client.wiring import producer_app as producer_of
+from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.flower import flower
@@ -69,8 +69,8 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
 
 def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
     orchestrator = acl_stack.orchestrator
-    letter = lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
-    orchestrator._engine.dead.add(letter)
+    letter = dead_letter_of_lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
+    orchestrator._engine.dead_letters.add(letter)
     assert orchestrator.delete_dead_letter(letter.letter_id) == letter
     assert orchestrator.delete_dead_letter(letter.letter_id) is None
     assert denied(acl_stack) == set()
@@ -120,9 +120,9 @@ def test_a_service_that_only_follows(acl_stack: Stack, user: str, tenant: str | 
     url = url_of(acl_stack.valkey, user)
     with connect(url) as client:
         follower = RedisFollower(client, url, Keys(acl_stack.settings.prefix))
-        seen = (record["type"] for record in follower.follow(task_id, Position()) if record)
+        seen = (record["type"] for record in follower.follow(task_id, StreamPosition()) if record)
         assert "event_task_end" in seen
-        reach = follower.reach([task_id])[task_id]
+        reach = follower.log_ends([task_id])[task_id]
     with connect(acl_stack.valkey.url) as client:
         state = client.hmget(Keys(acl_stack.settings.prefix).state(task_id), "generation", "events", "chunks")
     assert [reach.generation, str(reach.events), str(reach.chunks)] == state

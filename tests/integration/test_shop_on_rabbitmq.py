@@ -9,9 +9,9 @@ from celery.exceptions import TaskRevokedError
 from celery.result import allow_join_result
 
 import roboco
-from roboco import TeamFailed
+from roboco import TaskFailed
 from roboco.client.canvas.team_task import team_task_id
-from roboco.domain.paths import notices_path, open_path
+from roboco.domain.paths import notifications_path, open_marker_path
 from tests.conftest import need
 from tests.events import watched
 from tests.servers.model_server import Reply, Request
@@ -73,7 +73,7 @@ def test_a_chain_goes_on_with_what_the_team_has_said(stack: Stack, app: Celery) 
         assert result.get(timeout=60) == {"published": "read notes on tides"}
         until(lambda: seen.state(result.parent.id) == "SUCCESS", 20, lambda: f"the team's row has ended: {seen.told}")
     assert done(stack, "tides") == ["published read notes on tides"]
-    files, notices = stack.orchestrator._engine.files, notices_path(team_task_id(result.parent.id))
+    files, notices = stack.orchestrator._engine.files, notifications_path(team_task_id(result.parent.id))
     until(lambda: not files.names(notices), 20, "it is confirmed, and not sent again")
 
 
@@ -89,12 +89,12 @@ def test_failures_and_revokes(stack: Stack, app: Celery) -> None:
     failing: Any = chain(roboco.team(TEAM, app=app).s("refuse"), app.signature("shop.publish")).apply_async(
         link_error=app.signature("shop.complain")
     )
-    with pytest.raises(TeamFailed, match="the model refuses"):
+    with pytest.raises(TaskFailed, match="the model refuses"):
         failing.get(timeout=60)
     until(lambda: done(stack, f"complained {failing.parent.id}"), 20, "link_error ran")
     slow = roboco.team(TEAM, app=app).s("dawdle").apply_async()
     files, task_id = stack.orchestrator._engine.files, team_task_id(slow.id)
-    until(lambda: files.get(open_path(task_id)) is not None, 30, "it is submitted")
+    until(lambda: files.get(open_marker_path(task_id)) is not None, 30, "it is submitted")
     slow.revoke()
     with pytest.raises(TaskRevokedError):
         slow.get(timeout=60)
@@ -107,7 +107,7 @@ def test_a_worker_of_the_shop_that_is_killed_gives_its_message_back(
     """What waits for it stays in RabbitMQ, and the team that has ended meanwhile is passed on by its successor."""
     result: Any = chain(roboco.team(TEAM, app=app).s("killed"), app.signature("shop.publish")).apply_async()
     task_id = team_task_id(result.parent.id)
-    until(lambda: stack.orchestrator._engine.files.get(open_path(task_id)) is not None, 30, "it is submitted")
+    until(lambda: stack.orchestrator._engine.files.get(open_marker_path(task_id)) is not None, 30, "it is submitted")
     stack.kill("shop")
     stack.workers["shop"].process.wait()
     assert stack.orchestrator.task(task_id).result(60).status == "completed"

@@ -12,12 +12,12 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult, allow_join_result
 
 import roboco
-from roboco import TeamFailed, UsageError
+from roboco import TaskFailed, UsageError
 from roboco.adapters.local.valkey import ValkeyServer
-from roboco.client.canvas.ended_task import go_on
+from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
 from roboco.client.canvas.team_task import team_task_id
-from roboco.domain.paths import open_path, told_folder
+from roboco.domain.paths import finished_notifications_path, open_marker_path
 from tests.events import watched
 from tests.servers.model_server import Reply, Request
 from tests.shops import VISIBILITY, shop_app
@@ -89,7 +89,7 @@ def test_team_of_an_application_with_a_broker_that_roboco_does_not_know_fails_at
         result: Any = chain(team(app).s("tides"), app.signature("shop.publish")).apply_async()
         with pytest.raises(UsageError, match=remedy):
             result.get(timeout=60)
-        assert stack.orchestrator._engine.files.get(open_path(team_task_id(result.parent.id))) is None
+        assert stack.orchestrator._engine.files.get(open_marker_path(team_task_id(result.parent.id))) is None
         assert team(app).s("alone").apply().get() == "read alone for people", "an eager application waits itself"
 
 
@@ -106,7 +106,7 @@ def test_what_celerys_tools_show_while_a_team_works_and_when_it_has_ended(stack:
         shown = seen.rows.tasks[well.id]
         assert (shown.name, shown.result) == ("roboco.team", f"'task {team_task_id(well.id)} is completed'")
         assert 0 < shown.runtime < 60
-        assert seen.rows.tasks[refused.id].exception.startswith("TeamFailed: task celery-")
+        assert seen.rows.tasks[refused.id].exception.startswith("TaskFailed: task celery-")
         assert seen.rows.tasks[slow.id].worker.hostname.startswith("celery@shop")
         assert "plankton" not in str(
             [event for event in seen.told if event.get("name", "roboco.team") == "roboco.team"]
@@ -132,7 +132,7 @@ def test_an_object_fills_the_submission_and_a_prompt_keeps_what_was_before(stack
 
 def test_an_eager_application_waits_for_the_team(stack: Stack, app: Celery) -> None:
     assert team(app).s("eagerly").apply().get() == "read eagerly for people"
-    with pytest.raises(TeamFailed, match="the model refuses"):
+    with pytest.raises(TaskFailed, match="the model refuses"):
         team(app).s("refuse eagerly").apply(throw=True)
 
 
@@ -160,7 +160,7 @@ def test_no_worker_is_held_while_teams_work(stack: Stack, app: Celery) -> None:
     results = [team(app).s(f"dawdle {number}").apply_async() for number in range(3)]
     tasks = [team_task_id(result.id) for result in results]
     files = stack.orchestrator._engine.files
-    until(lambda: all(files.get(open_path(task_id)) is not None for task_id in tasks), 30, "all are submitted")
+    until(lambda: all(files.get(open_marker_path(task_id)) is not None for task_id in tasks), 30, "all are submitted")
     assert app.signature("shop.fetch", ("meanwhile",)).apply_async().get(timeout=10) == "notes on meanwhile"
     assert not any(result.ready() for result in results)
     for result in results:
@@ -174,7 +174,7 @@ def test_a_failing_team_fails_its_chain_as_a_celery_task_does(stack: Stack, app:
     complain = app.signature("shop.complain")
     failing = chain(app.signature("shop.fetch", ("refuse it",)), team(app).s(), app.signature("shop.publish"))
     result: Any = failing.apply_async(link_error=[complain, app.signature("shop.explain")])
-    with pytest.raises(TeamFailed, match="the model refuses") as raised:
+    with pytest.raises(TaskFailed, match="the model refuses") as raised:
         result.get(timeout=60)
     assert raised.value.status == "failed"
     assert (result.state, result.parent.state, result.parent.parent.state) == ("FAILURE", "FAILURE", "SUCCESS")
@@ -224,7 +224,7 @@ def test_a_team_that_waits_for_its_user_ends_nothing_unless_it_may_not(stack: St
     waiting = roboco.team(ASKING, app=app, context={"audience": "people"}).s("ask").apply_async()
     until(lambda: _status(stack, waiting) == "user_turn", 30, "it waits")
     impatient = roboco.team(ASKING, app=app, context={"audience": "people"}, on_wait="fail").s("ask").apply_async()
-    with pytest.raises(TeamFailed) as raised:
+    with pytest.raises(TaskFailed) as raised:
         impatient.get(timeout=60)
     assert raised.value.status == "user_turn"
     until(lambda: _status(stack, impatient) == "cancelled", 30, "the impatient one is stopped")
@@ -269,13 +269,13 @@ def test_messages_that_come_again_and_at_once_go_on_once(stack: Stack, app: Cele
     result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
     result.get(timeout=60)
     task_id, engine = team_task_id(result.parent.id), stack.orchestrator._engine
-    until(lambda: engine.files.names(told_folder(task_id, 2)), 20, "the notice is settled")
-    name = engine.files.names(told_folder(task_id, 2))[0].removesuffix(".json")
+    until(lambda: engine.files.names(finished_notifications_path(task_id, 2)), 20, "the notice is settled")
+    name = engine.files.names(finished_notifications_path(task_id, 2))[0].removesuffix(".json")
     for _ in range(3):
         app.send_task("roboco.ended", kwargs={"task_id": task_id, "name": name})
         app.send_task("roboco.team", args=("another",), kwargs={"team": TEAM}, task_id=result.parent.id)
     app.signature("shop.fetch", ("after that",)).apply_async().get(timeout=30)
-    go_on(app, engine, task_id, name)
+    continue_canvas(app, engine, task_id, name)
     assert done(stack, "twice") == ["published read twice for people"]
     assert result.parent.get(timeout=5) == "read twice for people"
 
@@ -283,7 +283,7 @@ def test_messages_that_come_again_and_at_once_go_on_once(stack: Stack, app: Cele
 def test_a_callback_is_told(stack: Stack, app: Celery) -> None:
     notify = [{"celery": dict(app.signature("shop.hear", queue="celery")), "on": ["completed"]}]
     task = stack.orchestrator.run(
-        roboco.team_from(TEAM), "callback", context={"audience": "people"}, notify=notify, task_id="told-1"
+        roboco.parse_team(TEAM), "callback", context={"audience": "people"}, notify=notify, task_id="told-1"
     )
     task.result(60)
     until(lambda: done(stack, "heard"), 30, "the shop heard of it")

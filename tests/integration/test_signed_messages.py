@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.app import application, configuration
-from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL, TURN, lanes
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK, queue_lanes
 from tests.documents import example
 from tests.integration.test_consumer import GOOD, Bench, until
 
@@ -41,10 +41,10 @@ def copies(bench: Bench) -> list[dict[str, Any]]:
 
 
 def test_who_has_no_key_cannot_have_workers_act(bench: Bench) -> None:
-    with application(configuration(bench.url, keys=(NEW,))) as trusted:
-        trusted.send_task(TURN, ["right"])
-    with application(configuration(bench.url, keys=("x" * 32,))) as stranger:
-        stranger.send_task(TURN, ["wrong key"], headers={"case": "wrong key"})
+    with create_app(app_settings(bench.url, keys=(NEW,))) as trusted:
+        trusted.send_task(TURN_TASK, ["right"])
+    with create_app(app_settings(bench.url, keys=("x" * 32,))) as stranger:
+        stranger.send_task(TURN_TASK, ["wrong key"], headers={"case": "wrong key"})
     bench.push(GOOD | {"case": "none"})
     [right] = [one for one in copies(bench) if "case" not in one["headers"]]
     changes: dict[str, dict[str, Any]] = {
@@ -62,8 +62,8 @@ def test_who_has_no_key_cannot_have_workers_act(bench: Bench) -> None:
         bench.redis.lpush(AGENTS_QUEUE, json.dumps(forged | {"headers": forged["headers"] | {"case": case}}))
 
     bench.start_worker("threads", keys=f"{NEW},{OLD}")
-    with application(configuration(bench.url, keys=(OLD, NEW))) as rotating:
-        rotating.send_task(TURN, ["old"])
+    with create_app(app_settings(bench.url, keys=(OLD, NEW))) as rotating:
+        rotating.send_task(TURN_TASK, ["old"])
     until(lambda: sorted(bench.lines("ran")) == ["old", "right"])
     until(bench.settled)
     buried = reasons(bench)
@@ -88,7 +88,7 @@ def test_remote_control_can_only_ask(bench: Bench) -> None:
         [answer] = bench.app.control.broadcast(command, arguments, reply=True, timeout=20, limit=1) or [{}]
         assert "refused: this worker accepts signed messages only" in json.dumps(answer)
     [queues] = (bench.app.control.inspect(timeout=20, limit=1).active_queues() or {}).values()
-    assert [queue["name"] for queue in queues] == list(lanes(AGENTS_QUEUE))
+    assert [queue["name"] for queue in queues] == list(queue_lanes(AGENTS_QUEUE))
     [settings] = (bench.app.control.inspect(timeout=20, limit=1).conf() or {}).values()
     assert NEW not in json.dumps(settings)
     assert worker.poll() is None
@@ -97,7 +97,7 @@ def test_remote_control_can_only_ask(bench: Bench) -> None:
 def test_what_is_for_another_pool_does_not_run(bench: Bench) -> None:
     """A tool call in the agents queue would run beside the keys of models; celery.map would run anything."""
     bench.start_worker("threads")
-    bench.push({"id": "1", "task": TOOL, "case": "tool"})
+    bench.push({"id": "1", "task": TOOL_TASK, "case": "tool"})
     bench.push({"id": "2", "task": "celery.map", "case": "map"}, b'[[{"task": "roboco.turn"}, [["x"]]], {}, {}]')
     until(lambda: len(bench.dead()) == 2)
     assert all("this worker has no Celery task" in reason for reason in reasons(bench).values())
@@ -105,7 +105,9 @@ def test_what_is_for_another_pool_does_not_run(bench: Bench) -> None:
 
 def test_a_producer_signs_with_the_lines_of_the_documentation(bench: Bench) -> None:
     (bench.folder / "signing.py").write_text(example("file", "signing.py"))
-    sending = f"Celery(broker={bench.url!r}).send_task({TURN!r}, ['signed ü'], queue={AGENTS_QUEUE!r}, time_limit=9)"
+    sending = (
+        f"Celery(broker={bench.url!r}).send_task({TURN_TASK!r}, ['signed ü'], queue={AGENTS_QUEUE!r}, time_limit=9)"
+    )
     command = [sys.executable, "-c", f"import signing; from celery import Celery; {sending}"]
     environment = os.environ | {"ROBOCO_SIGNING_KEYS": f"{NEW}, {OLD}", "PYTHONPATH": str(bench.folder)}
     subprocess.run(command, env=environment, check=True)

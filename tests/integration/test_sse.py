@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from roboco import Task
-from roboco.adapters.local.process import Server, free_port, start, wait_ready
+from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from tests.integration.test_resume import lengthy
 from tests.journeys import GRAPH
 from tests.stack import ROOT, Stack, until
@@ -63,7 +63,7 @@ def web(folder_stack: Stack) -> Iterator[Web]:
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "roboco.examples.sse:app", "--port", str(port)]
     log = folder_stack.folder / "uvicorn.log"
-    server = start("uvicorn", command, env=folder_stack.environment, log=log, cwd=ROOT)
+    server = start_server("uvicorn", command, env=folder_stack.environment, log=log, cwd=ROOT)
     try:
         wait_ready(server, lambda: _answers(port), 60)
         yield Web(server, port)

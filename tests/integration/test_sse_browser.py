@@ -13,15 +13,15 @@ from urllib.request import urlopen
 
 import pytest
 
-from roboco import team_from
-from roboco.adapters.local.process import Server, free_port, start, wait_ready
+from roboco import parse_team
+from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from tests.journeys import answer
 from tests.servers.model_server import Reply, Request
 from tests.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
-TEAM = team_from(
+TEAM = parse_team(
     {"name": "two", "agents": [{"name": name, "prompt": f"{name} speaks"} for name in ("first", "second")]}
 )
 WORDS = [f"{word} {number},\n  <b>" for number in range(60) for word in ("Woge", "Gischt", "Bö")]
@@ -39,7 +39,7 @@ class Web:
         command = [sys.executable, "-m", "uvicorn", "tests.servers.sse_page:app", "--port", str(self.port)]
         command += ["--timeout-graceful-shutdown", "1"]
         log = self._stack.folder / "uvicorn.log"
-        self.server = start("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
+        self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
         wait_ready(self.server, self._answers, 60)
         return self.server
 
@@ -72,7 +72,7 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
         pytest.skip("no Chromium here: its EventSource is what this test is about")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     command = [program, *flags, f"--user-data-dir={stack.folder / 'browser'}", url]
-    started = start("chromium", command, log=stack.folder / "chromium.log")
+    started = start_server("chromium", command, log=stack.folder / "chromium.log")
     try:
         yield
     finally:

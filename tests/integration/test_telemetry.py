@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from roboco import Orchestrator, Task, Team, team_from
+from roboco import Orchestrator, Task, Team, parse_team
 from roboco.adapters.local.process import free_port
-from roboco.adapters.telemetry.tracer import ids_of
-from roboco.client.wiring import producer
+from roboco.adapters.telemetry.tracer import trace_ids
+from roboco.client.wiring import producer_app
 from tests.servers.model_server import Reply, Request
 from tests.servers.trace_server import TraceServer
 from tests.stack import POOLS, Stack, until
@@ -98,7 +98,7 @@ def respond(request: Request) -> Reply:
 def task(stack: Observed) -> Task:
     """A task that a Celery producer has submitted, so that a worker tells of that too."""
     task_id = "task_observed"
-    with producer(stack.settings) as app:
+    with producer_app(stack.settings) as app:
         arguments = {"task_id": task_id, "team": TEAM, "prompt": f"Go, {CANARY}."}
         app.send_task("roboco.submit", kwargs=arguments, ignore_result=True)
     until(lambda: task_id in {one.task_id for one in stack.orchestrator.tasks()}, 20, "the task was taken in")
@@ -108,7 +108,7 @@ def task(stack: Observed) -> Task:
 
 
 def team() -> Team:
-    return team_from(TEAM)
+    return parse_team(TEAM)
 
 
 def test_figures_of_all_pools(stack: Observed, task: Task) -> None:
@@ -137,7 +137,7 @@ def test_figures_of_all_pools(stack: Observed, task: Task) -> None:
 
 def test_refused_messages_are_counted_by_their_celery_task(stack: Observed, task: Task) -> None:
     assert stack.figures("coordinator")["roboco_refused_messages_total message=roboco.submit"] == 0
-    with producer(stack.settings) as app:
+    with producer_app(stack.settings) as app:
         app.send_task("roboco.submit", kwargs={"team": TEAM, "prompt": []}, ignore_result=True)
         app.send_task("roboco.send", kwargs={"task_id": "nobody", "message": "x"}, ignore_result=True)
         app.send_task("shop.unknown", queue="roboco.coordinator", ignore_result=True)
@@ -232,7 +232,7 @@ def test_every_line_is_json_and_names_its_work(stack: Observed, task: Task) -> N
 
 
 def test_one_whole_trace(stack: Observed, task: Task) -> None:
-    trace_id, root = ids_of(task.task_id)
+    trace_id, root = trace_ids(task.task_id)
 
     def spans() -> list[dict[str, Any]]:
         return [one for one in stack.traces.spans() if one["trace"] == f"{trace_id:032x}"]
@@ -276,7 +276,7 @@ def test_who_submits_is_part_of_the_trace(stack: Observed, monkeypatch: pytest.M
     with Orchestrator(stack.settings.model_copy(update={"tracing": "on"})) as orchestrator:
         task_id = orchestrator.run(team(), "Go.").task_id
     assert stack.orchestrator.task(task_id).result(60).status == "completed"
-    trace_id, root = ids_of(task_id)
+    trace_id, root = trace_ids(task_id)
     [submit] = [one for one in stack.traces.spans() if one["trace"] == f"{trace_id:032x}" and one["name"] == "submit"]
     assert (submit["process"], submit["above"]) == (os.getpid(), f"{root:016x}")
 

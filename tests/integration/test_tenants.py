@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, team_from
-from roboco.adapters.local.process import start
+from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, parse_team
+from roboco.adapters.local.process import start_server
 from tests.servers.model_server import Reply, Request
 from tests.stack import LONG_LEASE, ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}
-TEAM = team_from(ECHO)
+TEAM = parse_team(ECHO)
 FLOOD = 60
 
 
@@ -161,7 +161,7 @@ def test_a_schedule_of_celery_beat(narrow: Stack, tmp_path: Path) -> None:
         "--pidfile=",
     ]
     path = f"{tmp_path}:{ROOT}"
-    beat = start(
+    beat = start_server(
         "beat", command, env=narrow.environment | {"PYTHONPATH": path}, log=tmp_path / "beat.log", cwd=tmp_path
     )
     try:

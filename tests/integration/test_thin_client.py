@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.workers, pytest.mark.redis]
 
 SERVICE = """
 import sys
-from roboco import Orchestrator, StepFinal, TextPartDelta, team_from
+from roboco import Orchestrator, StepFinal, TextPartDelta, parse_team
 
-team = team_from({"name": "talk", "collaboration_model": {"type": "manual"},
+team = parse_team({"name": "talk", "collaboration_model": {"type": "manual"},
                   "agents": [{"name": "host", "prompt": "host {{ context.tone | title }}"}]})
 with Orchestrator() as roboco:
     task = roboco.run(team, "hello", context={"tone": "kind"})

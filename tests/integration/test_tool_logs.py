@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.team.file import team_from
+from roboco.adapters.team.file import parse_team
 from tests.servers.model_server import Reply, Request
 from tests.stack import Stack, until
 
@@ -30,7 +30,7 @@ def test_output_and_exception_of_a_tool_are_logged_with_task_and_tool(
     monkeypatch.setenv("SHOP_TOKEN", SECRET)
     with Stack(tmp_path) as stack:
         stack.model.script(answer)
-        task = stack.orchestrator.run(team_from(TEAM), "go", task_id="order-17")
+        task = stack.orchestrator.run(parse_team(TEAM), "go", task_id="order-17")
         assert task.result(60).text == "The tool says: error: ValueError: refused with ***"
         until(lambda: "the tool raised" in stack.log("tools"), 10, "the exception is logged")
         log = stack.log("tools")

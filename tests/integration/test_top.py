@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from roboco import team_from
+from roboco import parse_team
 from tests.integration.cli_process import Process, Terminal
 from tests.servers.model_server import Reply
 from tests.stack import Stack
@@ -21,7 +21,7 @@ TEAM = {
 def test_what_is_seen_of_a_team_at_work(folder_stack: Stack) -> None:
     stack = folder_stack
     stack.model.script(lambda request: Reply(text="word " * 400, interval=0.1))
-    tasks = [stack.orchestrator.run(team_from(TEAM), "speak", task_id=f"top-{number}") for number in range(3)]
+    tasks = [stack.orchestrator.run(parse_team(TEAM), "speak", task_id=f"top-{number}") for number in range(3)]
     next(item for item in tasks[0].stream() if item.type == "text_part_delta")
     with Process(["top", "--json", "--tasks", "2"], stack.folder, stack.environment) as once:
         assert once.end() == 0
@@ -31,7 +31,7 @@ def test_what_is_seen_of_a_team_at_work(folder_stack: Stack) -> None:
     assert [task["team"] for task in seen["tasks"]] == ["newsroom"] * 2
     assert {task["agent"] for task in seen["tasks"]} == {"speaker"}
     assert seen["rates"][0]["requests"] >= 1
-    assert seen["rates"][0]["most_tokens"] == 50_000
+    assert seen["rates"][0]["max_tokens"] == 50_000
     assert seen["errors"] == []
     with Terminal(["top", "--every", "0.2"], stack.folder, stack.environment) as live:
         live.resize(140, 40)

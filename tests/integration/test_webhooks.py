@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from roboco import team_from
+from roboco import parse_team
 from roboco.adapters.notifications import http_post as post
-from roboco.adapters.notifications.allowlist import check_webhook, reachable
-from roboco.adapters.notifications.circuit_breaker import FIRST, Rests
-from roboco.adapters.notifications.webhook import Webhooks
-from roboco.adapters.notifications.webhook_signature import signed
-from roboco.domain.notification import Notice, Notify
+from roboco.adapters.notifications.allowlist import allowed_address, check_webhook
+from roboco.adapters.notifications.circuit_breaker import FIRST_OPEN_SECONDS, CircuitBreaker
+from roboco.adapters.notifications.webhook import WebhookSender
+from roboco.adapters.notifications.webhook_signature import signature_headers
+from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.status import TaskStatus
-from roboco.errors import Later, TransientError, UsageError
+from roboco.errors import RetryLater, TransientError, UsageError
 from tests.servers.certificates import Certificates
 from tests.servers.hook_server import HookServer, in_turn, status
 from tests.servers.model_server import Reply
@@ -37,10 +37,10 @@ def server() -> Iterator[HookServer]:
         yield running
 
 
-def notice(text: str = "all is well") -> Notice:
+def notice(text: str = "all is well") -> Notification:
     """What is told of a task."""
-    return Notice(
-        notice_id="msg_1",
+    return Notification(
+        notification_id="msg_1",
         name="0-00000002-completed",
         target=0,
         task_id="task_1",
@@ -53,23 +53,23 @@ def notice(text: str = "all is well") -> Notice:
         cost=0.0,
         text=text,
         time=datetime.now(UTC),
-        first_at=0,
-        next_at=0,
+        first_attempt_at=0,
+        next_attempt_at=0,
     )
 
 
-def hook(url: str) -> Notify:
+def hook(url: str) -> NotifyTarget:
     """A webhook at the address."""
-    return Notify(webhook=url, secret_env="HOOK_SECRET")
+    return NotifyTarget(webhook=url, secret_env="HOOK_SECRET")
 
 
-def webhooks(*allowed: str) -> Webhooks:
+def webhooks(*allowed: str) -> WebhookSender:
     """Webhooks below these entries."""
-    return Webhooks(allowed, ("HOOK_SECRET",), {"HOOK_SECRET": SECRET})
+    return WebhookSender(allowed, ("HOOK_SECRET",), {"HOOK_SECRET": SECRET})
 
 
 def test_the_signature_of_the_specifications_example() -> None:
-    headers = signed(
+    headers = signature_headers(
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
         1614265330,
         b'{"test": 2432232314}',
@@ -84,7 +84,7 @@ def test_the_signature_of_the_specifications_example() -> None:
 
 def test_a_secret_that_is_not_what_it_says_is_not_shown() -> None:
     with pytest.raises(UsageError) as raised:
-        signed("msg", 1, b"", "whsec_canary!")
+        signature_headers("msg", 1, b"", "whsec_canary!")
     assert "canary" not in str(raised.value)
 
 
@@ -120,7 +120,7 @@ def test_a_busy_server_says_when_to_ask_again(server: HookServer, code: int) -> 
     in_two_minutes = format_datetime(datetime.now(UTC) + timedelta(minutes=2), usegmt=True)
     for header, expected in (("7", 7), ("0", 0), (in_two_minutes, 120), ("Sun Nov  6 08:49:37 1994", 0)):
         server.answer = status(code, retry_after=header)
-        with pytest.raises(Later, match=f"answers {code}") as raised:
+        with pytest.raises(RetryLater, match=f"answers {code}") as raised:
             webhooks(server.url).deliver(hook(server.url), notice())
         assert expected - 10 < raised.value.seconds <= expected
 
@@ -130,14 +130,14 @@ def test_what_says_no_time_is_not_obeyed(server: HookServer, header: str) -> Non
     server.answer = status(503, retry_after=header)
     with pytest.raises(TransientError) as raised:
         webhooks(server.url).deliver(hook(server.url), notice())
-    assert not isinstance(raised.value, Later)
+    assert not isinstance(raised.value, RetryLater)
 
 
 def test_only_who_is_busy_may_put_off(server: HookServer) -> None:
     server.answer = status(500, retry_after="7")
     with pytest.raises(TransientError) as raised:
         webhooks(server.url).deliver(hook(server.url), notice())
-    assert not isinstance(raised.value, Later)
+    assert not isinstance(raised.value, RetryLater)
 
 
 def test_a_server_with_a_certificate_of_an_authority_of_ones_own(
@@ -190,8 +190,8 @@ def _closing(connection: socket.socket, _: int) -> None:
 
 @pytest.mark.parametrize("answer", [_silent, _dripping, _garbage, _closing])
 def test_a_hostile_server_holds_nobody_up(server: HookServer, answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "EACH", 0.5)
-    monkeypatch.setattr(post, "LONGEST", 1.0)
+    monkeypatch.setattr(post, "SOCKET_TIMEOUT", 0.5)
+    monkeypatch.setattr(post, "TOTAL_TIMEOUT", 1.0)
     server.answer = answer  # type: ignore[assignment]
     ours = webhooks(server.url)
     with pytest.raises(TransientError, match="does not answer"):
@@ -203,18 +203,18 @@ def test_a_hostile_server_holds_nobody_up(server: HookServer, answer: object, mo
 
 def test_rests_grow_and_end_with_an_answer() -> None:
     now = [0.0]
-    rests = Rests(lambda: now[0])
+    rests = CircuitBreaker(lambda: now[0])
     for factor in (1, 2, 4):
         rests.check("a")
-        rests.begin("a")
-        now[0] += FIRST * factor - 1
+        rests.record_failure("a")
+        now[0] += FIRST_OPEN_SECONDS * factor - 1
         with pytest.raises(TransientError):
             rests.check("a")
         rests.check("b")
         now[0] += 1
-    rests.end("a")
-    rests.begin("a")
-    now[0] += FIRST
+    rests.record_success("a")
+    rests.record_failure("a")
+    now[0] += FIRST_OPEN_SECONDS
     rests.check("a")
 
 
@@ -242,20 +242,22 @@ def test_only_secrets_that_the_operator_lists_are_used() -> None:
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOK_ENV"):
         check_webhook(hook("https://hooks.example/"), ("https://hooks.example/",), ("OTHER",))
     with pytest.raises(UsageError, match="is not set on this worker"):
-        Webhooks(("https://hooks.example/",), ("HOOK_SECRET",), {}).deliver(hook("https://hooks.example/"), notice())
+        WebhookSender(("https://hooks.example/",), ("HOOK_SECRET",), {}).deliver(
+            hook("https://hooks.example/"), notice()
+        )
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "::ffff:10.0.0.1", "0.0.0.0"])
 def test_private_addresses_are_reached_only_where_they_are_listed(host: str) -> None:
     with pytest.raises(UsageError, match="no public address"):
-        reachable(host, 443, ("https://hooks.example/",))
+        allowed_address(host, 443, ("https://hooks.example/",))
 
 
 def test_networks_and_hosts_that_are_listed_are_reached() -> None:
-    assert reachable("10.1.2.3", 443, ("10.0.0.0/8",)) == "10.1.2.3"
-    assert reachable("127.0.0.1", 80, ("http://127.0.0.1:8080/hooks",)) == "127.0.0.1"
+    assert allowed_address("10.1.2.3", 443, ("10.0.0.0/8",)) == "10.1.2.3"
+    assert allowed_address("127.0.0.1", 80, ("http://127.0.0.1:8080/hooks",)) == "127.0.0.1"
     with pytest.raises(UsageError, match="no public address"):
-        reachable("localhost", 443, ("https://localhost/",))  # a name says nothing about where it leads
+        allowed_address("localhost", 443, ("https://localhost/",))  # a name says nothing about where it leads
 
 
 @pytest.mark.workers
@@ -271,7 +273,7 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
             {"webhook": f"{server.url}allowed", "secret_env": "HOOK_SECRET"},
             {"webhook": f"{server.url}elsewhere", "secret_env": "HOOK_SECRET"},
         ]
-        stack.orchestrator.run(team_from(TEAM), "Go.", notify=told).result(60)
+        stack.orchestrator.run(parse_team(TEAM), "Go.", notify=told).result(60)
         until(lambda: len(server.posted) == 2, 30, "it is told again")
         first, second = server.posted
         assert first.headers["webhook-id"] == second.headers["webhook-id"]
@@ -286,7 +288,7 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
         stack.orchestrator.requeue_dead_letter(letter.letter_id)
         until(lambda: server.posted[-1].path == "/elsewhere", 30, "it is sent again by hand")
         assert stack.orchestrator.dead_letters() == []
-    assert not list((tmp_path / "workspace").rglob("notices/*.json"))
+    assert not list((tmp_path / "workspace").rglob("notifications/*.json"))
     files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]
     assert {"coordinator.log", "history.jsonl"} <= {path.name for path in files}
     assert not [path for path in files if b"canary" in path.read_bytes() or SECRET.encode() in path.read_bytes()]

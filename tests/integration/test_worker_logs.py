@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.names import COORDINATOR_QUEUE, CREATING
-from roboco.client.wiring import producer
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, CREATING_TASKS
+from roboco.client.wiring import producer_app
 from tests.stack import Stack, until
 
 pytestmark = pytest.mark.workers
@@ -39,7 +39,7 @@ MALFORMED = {
 def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
     with (
         Stack(tmp_path, pools=("coordinator",), modules="tests.telling", log_format=form) as stack,
-        producer(stack.settings) as app,
+        producer_app(stack.settings) as app,
     ):
         for number, (name, arguments) in enumerate([*REFUSED, UNKNOWN]):
             app.send_task(name, kwargs=arguments, queue=COORDINATOR_QUEUE, task_id=f"refused-{number}")
@@ -47,7 +47,7 @@ def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
         app.send_task("roboco.send", args=[CANARY], queue=COORDINATOR_QUEUE, task_id="by-position")
         told = [f"[refused-{number}] raised" for number in range(len(REFUSED))]
         until(lambda: all(one in stack.log("coordinator") for one in told), 30, "the log tells of all refusals")
-        creating = [number for number, (name, _) in enumerate(REFUSED) if name in CREATING]
+        creating = [number for number, (name, _) in enumerate(REFUSED) if name in CREATING_TASKS]
         until(lambda: len(stack.orchestrator.dead_letters()) == 3 + len(creating), 20, "all are put aside")
         letters = {str(letter.headers.get("id")): letter for letter in stack.orchestrator.dead_letters()}
         for number, (name, _) in enumerate(REFUSED):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import success
+from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
@@ -31,7 +31,7 @@ def _judge(index: int, approved: bool) -> Act:
 
 
 def _answer(world: World) -> None:
-    world.answer(success(world.history()[1].calls[0], "seven"))
+    world.answer(successful_outcome(world.history()[1].calls[0], "seven"))
 
 
 ANSWERS = Journey(

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from roboco.domain.history.priority import Priority
-from roboco.ports import AttemptEnd, CallOrder, Clock, ListOrder, Phase, TurnOrder
+from roboco.ports import AttemptStatus, Clock, ListingRequest, Phase, ToolAssignment, TurnAssignment
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Advance:
 class Turn:
     """Have an agent worker make the turn."""
 
-    order: TurnOrder
+    order: TurnAssignment
     agent: str
 
 
@@ -26,7 +26,7 @@ class Turn:
 class Tool:
     """Have a tool worker make the call."""
 
-    order: CallOrder
+    order: ToolAssignment
     name: str
     timeout: float
 
@@ -42,7 +42,7 @@ class Notify:
 class ListTools:
     """Have a tool worker list the tools of an MCP server."""
 
-    order: ListOrder
+    order: ListingRequest
 
 
 Message = Advance | Turn | Tool | Notify | ListTools
@@ -57,7 +57,7 @@ class QueueDispatcher:
     def __init__(self, clock: Clock) -> None:
         self.queue: deque[Message] = deque()
         self.sent: list[Message] = []
-        self.ends: dict[tuple[int, str, int], AttemptEnd] = {}
+        self.ends: dict[tuple[int, str, int], AttemptStatus] = {}
         self._clock = clock
         self._sent_at: dict[int, float] = {}
 
@@ -65,21 +65,21 @@ class QueueDispatcher:
         """Have the coordinator look at the task."""
         self._send(Advance(task_id))
 
-    def turn(self, order: TurnOrder, agent: str) -> None:
+    def turn(self, assignment: TurnAssignment, agent: str) -> None:
         """Have an agent worker make the turn."""
-        self._send(Turn(order, agent))
+        self._send(Turn(assignment, agent))
 
-    def tool(self, order: CallOrder, name: str, timeout: float) -> None:
+    def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
         """Have a tool worker make the call."""
-        self._send(Tool(order, name, timeout))
+        self._send(Tool(assignment, name, timeout))
 
-    def list_tools(self, order: ListOrder) -> None:
+    def list_tools(self, request: ListingRequest) -> None:
         """Have a tool worker list the tools of an MCP server."""
-        self._send(ListTools(order))
+        self._send(ListTools(request))
 
-    def ended(self, order: TurnOrder | CallOrder, who: str, end: AttemptEnd) -> None:
+    def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
         """Show those who watch the workers how an attempt has ended; `who` is its agent or tool."""
-        self.ends[(order.seq, who, order.attempt)] = end
+        self.ends[(assignment.seq, name, assignment.attempt)] = status
 
     def notify(self, task_id: str) -> None:
         """Have the coordinator deliver what is to be told of the task."""
@@ -94,7 +94,7 @@ class QueueDispatcher:
         """How many messages wait."""
         return len(self.queue)
 
-    def waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
+    def oldest_waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """When the oldest message of the kind was sent that is still in the queue; None if none is."""
         kind = {Phase.TURN: Turn, Phase.TOOLS: Tool}.get(phase, Advance)
         return next((self._sent_at[id(message)] for message in self.queue if isinstance(message, kind)), None)

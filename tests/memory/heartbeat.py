@@ -14,9 +14,9 @@ class ManualHeartbeat(LeaseHeartbeat):
         self._holding: list[tuple[Callable[[], bool], Callable[[], None]]] = []
 
     @contextmanager
-    def renewing(self, renew: Callable[[], bool], lost: Callable[[], None]) -> Iterator[None]:
+    def renewing(self, renew: Callable[[], bool], on_lost: Callable[[], None]) -> Iterator[None]:
         """Renew until the block ends; if a renewal is refused, call `lost` once."""
-        pair = (renew, lost)
+        pair = (renew, on_lost)
         self._holding.append(pair)
         try:
             yield

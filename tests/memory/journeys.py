@@ -76,7 +76,7 @@ def retold(step: TaskStep) -> dict[str, Any]:
     record = step.model_dump(mode="json", exclude={"created_at", "prev_digest", "digest"})
     for part in record["parts"]:
         part.get("tool_result", {}).pop("runtime_ms", None)
-    differ = {"timings", "attempt", "broken"}
+    differ = {"timings", "attempt", "unfinished_usage"}
     if (step.metadata.get("context") or {}).get("strategy") == "summary":
         differ.add("usage")  # the turn that made a summary may have been lost
     if "delegate" in (step.metadata.get("tools") or {}):

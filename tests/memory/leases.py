@@ -2,9 +2,20 @@
 
 from dataclasses import replace
 
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged
-from roboco.ports import CallOrder, Chunk, Clock, Cut, Declined, Heard, LeaseStatus, Phase, TurnClaim, TurnOrder
+from roboco.ports import (
+    CancelRequest,
+    Chunk,
+    Clock,
+    Declined,
+    EmitCallback,
+    LeaseStatus,
+    Phase,
+    ToolAssignment,
+    TurnAssignment,
+    TurnClaim,
+)
 from tests.memory.board import snapshot
 from tests.memory.server import MemoryServer, StoredCall, StoredTask
 
@@ -17,14 +28,14 @@ class MemoryTurns:
         self._clock = clock
         self._lease = lease
 
-    def claim(self, order: TurnOrder, token: str, tail: int) -> TurnClaim | None:
+    def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
         """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
         now = self._clock.now()
         with self._server as held:
-            task = held.tasks.get(order.task_id)
+            task = held.tasks.get(assignment.task_id)
             if task is None or task.phase is not Phase.TURN or task.owner not in ("", token):
                 return None
-            if (task.epoch, task.seq, task.attempt) != (order.epoch, order.seq, order.attempt):
+            if (task.epoch, task.seq, task.attempt) != (assignment.epoch, assignment.seq, assignment.attempt):
                 return None
             if task.owner == "" and task.cut[0] == task.epoch:
                 return None
@@ -33,32 +44,32 @@ class MemoryTurns:
             task.due = (0, 0.0)
             task.lease_until = now + self._lease
             shown = replace(
-                snapshot(task, tail, now, ()), cut_age=None, due_in=None, calls={}
+                snapshot(task, tail, now, ()), cancel_requested_for=None, deferred_for=None, calls={}
             )  # which only `load` shows
-            return TurnClaim(order, token, shown)
+            return TurnClaim(assignment, token, shown)
 
-    def emit(self, claim: TurnClaim, chunk: Chunk, heard: Heard) -> None:
+    def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
         """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
         with self._server:
             task = self._renewed(claim)
             if task is not None and chunk.number > task.emitted:
                 task.emitted, task.used = chunk.number, chunk.used
-                self._server.emit(claim.order.task_id, task, chunk.message)
+                self._server.emit(claim.assignment.task_id, task, chunk.message)
             lease_status = LeaseStatus.LOST if task is None else _grip(task)
-        heard(lease_status)
+        on_ack(lease_status)
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease, if the turn is still ours."""
         task = self._renewed(claim)
         return LeaseStatus.LOST if task is None else _grip(task)
 
-    def cut(self, claim: TurnClaim) -> Cut | None:
+    def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """That somebody wants the turn to end, if so."""
         with self._server as held:
-            task = held.tasks.get(claim.order.task_id)
-            if task is None or task.cut[0] != claim.order.epoch:
+            task = held.tasks.get(claim.assignment.task_id)
+            if task is None or task.cut[0] != claim.assignment.epoch:
                 return None
-            return Cut(*task.cut[1:])
+            return CancelRequest(*task.cut[1:])
 
     def defer(
         self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
@@ -66,9 +77,9 @@ class MemoryTurns:
         """Give the turn back until so many seconds from now; False if it is not ours."""
         now = self._clock.now()
         with self._server as held:
-            task = held.tasks.get(claim.order.task_id)
-            if task is None or (task.epoch, task.owner) != (claim.order.epoch, claim.token):
-                given_back = ("", claim.order.epoch, claim.token)
+            task = held.tasks.get(claim.assignment.task_id)
+            if task is None or (task.epoch, task.owner) != (claim.assignment.epoch, claim.token):
+                given_back = ("", claim.assignment.epoch, claim.token)
                 return task is not None and (task.owner, task.epoch, task.given_back) == given_back
             task.given_back = claim.token
             task.owner, task.lease_until, task.reason = "", 0.0, event.reason
@@ -79,7 +90,7 @@ class MemoryTurns:
                 task.refused_at = task.refused_at if before else now
                 task.refused_for = now - task.refused_at
             task.declined = _declined(task.declined, task.epoch, declined_by)
-            self._server.tell(claim.order.task_id, task, event)
+            self._server.tell(claim.assignment.task_id, task, event)
             return True
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
@@ -99,7 +110,7 @@ class MemoryTurns:
             self._server.tell(task_id, task, event)
             return task.epoch
 
-    def ring(self, task_id: str, epoch: int, again: bool) -> int:
+    def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
         """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
         now = self._clock.now()
         with self._server as held:
@@ -107,15 +118,15 @@ class MemoryTurns:
             if task is None or task.epoch != epoch:
                 return 0
             task.rings += 1
-            if again:
+            if dispatched:
                 task.handed_at, task.due = now, (0, 0.0)
             return task.rings
 
     def _renewed(self, claim: TurnClaim) -> StoredTask | None:
         now = self._clock.now()
         with self._server as held:
-            task = held.tasks.get(claim.order.task_id)
-            if task is None or (task.epoch, task.owner) != (claim.order.epoch, claim.token):
+            task = held.tasks.get(claim.assignment.task_id)
+            if task is None or (task.epoch, task.owner) != (claim.assignment.epoch, claim.token):
                 return None
             task.lease_until = now + self._lease
             return task
@@ -142,72 +153,74 @@ class MemoryCalls:
         self._clock = clock
         self._lease = lease
 
-    def claim(self, order: CallOrder, token: str) -> bool:
+    def claim(self, assignment: ToolAssignment, token: str) -> bool:
         """Whether the call is ours now."""
         now = self._clock.now()
         with self._server as held:
-            task = held.tasks.get(order.task_id)
-            if task is None or task.epoch != order.epoch or task.phase is not Phase.TOOLS:
+            task = held.tasks.get(assignment.task_id)
+            if task is None or task.epoch != assignment.epoch or task.phase is not Phase.TOOLS:
                 return False
-            call = task.calls.get(order.call_id, StoredCall())
+            call = task.calls.get(assignment.call_id, StoredCall())
             if call.owner == "" and task.cut[0] == task.epoch:
                 return False
-            if call.outcome is not None or call.attempt != order.attempt or call.owner not in ("", token):
+            if call.outcome is not None or call.attempt != assignment.attempt or call.owner not in ("", token):
                 return False
             call.owner = token
             call.lease_until = now + self._lease
-            task.calls[order.call_id] = call
+            task.calls[assignment.call_id] = call
             return True
 
-    def renew(self, order: CallOrder, token: str) -> bool:
+    def renew(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease; False if the call is no longer ours."""
         now = self._clock.now()
         with self._server:
-            call = self._call(order)
+            call = self._call(assignment)
             if call is None or call.owner != token:
                 return False
             call.lease_until = now + self._lease
             return True
 
-    def record(self, order: CallOrder, token: str | None, outcome: Outcome, event: AnyEvent) -> int | None:
+    def record_outcome(
+        self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
+    ) -> int | None:
         """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
         with self._server as held:
-            call = self._call(order)
-            if call is None or call.attempt != order.attempt or token not in (None, call.owner):
+            call = self._call(assignment)
+            if call is None or call.attempt != assignment.attempt or token not in (None, call.owner):
                 return None
-            task = held.tasks[order.task_id]
+            task = held.tasks[assignment.task_id]
             if call.outcome is None:
-                task.calls[order.call_id] = call
+                task.calls[assignment.call_id] = call
                 call.outcome = outcome.model_dump_json()
                 call.lease_until = 0.0
-                self._server.tell(order.task_id, task, event)
+                self._server.tell(assignment.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
-    def give_back(self, order: CallOrder, token: str, declined_by: str = "") -> None:
+    def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
         """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
         with self._server:
-            call = self._call(order)
-            if call and call.outcome is None and (call.attempt, call.owner) == (order.attempt, token):
+            call = self._call(assignment)
+            if call and call.outcome is None and (call.attempt, call.owner) == (assignment.attempt, token):
                 call.owner = ""
                 call.lease_until = 0.0
-                call.declined = _declined(call.declined, order.epoch, declined_by)
+                call.declined = _declined(call.declined, assignment.epoch, declined_by)
 
-    def restart(self, order: CallOrder, lost: bool = False) -> int | None:
+    def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
         now = self._clock.now()
         with self._server as held:
-            call = self._call(order)
-            if call is None or call.outcome is not None or call.attempt != order.attempt or not call.owner:
+            call = self._call(assignment)
+            if call is None or call.outcome is not None or call.attempt != assignment.attempt or not call.owner:
                 return None
-            if call.lease_until > now and not lost:
+            if call.lease_until > now and not worker_lost:
                 return None
             call.owner = ""
             call.lease_until = 0.0
             call.attempt += 1
-            held.tasks[order.task_id].handed_at = now
+            held.tasks[assignment.task_id].handed_at = now
             return call.attempt
 
-    def _call(self, order: CallOrder) -> StoredCall | None:
+    def _call(self, order: ToolAssignment) -> StoredCall | None:
         task = self._server.held.tasks.get(order.task_id)
         if task is None or task.epoch != order.epoch:
             return None

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from roboco.domain.limits import RaisedLimits
-from roboco.engine.intake.limits import raise_limits
+from roboco.domain.limits import LimitOverrides
+from roboco.engine.intake.limits import set_limits
 from roboco.ports import Request
 from tests.memory.journeys import Journey, member
 from tests.memory.model import Said, said
@@ -11,8 +11,8 @@ from tests.memory.world import TASK, World, team_of
 
 
 def _raise(world: World, item_id: str, steps: int) -> None:
-    limits = RaisedLimits(max_steps=steps)
-    world.until_answered(lambda: raise_limits(world.engine, TASK, limits, item_id))
+    limits = LimitOverrides(max_steps=steps)
+    world.until_answered(lambda: set_limits(world.engine, TASK, limits, item_id))
 
 
 def _script(request: Request) -> Said:

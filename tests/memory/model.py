@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.errors import ModelError
-from roboco.ports import Reply, Request, RequestedCall, Say
+from roboco.ports import OnText, Reply, Request, RequestedCall
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class ScriptedModel:
         self.requests: list[Request] = []
         self.streams: list[ScriptedStream] = []
 
-    def stream(self, request: Request, say: Say | None = None) -> "ScriptedStream":
+    def stream(self, request: Request, on_text: OnText | None = None) -> "ScriptedStream":
         """Begin the call."""
         self.requests.append(request)
-        self.streams.append(ScriptedStream(self.script(request), say))
+        self.streams.append(ScriptedStream(self.script(request), on_text))
         return self.streams[-1]
 
 
 class ScriptedStream:
     """A running model call; `closed` says whether its connection was closed."""
 
-    def __init__(self, script: Said, say: Say | None = None) -> None:
+    def __init__(self, script: Said, say: OnText | None = None) -> None:
         self._said = script
         self._say = say
         self._closed = threading.Event()

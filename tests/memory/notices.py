@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from roboco.domain.paths import NOTIFY
+from roboco.domain.paths import NOTIFY_MARKERS
 from roboco.engine import notifications as notify
 from tests.memory.world import World
 
@@ -19,8 +19,8 @@ def delivered(world: World) -> None:
     """Let time pass until nothing is left to be told."""
     for _ in range(60):
         world.drain()
-        if not world.files.names(NOTIFY):
+        if not world.files.names(NOTIFY_MARKERS):
             return
-        world.clock.move(notify.RING)
+        world.clock.move(notify.REDELIVERY_DELAY)
         world.sweep()
-    raise AssertionError(f"still to tell: {world.files.names(NOTIFY)} {world.failures[:3]}")
+    raise AssertionError(f"still to tell: {world.files.names(NOTIFY_MARKERS)} {world.failures[:3]}")

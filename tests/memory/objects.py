@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from typing import Any, BinaryIO
 
-from roboco.adapters.workspace.s3 import S3Files, S3Objects, Stored
+from roboco.adapters.workspace.s3 import S3Files, S3Objects, StoredObject
 
 
 class MemoryObjects(S3Objects):
@@ -29,10 +29,10 @@ class MemoryObjects(S3Objects):
             self.written[path.rpartition("/")[2]] += len(data)
             return True
 
-    def get(self, path: str) -> Stored | None:
+    def get(self, path: str) -> StoredObject | None:
         """The object; None if there is none."""
         data = self.held.get(path)
-        return None if data is None else Stored(data, _etag(data), self._metadata.get(path, {}))
+        return None if data is None else StoredObject(data, _etag(data), self._metadata.get(path, {}))
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store all that the source still holds."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import ESTIMATE, Tokens
+from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
 from roboco.ports import Clock, Ticket
-from roboco.ports.rate_limits import AWAITING
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS
 from tests.memory.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
@@ -115,28 +115,28 @@ class MemoryRates:
                     bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
             return wait if wait > 0 else at_once
 
-    def await_answer(self, profile: ModelProfile, task_id: str) -> None:
+    def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Note that the task is paused until this profile's model has answered a request."""
         with self._server as held:
             held.awaiting.setdefault(_server_of(profile), {}).setdefault(task_id, self._clock.now())
 
-    def awaiting(self, profile: ModelProfile) -> list[str]:
+    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
         """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
         with self._server as held:
-            return sorted(held.awaiting.get(_server_of(profile), {}))[:AWAITING]
+            return sorted(held.awaiting.get(_server_of(profile), {}))[:MAX_RESUMED_TASKS]
 
-    def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
         """Forget that these tasks await an answer."""
         with self._server as held:
             for task_id in task_ids:
                 held.awaiting.get(_server_of(profile), {}).pop(task_id, None)
 
-    def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
+    def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """The request of this ticket was made so many seconds ago, and has used so many tokens."""
         with self._server:
             for bucket in self._buckets(profile, ticket):
                 if (request := bucket.held.made.get(ticket.name)) is not None:
-                    request.tokens, request.at = tokens, max(request.at, self._clock.now() - ago)
+                    request.tokens, request.at = tokens, max(request.at, self._clock.now() - seconds_ago)
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Give up the place of a ticket whose request is not made any more."""
@@ -156,7 +156,7 @@ class MemoryRates:
         return {name for bucket in buckets for name in (*bucket.held.made, *bucket.held.waits)}
 
     def _buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
-        operators = self._limits.of(profile)
+        operators = self._limits.for_profile(profile)
         own = (profile.requests_per_minute, profile.tokens_per_minute)
         teams = ModelLimit(profile.model, operators.address, *own)
         names = [
@@ -178,6 +178,6 @@ def _server_of(profile: ModelProfile) -> str:
 class Estimates:
     """Counts all tokens as an estimate."""
 
-    def of(self, model: str) -> Tokens:
+    def for_model(self, model: str) -> Tokenizer:
         """The estimate."""
-        return ESTIMATE
+        return ESTIMATING_TOKENIZER

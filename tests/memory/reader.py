@@ -5,8 +5,8 @@ from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import StreamReset, TaskEnded, TurnRestarted
-from roboco.domain.stream.item import Shown, StepFinal, StreamItem, TextPartDelta
-from roboco.domain.stream.merged import Cursor, ReadSteps, View
+from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartDelta
+from roboco.domain.stream.merged import Cursor, MergedStream, ReadSteps
 
 
 class Reader:
@@ -18,7 +18,7 @@ class Reader:
         self.ended = False
         self._ended_ids: set[str] = set()
 
-    def show(self, item: Shown) -> None:
+    def show(self, item: ItemData) -> None:
         """Take one item in; AssertionError if a step is missing, comes twice or has another text."""
         match item:
             case TextPartDelta():
@@ -47,8 +47,8 @@ class Reader:
 
 def items_of(records: Iterable[dict[str, Any]], read_steps: ReadSteps, cursor: str = "") -> list[StreamItem]:
     """The items of the messages, for a follower at the cursor."""
-    view = View(Cursor.parse(cursor) if cursor else Cursor(), read_steps)
-    return [item for record in records for item in view.take(record)]
+    view = MergedStream(Cursor.parse(cursor) if cursor else Cursor(), read_steps)
+    return [item for record in records for item in view.feed(record)]
 
 
 def read(items: Iterable[StreamItem]) -> Reader:

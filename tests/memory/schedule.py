@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter
-from roboco.domain.paths import ENTER, RESTART
+from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports import Clock, Phase
 from tests.memory.server import MemoryServer
 
-MOST = 1000
+MAX_LETTERS = 1000
 """How many dead letters are kept."""
 
 
@@ -20,13 +20,13 @@ class MemorySchedule:
         self._server = server
         self._clock = clock
 
-    def put(self, task_id: str, delay: float = 0.0) -> None:
+    def set(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay."""
         at = self._clock.now() + delay
         with self._server as held:
             held.schedule[task_id] = at
 
-    def add(self, task_id: str, delay: float = 0.0) -> bool:
+    def set_default(self, task_id: str, delay: float = 0.0) -> bool:
         """Make the task due after the delay, unless it has a time already. Return True if it had none."""
         at = self._clock.now() + delay
         with self._server as held:
@@ -48,7 +48,7 @@ class MemorySchedule:
                 :limit
             ]
 
-    def at(self, task_id: str) -> float | None:
+    def due_at(self, task_id: str) -> float | None:
         """Return when the task is due, in Unix seconds; None if it has no time."""
         with self._server as held:
             return held.schedule.get(task_id)
@@ -58,7 +58,7 @@ class MemorySchedule:
         with self._server as held:
             return sum(1 for name in held.schedule if "/" not in name)
 
-    def drop(self, task_id: str, at: float | None = None) -> None:
+    def remove(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule. With `at`, only if it is due then."""
         with self._server as held:
             if at in (None, held.schedule.get(task_id)):
@@ -68,7 +68,7 @@ class MemorySchedule:
         """Return the server's time in Unix seconds."""
         return self._clock.now()
 
-    def known(self) -> Iterator[str]:
+    def task_ids(self) -> Iterator[str]:
         """Return every task that has a time, in any order."""
         with self._server as held:
             return iter([name for name in held.schedule if "/" not in name])
@@ -82,42 +82,42 @@ class MemorySchedule:
             held.sweeper, held.sweeping_until = token, now + seconds
             return True
 
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the server holds all that it held at the last `begin`."""
         with self._server as held:
             return held.run == self._server.run and not held.mark
 
-    def recovered(self, task_id: str) -> str | None:
+    def recovered_instance(self, task_id: str) -> str | None:
         """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
         with self._server as held:
-            waits = {f"{RESTART}{task_id}", f"{ENTER}{task_id}"} & held.schedule.keys()
-            return self.run() if self.intact() and not waits else None
+            waits = {f"{RESTART_PREFIX}{task_id}", f"{ENTER_PREFIX}{task_id}"} & held.schedule.keys()
+            return self.instance_id() if self.is_intact() and not waits else None
 
-    def restarted(self) -> bool:
+    def was_restarted(self) -> bool:
         """Whether the server was set back since the last `begin`; not if it was emptied."""
         with self._server as held:
             return held.run not in (0, self._server.run)
 
-    def fresh(self) -> bool:
+    def recently_filled(self) -> bool:
         """Whether the last `begin` was less than its `seconds` ago."""
         now = self._clock.now()
         with self._server as held:
             return held.fresh_until > now
 
-    def run(self) -> str:
+    def instance_id(self) -> str:
         """Return the name of this run of the server."""
         return str(self._server.run)
 
-    def prepare(self) -> str:
+    def mark_filling(self) -> str:
         """Mark that the schedule is about to be filled, and return the mark."""
         with self._server as held:
-            if self.intact():
-                return self.run()
-            if held.mark.partition("|")[0] != self.run():
-                held.mark = f"{self.run()}|{self._server.generation()}"
+            if self.is_intact():
+                return self.instance_id()
+            if held.mark.partition("|")[0] != self.instance_id():
+                held.mark = f"{self.instance_id()}|{self._server.generation()}"
             return held.mark
 
-    def begin(self, seconds: float, mark: str | None = None) -> None:
+    def mark_filled(self, seconds: float, mark: str | None = None) -> None:
         """Record that the schedule holds every open task, which counts as fresh for so many seconds."""
         now = self._clock.now()
         with self._server as held:
@@ -136,14 +136,14 @@ class MemoryAttempts:
         self._clock = clock
         self._lease = lease
 
-    def begin(self, key: str) -> int | None:
+    def start(self, key: str) -> int | None:
         """Note that the work begins: how often it was begun before and not ended; None while somebody is at it."""
         now = self._clock.now()
         with self._server as held:
             if held.at_work.get(key, 0.0) > now:
                 return None
             held.at_work[key] = now + self._lease
-        return self.count(key)
+        return self.start_without_lease(key)
 
     def renew(self, key: str) -> bool:
         """Be at it for one more lease."""
@@ -154,13 +154,13 @@ class MemoryAttempts:
             held.at_work[key] = now + self._lease
             return True
 
-    def count(self, key: str) -> int:
+    def start_without_lease(self, key: str) -> int:
         """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
         with self._server as held:
             held.begun[key] = held.begun.get(key, 0) + 1
             return held.begun[key] - 1
 
-    def end(self, key: str) -> None:
+    def finish(self, key: str) -> None:
         """The work has ended, well or with an error: what was counted is forgotten."""
         with self._server as held:
             held.begun.pop(key, None)
@@ -177,14 +177,14 @@ class MemoryDeadLetters:
         """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
         with self._server as held:
             held.letters[letter.letter_id] = letter.model_dump_json()
-            for letter_id in list(held.letters)[:-MOST]:
+            for letter_id in list(held.letters)[:-MAX_LETTERS]:
                 del held.letters[letter_id]
 
-    def letter(self, letter_id: str) -> DeadLetter | None:
+    def get(self, letter_id: str) -> DeadLetter | None:
         """The letter of this id; None if there is none."""
-        return next((letter for letter in self.letters() if letter.letter_id == letter_id), None)
+        return next((letter for letter in self.entries() if letter.letter_id == letter_id), None)
 
-    def letters(self) -> list[DeadLetter]:
+    def entries(self) -> list[DeadLetter]:
         """All letters, oldest first."""
         with self._server as held:
             found = [DeadLetter.model_validate_json(letter) for letter in held.letters.values()]
@@ -207,9 +207,9 @@ class MemoryInbox:
         self,
         task_id: str,
         item_ids: Sequence[str],
-        urgent: bool = False,
+        interrupt: bool = False,
         epoch: int | None = None,
-        hold: bool = False,
+        block_claim: bool = False,
     ) -> None:
         """Note the items, and with `urgent` or `hold` ask for the end of the pending work (of this epoch)."""
         now = self._clock.now()
@@ -221,9 +221,14 @@ class MemoryInbox:
                 held.inbox_until[task_id] = now + 86_400
             else:
                 held.inbox_until.pop(task_id, None)
-            if task is None or not (urgent or hold) or epoch not in (None, task.epoch) or task.phase is Phase.END:
+            if (
+                task is None
+                or not (interrupt or block_claim)
+                or epoch not in (None, task.epoch)
+                or task.phase is Phase.END
+            ):
                 return
-            if hold and not urgent and (task.phase is not Phase.TURN or task.owner):
+            if block_claim and not interrupt and (task.phase is not Phase.TURN or task.owner):
                 return
             if task.cut[0] != task.epoch:
                 task.cut = (task.epoch, now, task.emitted)
@@ -245,7 +250,7 @@ class MemoryInbox:
             if task is not None and task.epoch == task.cut[0] == epoch:
                 task.cut = (0, 0.0, 0)
 
-    def forget(self, task_id: str, item_id: str) -> None:
+    def remove(self, task_id: str, item_id: str) -> None:
         """The item was taken over."""
         with self._server as held:
             held.inboxes.get(task_id, set()).discard(item_id)
@@ -269,7 +274,7 @@ class MemoryLogs:
             task = held.tasks.get(task_id)
             return iter([message.encode() for message in task.chunks[after:]] if task else [])
 
-    def announce(self, task_id: str, event: AnyEvent) -> None:
+    def publish_unlogged(self, task_id: str, event: AnyEvent) -> None:
         """Publish an event that belongs to no task that is known."""
         with self._server:
-            self._server.published.append((task_id, canonical(event.model_dump(mode="json"))))
+            self._server.published.append((task_id, canonical_json(event.model_dump(mode="json"))))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import AnyEvent, StreamChunk, body
-from roboco.ports import Declined, Phase, Used
-from roboco.ports.registry import POOLS, WorkspaceName
+from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
+from roboco.ports import Declined, Phase, TokenUsage
+from roboco.ports.registry import POOLS, WorkspaceIdentity
 
 
 @dataclass
@@ -68,15 +68,15 @@ class StoredTask:
     first: str
     status: TaskStatus
     tail: list[str]
-    phase: Phase = Phase.IDLE
+    phase: Phase = Phase.UNDECIDED
     reason: str = ""
     agent: str = ""
     routing: str = "{}"
     attempt: int = 1
     owner: str = ""
     emitted: int = 0
-    used: Used = field(default_factory=Used)
-    broken: tuple[int, Used] = field(default_factory=lambda: (0, Used()))
+    used: TokenUsage = field(default_factory=TokenUsage)
+    broken: tuple[int, TokenUsage] = field(default_factory=lambda: (0, TokenUsage()))
     rings: int = 0
     handed_at: float = 0.0
     cut: tuple[int, float, int] = (0, 0.0, 0)
@@ -102,15 +102,15 @@ class StoredTask:
             self.calls = {}
         self.release()
 
-    def broken_before(self) -> Used:
+    def broken_before(self) -> TokenUsage:
         """What attempts at the step to come have used that are void."""
-        return self.broken[1] if self.broken[0] == self.seq else Used()
+        return self.broken[1] if self.broken[0] == self.seq else TokenUsage()
 
     def release(self) -> None:
         """Nobody has the pending turn."""
         self.owner = ""
         self.emitted = 0
-        self.used = Used()
+        self.used = TokenUsage()
         self.rings = 0
         self.lease_until = 0.0
 
@@ -134,7 +134,7 @@ class Stored:
     awaiting: dict[str, dict[str, float]] = field(default_factory=dict)
     workers: dict[str, dict[str, float]] = field(default_factory=lambda: {pool: {} for pool in POOLS})
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    workspace: WorkspaceName | None = None
+    workspace: WorkspaceIdentity | None = None
 
 
 class MemoryServer:
@@ -182,11 +182,11 @@ class MemoryServer:
     def tell(self, task_id: str, task: StoredTask, event: AnyEvent) -> None:
         """Number the event, log it and publish it."""
         numbers = f'{{"seq":{len(task.events) + 1},"generation":"{task.generation}","chunks":{len(task.chunks)},'
-        task.events.append(numbers + body(event))
+        task.events.append(numbers + unnumbered_json(event))
         self.published.append((task_id, task.events[-1]))
 
     def emit(self, task_id: str, task: StoredTask, chunk: StreamChunk) -> None:
         """Number the chunk, log it and publish it."""
         numbers = f'{{"seq":{len(task.chunks) + 1},"generation":"{task.generation}","events":{len(task.events)},'
-        task.chunks.append(numbers + body(chunk))
+        task.chunks.append(numbers + unnumbered_json(chunk))
         self.published.append((task_id, task.chunks[-1]))

@@ -13,9 +13,9 @@ class MemorySignals:
         self._server = server
 
     @contextmanager
-    def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> Iterator[None]:
+    def listen(self, task_id: str, epoch: int, on_signal: Callable[[], None]) -> Iterator[None]:
         """Until the block ends, call `heard` when the work of this epoch is to end."""
-        entry = (task_id, epoch, heard)
+        entry = (task_id, epoch, on_signal)
         self._server.listening.append(entry)
         try:
             yield

@@ -5,35 +5,35 @@ from contextlib import contextmanager
 from typing import Any
 
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports import Doing, Figure, Work
+from roboco.ports import MetricSpec, Operation, OperationSpan
 
 
 class KeptTelemetry:
     """`begun` is the work, `told` its facts in the same order, None where it was void; `tasks` have ended."""
 
     def __init__(self) -> None:
-        self.noted: list[tuple[Figure, float, tuple[str, ...]]] = []
-        self.begun: list[Work] = []
+        self.noted: list[tuple[MetricSpec, float, tuple[str, ...]]] = []
+        self.begun: list[Operation] = []
         self.told: list[dict[str, Any] | None] = []
         self.tasks: list[TaskSummary] = []
 
-    def note(self, figure: Figure, value: float, *labels: str) -> None:
+    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Keep it."""
-        assert len(labels) == len(figure.labels)
-        self.noted.append((figure, value, labels))
+        assert len(labels) == len(metric.labels)
+        self.noted.append((metric, value, labels))
 
     @contextmanager
-    def work(self, work: Work) -> Iterator[Doing]:
+    def operation(self, operation: Operation) -> Iterator[OperationSpan]:
         """Keep it."""
-        self.begun.append(work)
+        self.begun.append(operation)
         self.told.append({})
         yield _Kept(self.told, len(self.told) - 1)
 
-    def ended(self, summary: TaskSummary) -> None:
+    def task_ended(self, summary: TaskSummary) -> None:
         """Keep it."""
         self.tasks.append(summary)
 
-    def of(self, figure: Figure, *labels: str) -> list[float]:
+    def of(self, figure: MetricSpec, *labels: str) -> list[float]:
         """The values of the figure with these labels."""
         return [value for one, value, its in self.noted if one == figure and its == labels]
 
@@ -43,8 +43,8 @@ class _Kept:
         self._told = told
         self._number = number
 
-    def tell(self, **facts: str | int | float) -> None:
+    def annotate(self, **facts: str | int | float) -> None:
         self._told[self._number] = (self._told[self._number] or {}) | facts
 
-    def void(self) -> None:
+    def discard(self) -> None:
         self._told[self._number] = None

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from roboco.adapters.json_schema import mistake, schema_mistake
+from roboco.adapters.json_schema import schema_error, value_error
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import Outcome, failure, success
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import AnyTool, ServerTool, ToolSpec
+from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, UsageError
-from roboco.ports import CallContext, Listings
+from roboco.ports import Listings, ToolContext
 
-Function = Callable[[dict[str, Any], CallContext], object]
+Function = Callable[[dict[str, Any], ToolContext], object]
 """A tool of a test: it gets the arguments and the context, and returns JSON or an Outcome."""
 
 
@@ -26,7 +26,7 @@ class MemoryToolbox:
     ) -> None:
         self.functions = functions or {}
         self.routers = routers or {}
-        self.runs: list[CallContext] = []
+        self.runs: list[ToolContext] = []
         self.servers: dict[str, Listing] = {}
         self.described: list[Listings] = []
         self.missing: set[str] = set()
@@ -41,19 +41,19 @@ class MemoryToolbox:
         self.described.append(listings)
         return tuple({"type": "function", "function": {"name": name}} for name in names)
 
-    def check(self, spec: AnyTool | None) -> None:
+    def check(self, spec: ToolDeclaration | None) -> None:
         """Raise NotRunnable for the tool of a module that `missing` names."""
         module = spec.function.partition(":")[0] if isinstance(spec, ToolSpec) else ""
         if module in self.missing:
             raise NotRunnable(f"module {module!r} is not in ROBOCO_TOOL_MODULES, which names no modules", module)
 
-    def schema_mistake(self, schema: dict[str, Any]) -> str:
+    def schema_error(self, schema: dict[str, Any]) -> str:
         """What is wrong with the JSON Schema."""
-        return schema_mistake(schema)
+        return schema_error(schema)
 
-    def mistake(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
+    def args_error(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
         """What the JSON Schema finds wrong with the arguments."""
-        return mistake(schema, args)
+        return value_error(schema, args)
 
     def list_tools(self, team: Team, server: str) -> Listing:
         """The listing that a test has given the server, or an error; UsageError for the server "evil"."""
@@ -61,28 +61,28 @@ class MemoryToolbox:
             raise UsageError(f"MCP server {server!r} is not allowed on this worker")
         return self.servers.get(server) or Listing(error=f"MCP server {server!r} could not be reached")
 
-    def run(self, team: Team, call: ToolCall, spec: AnyTool | None, context: CallContext) -> Outcome:
+    def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
         """Run the call; whatever goes wrong is in the outcome."""
         self.runs.append(context)
         try:
             result = self._function(call.tool_name)(call.args, context)
         except Exception as error:
-            return failure(call.id, f"{type(error).__name__}: {error}")
-        return result if isinstance(result, Outcome) else success(call, result)
+            return failed_outcome(call.id, f"{type(error).__name__}: {error}")
+        return result if isinstance(result, ToolOutcome) else successful_outcome(call, result)
 
-    def keep(self, outcome: Outcome, context: CallContext) -> Outcome:
+    def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         """The outcome as it is."""
         return outcome
 
-    def cut(self, outcome: Outcome) -> Outcome:
+    def truncate_large(self, outcome: ToolOutcome) -> ToolOutcome:
         """The outcome as it is."""
         return outcome
 
-    def verify(self, call: ToolCall, spec: AnyTool, context: CallContext) -> Outcome | None:
+    def verify(self, call: ToolCall, spec: ToolDeclaration, context: ToolContext) -> ToolOutcome | None:
         """What `verify_NAME` says that the call came to, if there is such a function."""
         function = self.functions.get(f"verify_{call.tool_name}")
         found = function(call.args, context) if function else None
-        return found if isinstance(found, Outcome) else None
+        return found if isinstance(found, ToolOutcome) else None
 
     def router(self, name: str) -> Router:
         """The router of this name; UsageError if there is none."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import BinaryIO
 
-from roboco.domain.history.step import TaskStep, read_step
+from roboco.domain.history.step import TaskStep, parse_step
 from roboco.errors import CorruptHistory
-from roboco.ports import Versioned
+from roboco.ports import VersionedFile
 
-_read = lru_cache(maxsize=4096)(read_step)
+_read = lru_cache(maxsize=4096)(parse_step)
 
 
 class MemoryFiles:
@@ -33,10 +33,10 @@ class MemoryFiles:
         """The file's bytes; None if there is none."""
         return self.held.get(path)
 
-    def get_versioned(self, path: str) -> Versioned | None:
+    def get_versioned(self, path: str) -> VersionedFile | None:
         """The file's bytes and their SHA-256; None if there is none."""
         data = self.held.get(path)
-        return None if data is None else Versioned(data, hashlib.sha256(data).hexdigest())
+        return None if data is None else VersionedFile(data, hashlib.sha256(data).hexdigest())
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
         """Store the file if it still has this version; False if another write came first."""
@@ -65,7 +65,7 @@ class MemoryFiles:
         data = self.held.get(path)
         return None if data is None else len(data)
 
-    def link(self, path: str, seconds: int) -> str | None:
+    def presigned_url(self, path: str, seconds: int) -> str | None:
         """None: memory has no URL."""
         return None
 
@@ -98,7 +98,7 @@ class MemoryHistories:
             lines.append(step.line().encode())
             return step
 
-    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+    def create(self, task_id: str, lines: Sequence[bytes]) -> bool:
         """Store the lines as the first steps of a history that has none; False if it has others."""
         with self._lock:
             held = self.held.setdefault(task_id, [])
@@ -113,7 +113,7 @@ class MemoryHistories:
         """The stored lines, oldest first."""
         return iter(list(self.held.get(task_id, [])))
 
-    def fold(self, task_id: str) -> bool:
+    def compact(self, task_id: str) -> bool:
         """Count the call: the lines are always complete."""
         self.folds[task_id] = self.folds.get(task_id, 0) + 1
         return True

@@ -14,26 +14,25 @@ from roboco.domain.decision.situation import Situation
 from roboco.domain.history.history import History
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import Outcome
-from roboco.domain.inbox.item import Message as UserMessage
-from roboco.domain.inbox.item import Stop, over, read_item
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
 from roboco.domain.inbox.submission import Submission
-from roboco.domain.paths import inbox_path, open_path, summary_path
+from roboco.domain.paths import inbox_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.submit import submit
-from roboco.engine.coordinator.sweep import REFILL, sweep
+from roboco.engine.coordinator.sweep import REFILL_INTERVAL, sweep
 from roboco.engine.engine import Engine, Policy
-from roboco.engine.execution.tool_call import tool
-from roboco.engine.execution.turn import turn
+from roboco.engine.execution.tool_call import run_call
+from roboco.engine.execution.turn import run_turn
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.intake import answer
 from roboco.engine.intake import pause as hold
 from roboco.engine.intake import send as message
-from roboco.engine.intake.accept import receive
+from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
@@ -57,7 +56,7 @@ from tests.memory.watch import Crash, Watch, make, watched
 from tests.memory.workspace import MemoryFiles, MemoryHistories
 
 TASK = "task_1"
-POLICY = Policy(lease=15.0, ring_pause=10.0, attempts=3)
+POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=3)
 WORKER = "worker@here"
 SWEEP = 1.0
 """Seconds between two sweeps."""
@@ -95,7 +94,7 @@ class World:
         self.failures: list[Exception] = []
         self.telemetry = KeptTelemetry()
         self.engine = self.process()
-        MemorySchedule(self.server, self.clock).begin(REFILL)
+        MemorySchedule(self.server, self.clock).mark_filled(REFILL_INTERVAL)
 
     def process(self) -> Engine:
         """The engine of a new process."""
@@ -106,28 +105,28 @@ class World:
         lease = self.given.policy.lease
         files = watched(self.files, "files", watch)
         return Engine(
-            board=watched(MemoryBoard(self.server, self.clock), "board", watch),
+            task_store=watched(MemoryBoard(self.server, self.clock), "board", watch),
             turns=watched(MemoryTurns(self.server, self.clock, lease), "turns", watch),
             calls=watched(MemoryCalls(self.server, self.clock, lease), "calls", watch),
             schedule=watched(MemorySchedule(self.server, self.clock), "schedule", watch),
             attempts=watched(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
-            dead=watched(MemoryDeadLetters(self.server), "dead", watch),
+            dead_letters=watched(MemoryDeadLetters(self.server), "dead", watch),
             inbox=watched(MemoryInbox(self.server, self.clock), "inbox", watch),
-            logs=watched(MemoryLogs(self.server), "logs", watch),
+            event_logs=watched(MemoryLogs(self.server), "logs", watch),
             histories=watched(self.histories, "histories", watch),
             files=files,
             model=watched(self.given.model, "model", watch),
-            rates=watched(MemoryRates(self.server, self.clock), "rates", watch),
+            rate_limiter=watched(MemoryRates(self.server, self.clock), "rates", watch),
             tokenizers=Estimates(),
-            prompts=JinjaPrompts(),
+            templates=JinjaPrompts(),
             toolbox=watched(self.given.toolbox, "toolbox", watch),
             dispatcher=watched(self.dispatcher, "dispatcher", watch),
-            deliverer=watched(self.deliverer, "deliverer", watch),
+            notifier=watched(self.deliverer, "deliverer", watch),
             signals=MemorySignals(self.server),
             workers=watched(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
-            teams=FrozenTeams(files),
+            frozen_teams=FrozenTeams(files),
             policy=self.given.policy,
             telemetry=self.telemetry,
         )
@@ -147,17 +146,19 @@ class World:
         item_id: str = "item1",
         agent: str | None = None,
         task_id: str = TASK,
-        while_working: message.WhileWorking | None = None,
+        if_busy: message.IfBusy | None = None,
         brought: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Send a message of the user."""
-        item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, brought=dict(brought))
-        self.until_answered(lambda: message.send(self.engine, task_id, item, while_working))
+        item = UserMessage(
+            item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, attachments=dict(brought)
+        )
+        self.until_answered(lambda: message.accept_message(self.engine, task_id, item, if_busy))
 
     def interrupt(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
         """Send a message that interrupts."""
         item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
-        self.until_answered(lambda: message.send(self.engine, task_id, item, "interrupt"))
+        self.until_answered(lambda: message.accept_message(self.engine, task_id, item, "interrupt"))
 
     def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
         """Send a pause."""
@@ -171,7 +172,7 @@ class World:
         """Have a paused task go on."""
         self.until_answered(lambda: hold.resume(self.engine, task_id, item_id))
 
-    def answer(self, outcome: Outcome, task_id: str = TASK) -> None:
+    def answer(self, outcome: ToolOutcome, task_id: str = TASK) -> None:
         """Submit what came of a client's call."""
         self.until_answered(lambda: answer.answer(self.engine, task_id, outcome))
 
@@ -189,7 +190,7 @@ class World:
     def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
         """Send a stop."""
         item = Stop(item_id=item_id, created_at=self.engine.now(), reason=reason)
-        self.until_answered(lambda: receive(self.engine, task_id, item))
+        self.until_answered(lambda: accept_item(self.engine, task_id, item))
 
     def deliver(self, letter: Message) -> None:
         """Have a worker take the message; one that dies loses it, and a new process takes its place."""
@@ -228,7 +229,7 @@ class World:
 
     def settled(self, task_id: str = TASK) -> bool:
         """Whether the task has ended and is closed, or waits and has taken all that came for it, or for a person."""
-        if self.summary(task_id).status.ended and open_path(task_id) not in self.files.held:
+        if self.summary(task_id).status.ended and open_marker_path(task_id) not in self.files.held:
             return task_id not in self.server.held.schedule
         task = self.server.held.tasks.get(task_id)
         if task is None or task.phase is not Phase.WAIT:
@@ -240,9 +241,11 @@ class World:
         task = MemoryBoard(self.server, self.clock).load(task_id, 100)
         assert task is not None
         paths = [path for path in self.files.held if path.startswith(inbox_path(task_id))]
-        found = [read_item(self.files.held[path]) for path in paths]
-        ended = over(found)
-        inbox = tuple(item for item in found if item.item_id not in ended and item.item_id not in task.state.items)
+        found = [parse_item(self.files.held[path]) for path in paths]
+        ended = superseded(found)
+        inbox = tuple(
+            item for item in found if item.item_id not in ended and item.item_id not in task.state.recent_item_ids
+        )
         outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
         team = FrozenTeams(self.files).get(task_id)
         sub_task = parent_of(task_id, task.first) is not None
@@ -251,8 +254,8 @@ class World:
 
     def untaken(self, task_id: str = TASK) -> list[str]:
         """The ids of the items that were accepted and are no step yet, as the workspace has them."""
-        items = [read_item(self.files.held[path]) for path in self.files.held if path.startswith(inbox_path(task_id))]
-        return [item.item_id for item in items if item.taken_at_seq is None]
+        items = [parse_item(self.files.held[path]) for path in self.files.held if path.startswith(inbox_path(task_id))]
+        return [item.item_id for item in items if item.applied_at_seq is None]
 
     def summary(self, task_id: str = TASK) -> TaskSummary:
         """What `task.json` says."""
@@ -289,9 +292,9 @@ class World:
             case Advance():
                 advance(self.engine, letter.task_id)
             case Turn():
-                turn(self.engine, letter.order)
+                run_turn(self.engine, letter.order)
             case Tool():
-                tool(self.engine, letter.order)
+                run_call(self.engine, letter.order)
             case ListTools():
                 list_tools(self.engine, letter.order)
             case Notify():
@@ -315,7 +318,7 @@ class World:
 
 def team_of(**fields: Any) -> Team:
     """A team of these fields."""
-    return read_team({"name": "desk"} | fields)
+    return validate_team({"name": "desk"} | fields)
 
 
 def given(

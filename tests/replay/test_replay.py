@@ -8,11 +8,11 @@ from roboco.domain.decision.action import Action, CallTools, StartTurn, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep, read_step, verify_chain
-from roboco.domain.replay.evidence import prefixes
+from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep, parse_step, verify_chain
+from roboco.domain.replay.evidence import history_prefixes
 from roboco.domain.replay.recording import Recording, recording_of
 from roboco.domain.replay.rehearsal import rehearse
-from roboco.domain.replay.replay import Past, replay
+from roboco.domain.replay.replay import RecordedTask, replay
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
@@ -32,7 +32,7 @@ def recorded(name: str) -> tuple[Team, list[TaskStep], TaskSummary]:
     """The team, the history and how it ended."""
     team = Team.model_validate_json((FOLDER / f"{name}.team.json").read_bytes())
     summary = TaskSummary.model_validate_json((FOLDER / f"{name}.task.json").read_bytes())
-    return team, [read_step(line) for line in lines(name)], summary
+    return team, [parse_step(line) for line in lines(name)], summary
 
 
 def router_of(team: Team) -> Router:
@@ -40,10 +40,12 @@ def router_of(team: Team) -> Router:
     return ROUTERS[model.router] if isinstance(model, Custom) else route
 
 
-def past_of(name: str) -> Past:
+def past_of(name: str) -> RecordedTask:
     """The recorded task, as it is replayed for users too."""
     team, steps, summary = recorded(name)
-    return Past(team, tuple(steps), summary.status, summary.reason, began=steps[0].created_at, router=router_of(team))
+    return RecordedTask(
+        team, tuple(steps), summary.status, summary.reason, started_at=steps[0].created_at, router=router_of(team)
+    )
 
 
 def test_there_are_recorded_histories() -> None:
@@ -61,7 +63,7 @@ def test_a_recorded_history_is_unchanged(name: str) -> None:
 def test_every_prefix_decides_as_recorded(name: str) -> None:
     past = past_of(name)
     positions = replay(past)
-    assert [(one.seq, one.chosen, one.note) for one in positions if one.verdict != "same"] == []
+    assert [(one.seq, one.chosen, one.note) for one in positions if one.comparison != "same"] == []
     assert [one.seq for one in positions] == [*range(1, len(past.steps)), None]
 
 
@@ -69,7 +71,7 @@ def test_every_prefix_decides_as_recorded(name: str) -> None:
 def test_every_prefix_asks_for_what_its_next_step_brought(name: str) -> None:
     """Without messages and results, a prefix waits for them, or has just these calls run."""
     team, steps, _ = recorded(name)
-    for history, step in zip(prefixes(steps), steps[1:], strict=False):
+    for history, step in zip(history_prefixes(steps), steps[1:], strict=False):
         action: Action = decide(team, history, Situation(), router_of(team))
         if step.agent_name == USER:
             assert isinstance(action, Wait), step.seq

@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start
+from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server
 from roboco.adapters.local.valkey import find_server
 from tests.stack import until
 
@@ -100,7 +100,7 @@ class Cluster:
                 "cluster-node-timeout": self._node_timeout,
             }
             given = [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
-            node = start(f"node-{number}", [*find_server(), *given], log=folder / "log")
+            node = start_server(f"node-{number}", [*find_server(), *given], log=folder / "log")
             self._exits.callback(node.stop)
             self.nodes.append(node)
             self.ports.append(port)

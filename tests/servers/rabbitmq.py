@@ -10,7 +10,7 @@ from typing import Final
 
 from kombu import Connection
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start, wait_ready
+from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 from roboco.errors import UsageError
 from tests.stack import until
 
@@ -70,7 +70,7 @@ def start_rabbitmq(folder: Path) -> RabbitServer:
     _, epmd = find_rabbitmq()
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port(3)
-    mapper = start("epmd", [epmd, "-port", str(port + 2), "-address", LOOPBACK], log=folder / "epmd.log")
+    mapper = start_server("epmd", [epmd, "-port", str(port + 2), "-address", LOOPBACK], log=folder / "epmd.log")
     (folder / "rabbitmq.conf").write_text(
         f"listeners.tcp.1 = {LOOPBACK}:{port}\ndefault_user = roboco\ndefault_pass = secret\n"
     )
@@ -83,7 +83,7 @@ def start_rabbitmq(folder: Path) -> RabbitServer:
 
 
 def _started(folder: Path, environment: dict[str, str], port: int) -> Server:
-    server = start("rabbitmq", [find_rabbitmq()[0]], env=environment, log=folder / "rabbitmq.log")
+    server = start_server("rabbitmq", [find_rabbitmq()[0]], env=environment, log=folder / "rabbitmq.log")
 
     def answers() -> bool:
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from roboco.adapters.team.file import team_from
+from roboco.adapters.team.file import parse_team
 from roboco.settings import Settings, variable_of
 from tests.documents import GUIDES, PAGES, Example, example, examples
 from tests.stack import ROOT
@@ -73,7 +73,7 @@ def test_files_of_the_examples_have_one_name_each() -> None:
 @pytest.mark.parametrize("fragment", examples("team"), ids=lambda one: one.page.stem)
 def test_fragments_of_team_files_are_valid(fragment: Example) -> None:
     agents = [{"name": "one", "prompt": "hi"}]
-    team_from({"name": "documented", "agents": agents} | yaml.safe_load(fragment.text))
+    parse_team({"name": "documented", "agents": agents} | yaml.safe_load(fragment.text))
 
 
 def test_commands_of_the_front_page_are_marked_for_ci() -> None:

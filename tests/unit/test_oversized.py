@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.validation_error import BODY_MOST, size_flaw
-from roboco.adapters.team.file import team_from
-from roboco.domain.inbox.submission import read_submission
+from roboco.adapters.celery.message_validation import MAX_BODY_BYTES, size_error
+from roboco.adapters.team.file import parse_team
+from roboco.domain.inbox.submission import parse_submission
 from roboco.errors import UsageError
 
 pytestmark = pytest.mark.slow
@@ -18,11 +18,11 @@ TEAM: dict[str, Any] = {"name": "e", "agents": [{"name": "e", "prompt": "p"}]}
 
 
 def submitted(more: dict[str, Any]) -> object:
-    return read_submission({"task_id": "a", "team": TEAM, "prompt": "x"} | more)
+    return parse_submission({"task_id": "a", "team": TEAM, "prompt": "x"} | more)
 
 
 def declared(more: dict[str, Any]) -> object:
-    return team_from(TEAM | more)
+    return parse_team(TEAM | more)
 
 
 def nested(depth: int) -> Any:
@@ -79,5 +79,5 @@ def test_too_much_is_refused_at_once(
 
 
 def test_a_message_is_not_read_that_is_larger_than_any_can_be() -> None:
-    assert "at most" in (size_flaw(b"x" * (BODY_MOST + 1)) or "")
-    assert size_flaw(json.dumps("ü" * 1024 * 1024).encode()) is None
+    assert "at most" in (size_error(b"x" * (MAX_BODY_BYTES + 1)) or "")
+    assert size_error(json.dumps("ü" * 1024 * 1024).encode()) is None

@@ -16,7 +16,7 @@ import pytest
 import roboco
 from roboco import errors
 from roboco.client.in_thread import in_thread
-from roboco.domain.stream.item import Shown
+from roboco.domain.stream.item import ItemData
 
 
 def test_all_is_sorted_and_complete() -> None:
@@ -85,7 +85,7 @@ def test_it_holds_what_the_design_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [*get_args(Shown), *get_args(get_args(roboco.ExecutionEvent)[0]), *get_args(get_args(roboco.Part)[0])]
+    "data", [*get_args(ItemData), *get_args(get_args(roboco.ExecutionEvent)[0]), *get_args(get_args(roboco.Part)[0])]
 )
 def test_the_class_of_whatever_a_stream_or_step_holds_is_public(data: type) -> None:
     assert getattr(roboco, data.__name__) is data
@@ -107,13 +107,13 @@ def test_every_error_is_public() -> None:
     "error",
     [
         errors.UsageError("wrong"),
-        errors.TeamError("team.yaml", ("name: is missing", "agents: is missing")),
+        errors.InvalidTeam("team.yaml", ("name: is missing", "agents: is missing")),
         errors.TransientError("no answer"),
         errors.ModelError("http_500", "the model is away", True),
         errors.CorruptHistory("step 3"),
         errors.Conflict("taken"),
-        errors.TeamFailed("task_1", "failed", "the model refuses"),
-        errors.TeamFailed("task_1", "paused", "the model is away", "resume it"),
+        errors.TaskFailed("task_1", "failed", "the model refuses"),
+        errors.TaskFailed("task_1", "paused", "the model is away", "resume it"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -137,8 +137,8 @@ def test_overloaded_may_succeed_later_and_is_no_usage_error() -> None:
 
 
 def test_errors_say_what_they_know() -> None:
-    team = errors.TeamError("team.yaml", ("a: x", "b: y"))
+    team = errors.InvalidTeam("team.yaml", ("a: x", "b: y"))
     assert str(team) == "team.yaml: a: x\nteam.yaml: b: y"
     assert str(errors.ModelError("http_500", "the model is away", True)) == "the model is away"
-    assert issubclass(errors.TeamError, errors.UsageError)
+    assert issubclass(errors.InvalidTeam, errors.UsageError)
     assert issubclass(errors.ModelError, errors.TransientError)

@@ -3,11 +3,11 @@
 import pytest
 
 from roboco.errors import UsageError
-from roboco.settings import Settings, read_settings
+from roboco.settings import Settings, load_settings
 
 
 def test_nothing_has_to_be_set() -> None:
-    settings = read_settings({})
+    settings = load_settings({})
     assert settings == Settings()
     assert settings.broker == settings.redis_url == "redis://127.0.0.1:6379/0"
     assert settings.workspace.startswith("file:///")
@@ -58,7 +58,7 @@ def test_each_setting_is_a_variable() -> None:
         "PATH": "/bin",
         "OPENAI_API_KEY": "secret",
     }
-    settings = read_settings(environment)
+    settings = load_settings(environment)
     assert settings.broker == "redis://b:1/2"
     assert settings.tool_modules == ("shop.search", "shop.mail")
     assert settings.allowed_model_servers == ("GROQ_KEY@https://api.groq.com/openai/v1", "http://127.0.0.1:8080/v1")
@@ -71,16 +71,16 @@ def test_each_setting_is_a_variable() -> None:
     assert set(type(settings).model_fields) == {
         name.removeprefix("ROBOCO_").lower() for name in environment if name.startswith("ROBOCO_")
     }
-    assert read_settings(settings.environment()) == settings
+    assert load_settings(settings.environment()) == settings
     assert "secret" not in str(settings.environment())
 
 
 def test_the_environment_of_the_defaults_gives_the_defaults() -> None:
-    assert read_settings(Settings().environment()) == Settings()
+    assert load_settings(Settings().environment()) == Settings()
 
 
 def test_an_empty_variable_is_none() -> None:
-    assert read_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOL_MODULES": ""}) == Settings()
+    assert load_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOL_MODULES": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_an_empty_variable_is_none() -> None:
 )
 def test_a_wrong_variable_is_told(name: str, value: str, told: str) -> None:
     with pytest.raises(UsageError) as raised:
-        read_settings({name: value})
+        load_settings({name: value})
     assert str(raised.value).startswith(told)
 
 
 def test_all_wrong_variables_are_told_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        read_settings({"ROBOCO_MAX_ATTEMPTS": "many", "ROBOCO_RETENTION": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
+        load_settings({"ROBOCO_MAX_ATTEMPTS": "many", "ROBOCO_RETENTION": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
     for name in ("ROBOCO_MAX_ATTEMPTS", "ROBOCO_RETENTION", "ROBOCO_NOTHING"):
         assert name in str(raised.value)
 
@@ -140,7 +140,7 @@ def test_settings_cannot_be_changed() -> None:
 )
 def test_a_password_is_not_told(name: str, value: str, told: str) -> None:
     with pytest.raises(UsageError) as raised:
-        read_settings({name: value})
+        load_settings({name: value})
     assert str(raised.value).startswith(told)
     for text in (str(raised.value), repr(raised.value.__cause__), str(raised.value.__cause__)):
         assert "can" not in text

@@ -2,45 +2,45 @@
 
 import json
 
-from roboco.adapters.artifacts.store import Written, write_artifact
-from roboco.domain.canonical_json import canonical
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.adapters.artifacts.store import NewArtifact, write_artifact
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.ports import Files
 
-LARGEST = 32 * 1024
+MAX_RESULT_BYTES = 32 * 1024
 """Bytes of a result that the history contains whole."""
-KEPT = 2 * 1024
+EXCERPT_BYTES = 2 * 1024
 """Bytes of a larger result that the history contains."""
 
 
-def keep_large(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Outcome:
+def offload_large(files: Files, task_id: str, step_id: str, outcome: ToolOutcome) -> ToolOutcome:
     """Return the outcome. A result that is too large becomes an artifact of the step and is truncated here."""
-    if (data := _large(outcome)) is None:
+    if (data := _oversized_bytes(outcome)) is None:
         return outcome
     is_text = isinstance(outcome.result.result, str)
     name = f"result-{outcome.result.tool_call_id[-12:]}{'.txt' if is_text else '.json'}"
-    written = Written(name, "text/plain" if is_text else "application/json", step_id)
+    written = NewArtifact(name, "text/plain" if is_text else "application/json", step_id)
     artifact = write_artifact(files, task_id, written, data)
-    cut = _cut(outcome, data, f"the whole is {artifact.uri}")
+    cut = _truncated(outcome, data, f"the whole is {artifact.uri}")
     return cut.model_copy(update={"artifacts": (*outcome.artifacts, artifact)})
 
 
-def cut_large(outcome: Outcome) -> Outcome:
+def truncate_large(outcome: ToolOutcome) -> ToolOutcome:
     """Return the outcome. A result that is too large is truncated."""
-    data = _large(outcome)
-    return outcome if data is None else _cut(outcome, data, "the rest could not be stored")
+    data = _oversized_bytes(outcome)
+    return outcome if data is None else _truncated(outcome, data, "the rest could not be stored")
 
 
-def _large(outcome: Outcome) -> bytes | None:
+def _oversized_bytes(outcome: ToolOutcome) -> bytes | None:
     """Return the bytes of a result that is too large for the history, or None if it is small enough."""
     result = outcome.result.result
-    text = result if isinstance(result, str) else canonical(result)
-    if len(data := text.encode()) <= LARGEST:
+    text = result if isinstance(result, str) else canonical_json(result)
+    if len(data := text.encode()) <= MAX_RESULT_BYTES:
         return None
     return data if isinstance(result, str) else json.dumps(result, ensure_ascii=False, indent=1).encode()
 
 
-def _cut(outcome: Outcome, data: bytes, rest: str) -> Outcome:
-    beginning = data[:KEPT].decode(errors="ignore")
+def _truncated(outcome: ToolOutcome, data: bytes, rest: str) -> ToolOutcome:
+    beginning = data[:EXCERPT_BYTES].decode(errors="ignore")
     kept = f"{beginning}\n[... {len(data)} bytes in all, {rest}]"
     return outcome.model_copy(update={"result": outcome.result.model_copy(update={"result": kept})})

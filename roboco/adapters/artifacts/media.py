@@ -4,15 +4,15 @@ import hashlib
 import re
 from typing import Any
 
-from roboco.adapters.artifacts.mime import HEAD, mime_of
-from roboco.adapters.artifacts.store import Written, write_artifact
+from roboco.adapters.artifacts.mime import HEAD_BYTES, mime_of
+from roboco.adapters.artifacts.store import NewArtifact, write_artifact
 from roboco.domain.history.media import Media
 from roboco.domain.history.part import Artifact
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.ports import Files
 
 _MIME = re.compile(r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,60}")
-_ENDINGS = {
+_SUFFIXES = {
     "image/png": ".png",
     "image/jpeg": ".jpg",
     "image/gif": ".gif",
@@ -24,38 +24,38 @@ _ENDINGS = {
 }
 
 
-def keep_media(files: Files, task_id: str, step_id: str, outcome: Outcome) -> Outcome:
+def store_media(files: Files, task_id: str, step_id: str, outcome: ToolOutcome) -> ToolOutcome:
     """Store the media as artifacts of the step and return the outcome with their URIs. Names derive from the bytes.
 
     So a call that runs twice, or a server that repeats a picture, leaves one artifact.
     """
     if not outcome.media:
         return outcome
-    kept = {media.part: _kept(files, task_id, step_id, media) for media in outcome.media}
+    kept = {media.part: _store(files, task_id, step_id, media) for media in outcome.media}
     named = {
         part: {"mime_type": artifact.mime_type, "artifact": artifact.uri, "size": artifact.size}
         for part, artifact in kept.items()
     }
     artifacts = tuple({artifact.uri: artifact for artifact in kept.values()}.values())
-    changed = _with(outcome, named)
+    changed = _with_fields(outcome, named)
     return changed.model_copy(update={"artifacts": (*outcome.artifacts, *artifacts), "media": ()})
 
 
-def drop_media(outcome: Outcome) -> Outcome:
+def remove_media(outcome: ToolOutcome) -> ToolOutcome:
     """Return the outcome without its media, each marked as not stored."""
-    changed = _with(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
+    changed = _with_fields(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
     return changed.model_copy(update={"media": ()})
 
 
-def _kept(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
+def _store(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
     digest = hashlib.sha256(media.data).hexdigest()[:32]
-    ending = _ENDINGS.get(mime_of("", media.data[:HEAD]), "")
+    ending = _SUFFIXES.get(mime_of("", media.data[:HEAD_BYTES]), "")
     kind = "file" if media.kind == "resource" else media.kind
     declared = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
-    return write_artifact(files, task_id, Written(f"{kind}-{digest}{ending}", declared, step_id), media.data)
+    return write_artifact(files, task_id, NewArtifact(f"{kind}-{digest}{ending}", declared, step_id), media.data)
 
 
-def _with(outcome: Outcome, described: dict[int, dict[str, Any]]) -> Outcome:
+def _with_fields(outcome: ToolOutcome, described: dict[int, dict[str, Any]]) -> ToolOutcome:
     """Return the outcome with these fields added to its parts, by position."""
     if not described:
         return outcome

@@ -4,9 +4,9 @@ import mimetypes
 
 import puremagic
 
-HEAD = 4096
+HEAD_BYTES = 4096
 """Bytes of a file that decide its type."""
-_TEXTS = {
+_TEXT_TYPES = {
     ".md": "text/markdown",
     ".csv": "text/csv",
     ".json": "application/json",
@@ -18,16 +18,16 @@ _TEXTS = {
     ".svg": "image/svg+xml",
     ".py": "text/x-python",
 }
-_UNKNOWN = "application/octet-stream"
+_UNKNOWN_TYPE = "application/octet-stream"
 
 
 def mime_of(name: str, head: bytes) -> str:
     """Return the type of a file with this name and these first bytes. A name never makes a text an image."""
     ending = f".{name.rpartition('.')[2].lower()}" if "." in name else ""
     if _is_text(head):
-        guessed = _TEXTS.get(ending) or mimetypes.guess_type(name)[0] or ""
-        return guessed if guessed.startswith("text/") or ending in _TEXTS else "text/plain"
-    return _by_content(name, head) or _UNKNOWN
+        guessed = _TEXT_TYPES.get(ending) or mimetypes.guess_type(name)[0] or ""
+        return guessed if guessed.startswith("text/") or ending in _TEXT_TYPES else "text/plain"
+    return _by_content(name, head) or _UNKNOWN_TYPE
 
 
 def is_text(mime_type: str) -> bool:

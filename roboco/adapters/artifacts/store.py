@@ -14,23 +14,30 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from roboco.adapters.artifacts.mime import HEAD, is_text, mime_of
+from roboco.adapters.artifacts.mime import HEAD_BYTES, is_text, mime_of
 from roboco.domain.history.part import Artifact
-from roboco.domain.paths import MAX_NAME, artifact_info_path, artifact_name, artifact_path, artifact_uri, artifacts_path
+from roboco.domain.paths import (
+    MAX_NAME_CHARS,
+    artifact_info_path,
+    artifact_name,
+    artifact_path,
+    artifact_uri,
+    artifacts_path,
+)
 from roboco.errors import UsageError
 from roboco.ports import Files
 
 MAX_VERSIONS = 10_000
 """Versions of one name."""
-LOOKED_AT = 8
+MAX_COMPARED_VERSIONS = 8
 """Newest versions of a name that are compared with new bytes: a repeated call has left the same bytes."""
-_PIECE = 1024 * 1024
-_TOLD = 50
+_PIECE_BYTES = 1024 * 1024
+_MAX_LISTED_NAMES = 50
 """Names that an error message lists."""
 
 
 @dataclass(frozen=True)
-class Written:
+class NewArtifact:
     """The name and type of a new artifact."""
 
     name: str
@@ -40,7 +47,7 @@ class Written:
     """The step that writes it."""
 
 
-def write_artifact(files: Files, task_id: str, written: Written, data: bytes) -> Artifact:
+def write_artifact(files: Files, task_id: str, written: NewArtifact, data: bytes) -> Artifact:
     """Store the data under the name, or under its next free version if other data has the name. Return the artifact.
 
     The same data under one of the newest versions of the name is the same artifact. Raise UsageError for a name that
@@ -49,13 +56,13 @@ def write_artifact(files: Files, task_id: str, written: Written, data: bytes) ->
     return store_artifact(files, task_id, written, io.BytesIO(data))
 
 
-def store_artifact(files: Files, task_id: str, written: Written, source: BinaryIO) -> Artifact:
+def store_artifact(files: Files, task_id: str, written: NewArtifact, source: BinaryIO) -> Artifact:
     """Store the whole source, of any size, as `write_artifact` does. It is read twice, from its beginning."""
     base = checked_name(written.name)
-    digest, size, head = _looked_through(source)
+    digest, size, head = _scan(source)
     mime_type = _type_of(base, head, written.mime_type)
     for version in _versions(files, task_id, base):
-        name = _version(base, version)
+        name = _versioned_name(base, version)
         artifact = Artifact(
             artifact_id=name,
             uri=artifact_uri(name),
@@ -66,7 +73,7 @@ def store_artifact(files: Files, task_id: str, written: Written, source: BinaryI
             version=version,
             step_id=written.step_id,
         )
-        if (stored := _claimed(files, task_id, artifact)) is None:
+        if (stored := _claim_version(files, task_id, artifact)) is None:
             continue
         if files.size(artifact_path(task_id, name)) != size:
             source.seek(0)
@@ -81,13 +88,13 @@ def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
     size = files.size(artifact_path(task_id, name))
     if size is None:
         existing = files.names(artifacts_path(task_id))
-        more = len(existing) - _TOLD
-        listed = ", ".join(existing[:_TOLD]) + (f" and {more} more" if more > 0 else "")
+        more = len(existing) - _MAX_LISTED_NAMES
+        listed = ", ".join(existing[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
         raise UsageError(f"no artifact {name!r} in this task; artifacts: {listed or 'none'}")
     info = files.get(artifact_info_path(task_id, name))
     if info is not None:
         return Artifact.model_validate_json(info)
-    head = files.read(artifact_path(task_id, name), 0, HEAD) or b""
+    head = files.read(artifact_path(task_id, name), 0, HEAD_BYTES) or b""
     return Artifact(artifact_id=name, uri=artifact_uri(name), mime_type=mime_of(name, head), size=size, base=name)
 
 
@@ -102,10 +109,10 @@ def read_artifact(files: Files, task_id: str, uri_or_name: str) -> bytes:
     return files.get(artifact_path(task_id, artifact.name)) or b""
 
 
-def pieces_of(files: Files, task_id: str, artifact: Artifact) -> Iterator[bytes]:
+def iter_pieces(files: Files, task_id: str, artifact: Artifact) -> Iterator[bytes]:
     """Yield the bytes of an artifact in pieces."""
     place, path = 0, artifact_path(task_id, artifact.name)
-    while piece := files.read(path, place, _PIECE):
+    while piece := files.read(path, place, _PIECE_BYTES):
         yield piece
         place += len(piece)
 
@@ -118,7 +125,7 @@ def checked_name(uri_or_name: str) -> str:
         raise UsageError(str(error)) from error
 
 
-def _claimed(files: Files, task_id: str, artifact: Artifact) -> Artifact | None:
+def _claim_version(files: Files, task_id: str, artifact: Artifact) -> Artifact | None:
     """Claim this version. Return its artifact, or None if the version has other bytes."""
     path = artifact_info_path(task_id, artifact.name)
     if files.get(path) is None and files.size(artifact_path(task_id, artifact.name)) is not None:
@@ -129,12 +136,12 @@ def _claimed(files: Files, task_id: str, artifact: Artifact) -> Artifact | None:
     return stored if stored.sha256 == artifact.sha256 else None
 
 
-def _looked_through(source: BinaryIO) -> tuple[str, int, bytes]:
+def _scan(source: BinaryIO) -> tuple[str, int, bytes]:
     """Return the digest of all bytes, their number, and the first of them."""
     source.seek(0)
     digest, size, head = hashlib.sha256(), 0, b""
-    while piece := source.read(_PIECE):
-        head = head or piece[:HEAD]
+    while piece := source.read(_PIECE_BYTES):
+        head = head or piece[:HEAD_BYTES]
         digest.update(piece)
         size += len(piece)
     return digest.hexdigest(), size, head
@@ -154,17 +161,17 @@ def _versions(files: Files, task_id: str, base: str) -> Iterator[int]:
     yield 1
     names = set(files.names(artifact_info_path(task_id)))
     last = 1
-    while f"{_version(base, 2 * last)}.json" in names:
+    while f"{_versioned_name(base, 2 * last)}.json" in names:
         last *= 2
     step = last
     while step := step // 2:
-        last += step if f"{_version(base, last + step)}.json" in names else 0
-    yield from range(max(2, last - LOOKED_AT), MAX_VERSIONS)
+        last += step if f"{_versioned_name(base, last + step)}.json" in names else 0
+    yield from range(max(2, last - MAX_COMPARED_VERSIONS), MAX_VERSIONS)
 
 
-def _version(name: str, version: int) -> str:
+def _versioned_name(name: str, version: int) -> str:
     if version == 1:
         return name
     path = PurePosixPath(name)
-    ending = f"-{version}{path.suffix[: MAX_NAME // 2]}"
-    return checked_name(f"{path.stem[: MAX_NAME - len(ending)]}{ending}")
+    ending = f"-{version}{path.suffix[: MAX_NAME_CHARS // 2]}"
+    return checked_name(f"{path.stem[: MAX_NAME_CHARS - len(ending)]}{ending}")

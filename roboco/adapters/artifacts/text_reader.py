@@ -10,7 +10,7 @@ class TextReader:
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._decode = codecs.getincrementaldecoder("utf-8")()
-        self.more = False
+        self.has_more = False
 
     def characters(self, offset: int, limit: int) -> str:
         """Return at most `limit` characters from `offset` on. Raise UnicodeDecodeError if the text is not UTF-8."""
@@ -21,7 +21,7 @@ class TextReader:
             skip = max(0, skip - len(text))
             taken.append(part[:left])
             if len(part) > left:
-                self.more = True
+                self.has_more = True
                 break
             left -= len(part)
         return "".join(taken)

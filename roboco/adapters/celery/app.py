@@ -7,8 +7,8 @@ from celery import Celery
 from kombu import Queue
 
 from roboco.adapters.celery.broker import broker_settings, queue_arguments
-from roboco.adapters.celery.message_signing import MessageKeys, sign_messages
-from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, lanes
+from roboco.adapters.celery.message_signing import SigningKeys, sign_messages
+from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUE_OF, QUEUES, queue_lanes
 
 DeadLetterSink = Callable[[dict[str, Any]], None]
 """Stores a record, which is the JSON of a DeadLetter.
@@ -18,7 +18,7 @@ acknowledgement is lost, the same record is stored again under the same id.
 """
 
 
-def configuration(
+def app_settings(
     broker_url: str,
     *,
     pool: str = "prefork",
@@ -46,7 +46,7 @@ def configuration(
         "task_queues": [
             Queue(lane, routing_key=lane, queue_arguments=queue_arguments(broker_url))
             for name in QUEUES
-            for lane in lanes(name)
+            for lane in queue_lanes(name)
         ],
         "task_routes": {task: {"queue": queue} for task, queue in QUEUE_OF.items()},
         "task_create_missing_queues": False,
@@ -73,13 +73,13 @@ def configuration(
         "worker_enable_remote_control": True,  # Flower queries the workers through it
         "worker_hijack_root_logger": False,
         "roboco_dead_letter_sink": sink,
-        "roboco_keys": MessageKeys(keys),
+        "roboco_signing_keys": SigningKeys(keys),
     }
 
 
-def callback_configuration(broker_url: str) -> dict[str, Any]:
+def callback_settings(broker_url: str) -> dict[str, Any]:
     """Return the settings of an application that sends callbacks to a shop's broker, and consumes nothing."""
-    ours = configuration(broker_url)
+    ours = app_settings(broker_url)
     options = ours["broker_transport_options"]
     kept = ("broker_url", "broker_pool_acquire_timeout", "task_publish_retry_policy", "task_serializer")
     sockets = ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "health_check_interval", "client_name")
@@ -89,13 +89,13 @@ def callback_configuration(broker_url: str) -> dict[str, Any]:
     }
 
 
-def application(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> Celery:
+def create_app(settings: Mapping[str, Any], queues: Iterable[str] = QUEUES) -> Celery:
     """Return an application that can send to every queue. Its workers consume `queues` and their lanes, or `-Q`.
 
     It does not become Celery's current application, which may be that of a service that submits tasks.
     """
     app = Celery("roboco", set_as_current=False)
     app.conf.update(settings)
-    app.amqp.queues.select([lane for name in queues for lane in lanes(name) if lane in app.amqp.queues])
-    sign_messages(app, app.conf["roboco_keys"])
+    app.amqp.queues.select([lane for name in queues for lane in queue_lanes(name) if lane in app.amqp.queues])
+    sign_messages(app, app.conf["roboco_signing_keys"])
     return app

@@ -9,32 +9,32 @@ from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
 
-def repeat_while_working(app: Celery, name: str, pause: float, act: Callable[[], object]) -> None:
+def run_periodically(app: Celery, name: str, interval: float, run: Callable[[], object]) -> None:
     """Call `act` every `pause` seconds, from when a worker of the application is ready until it shuts down.
 
     The calls happen in a thread called `name` of the worker's main process. It also ends if `act` returns False or
     raises.
     """
-    told: SimpleQueue[None] = SimpleQueue()
+    stop_requests: SimpleQueue[None] = SimpleQueue()
 
     def begin(sender: Any = None, **_: Any) -> None:
         if getattr(sender, "app", None) is app:
-            threading.Thread(target=_repeat, args=(told, pause, act), name=name, daemon=True).start()
+            threading.Thread(target=_repeat, args=(stop_requests, interval, run), name=name, daemon=True).start()
 
     def end(**_: Any) -> None:
         # A signal handler, which the next signal may interrupt here: with an Event, this thread would deadlock.
-        told.put(None)
+        stop_requests.put(None)
 
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(end, weak=False)
 
 
-def _repeat(told: SimpleQueue[None], pause: float, act: Callable[[], object]) -> None:
+def _repeat(stop_requests: SimpleQueue[None], interval: float, run: Callable[[], object]) -> None:
     while True:
         try:
-            told.get(timeout=pause)
+            stop_requests.get(timeout=interval)
         except Empty:
-            if act() is False:
+            if run() is False:
                 return
         else:
             return

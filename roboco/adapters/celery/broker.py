@@ -38,10 +38,10 @@ _AMQP_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({"confirm_publish": T
 # attempts: RabbitMQ 4 would drop it after 20 deliveries. The consumer timeout, in milliseconds, must exceed the longest
 # call behind which a worker holds a message: the default is 30 minutes (before 3.12 only RabbitMQ's configuration can
 # change it).
-_AMQP_QUEUE: Final[Mapping[str, Any]] = MappingProxyType(
+_AMQP_QUEUE_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
     {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000, "x-consumer-timeout": 24 * 3600 * 1000}
 )
-_CHECKS: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+_CERT_REQS: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
 def broker_settings(url: str) -> dict[str, Any]:
@@ -62,14 +62,14 @@ def broker_settings(url: str) -> dict[str, Any]:
             "broker_transport_options": dict(_AMQP_OPTIONS),
             "broker_heartbeat": 20,
         }
-    return {"broker_url": _verified(url) if scheme == "rediss" else url} | {
+    return {"broker_url": _with_verification(url) if scheme == "rediss" else url} | {
         "broker_transport_options": dict(TRANSPORT_OPTIONS)
     }
 
 
 def queue_arguments(url: str) -> dict[str, Any] | None:
     """Return the arguments with which queues are declared on this broker, or None if it needs none."""
-    return dict(_AMQP_QUEUE) if is_amqp(url) else None
+    return dict(_AMQP_QUEUE_ARGUMENTS) if is_amqp(url) else None
 
 
 def is_amqp(url: str) -> bool:
@@ -79,21 +79,24 @@ def is_amqp(url: str) -> bool:
 
 def _amqp_tls(url: str) -> dict[str, Any]:
     """Return the TLS options of the URL by py-amqp's names. Without `server_hostname` it would check no host name."""
-    query = _checked(url)
-    options: dict[str, Any] = {"cert_reqs": _CHECKS[query["ssl_cert_reqs"]], "server_hostname": urlsplit(url).hostname}
+    query = _tls_options(url)
+    options: dict[str, Any] = {
+        "cert_reqs": _CERT_REQS[query["ssl_cert_reqs"]],
+        "server_hostname": urlsplit(url).hostname,
+    }
     given = {name: query.get(f"ssl_{name}") for name in ("ca_certs", "certfile", "keyfile")}
     return options | {name: value for name, value in given.items() if value}
 
 
-def _verified(url: str) -> str:
+def _with_verification(url: str) -> str:
     """Return the URL with `ssl_cert_reqs`: without that option kombu does not check the server's certificate."""
-    return urlunsplit(urlsplit(url)._replace(query=urlencode(_checked(url))))
+    return urlunsplit(urlsplit(url)._replace(query=urlencode(_tls_options(url))))
 
 
-def _checked(url: str) -> dict[str, str]:
+def _tls_options(url: str) -> dict[str, str]:
     """Return the options of the URL with `ssl_cert_reqs`; UsageError if its value is unknown."""
     query = dict(parse_qsl(urlsplit(url).query))
-    if query.setdefault("ssl_cert_reqs", "required") not in _CHECKS:
-        possible = ", ".join(_CHECKS)
+    if query.setdefault("ssl_cert_reqs", "required") not in _CERT_REQS:
+        possible = ", ".join(_CERT_REQS)
         raise UsageError(f"the broker's URL has ssl_cert_reqs={query['ssl_cert_reqs']!r}, possible are {possible}")
     return query

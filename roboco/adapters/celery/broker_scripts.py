@@ -10,7 +10,7 @@ from celery import Celery
 from kombu.transport import redis
 from redis.lock import Lock
 
-from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.celery.dispatcher import translating_errors
 from roboco.adapters.redis.scripts import load_missing
 
 _untyped: Any = redis  # its stubs lack these constants
@@ -23,21 +23,21 @@ class BrokerScripts:
 
     def __init__(self, app: Celery) -> None:
         self._app = app
-        self._connected: Any = None
+        self._channel: Any = None
 
     def load_missing(self) -> int:
         """Load the scripts that the broker does not hold. Return how many; 0 if the broker is not Redis.
 
         TransientError if the broker does not answer. Cost if none is missing: one SCRIPT EXISTS.
         """
-        with sending("the query of its scripts"):
+        with translating_errors("the query of its scripts"):
             client = self._client()
         return 0 if client is None else load_missing(client, BROKER_SCRIPTS)
 
     def _client(self) -> Any:
-        if self._connected is None:
+        if self._channel is None:
             connection: Any = self._app.connection_for_write()
             if connection.transport.driver_type != "redis":
                 return None
-            self._connected = connection.channel()
-        return self._connected.client
+            self._channel = connection.channel()
+        return self._channel.client

@@ -13,14 +13,16 @@ from kombu.message import Message
 
 from roboco.adapters.celery.app import DeadLetterSink
 from roboco.adapters.celery.dead_letter import record_of, record_of_raw
-from roboco.adapters.celery.message_signing import MessageKeys, as_bytes
+from roboco.adapters.celery.message_signing import SigningKeys, as_bytes
+from roboco.adapters.celery.message_validation import validation_error
 from roboco.adapters.celery.names import QUEUE_OF
 from roboco.adapters.celery.transport import ScriptsMissing
-from roboco.adapters.celery.validation_error import flaw
 
-UNSIGNED: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
+UNSIGNED_COMMANDS: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """The commands of remote control that are allowed if messages are signed, because its messages are not signed."""
-COSTLY: Final = frozenset({"hello", "objgraph", "memdump", "memsample"})  # questions that change or cost something
+COSTLY_QUERIES: Final = frozenset(
+    {"hello", "objgraph", "memdump", "memsample"}
+)  # questions that change or cost something
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +42,9 @@ class GuardedConsumer(Consumer):
         {"default_steps": [step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")]},
     )
 
-    pause = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
-    unscripted = 1.0  # seconds until a broker that does not hold kombu's scripts is tried again
-    gathering = 0.1  # seconds for which events are collected: each publication is one message
+    requeue_delay = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
+    scripts_retry_delay = 1.0  # seconds until a broker that does not hold kombu's scripts is tried again
+    event_delay = 0.1  # seconds for which events are collected: each publication is one message
 
     hub: Any
     event_dispatcher: Any
@@ -58,12 +60,12 @@ class GuardedConsumer(Consumer):
         super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
         # Kombu counts KeyError as a lost connection; while a message is handled, it is an error of the message.
         errors = self.connection_errors + self.channel_errors
-        self._keys: MessageKeys = self.app.conf.get("roboco_keys") or MessageKeys(())
+        self._keys: SigningKeys = self.app.conf.get("roboco_signing_keys") or SigningKeys(())
         if self._keys:
-            _only_questions()
-        self._outages = tuple(error for error in errors if not issubclass(KeyError, error))
+            _refuse_commands()
+        self._connection_failures = tuple(error for error in errors if not issubclass(KeyError, error))
         self._flush_due = -math.inf
-        self._ends = False
+        self._stopping = False
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         super().on_connection_error_before_connected(exc)
@@ -83,18 +85,18 @@ class GuardedConsumer(Consumer):
     def _wait_for_scripts(self, exc: Exception) -> None:
         if isinstance(exc, ScriptsMissing):  # Celery itself waits only for a broker that refuses connections
             logger.warning("cannot use the broker for now: %s", exc)
-            time.sleep(self.unscripted)
+            time.sleep(self.scripts_retry_delay)
 
     def on_send_event_buffered(self) -> Any:
         # Called from any thread. If a lost connection removes the timer, the next event after its time sets it anew.
-        if self._ends:
+        if self._stopping:
             self._flush(waits=False)  # a signal may have interrupted a thread that sends
         elif (now := time.monotonic()) > self._flush_due:
-            self._flush_due = now + self.gathering
-            self.hub.call_soon(self.hub.call_later, self.gathering, self._flush)
+            self._flush_due = now + self.event_delay
+            self.hub.call_soon(self.hub.call_later, self.event_delay, self._flush)
 
     def stop(self) -> None:
-        self._ends = True
+        self._stopping = True
         self._flush()
         super().stop()
 
@@ -110,50 +112,50 @@ class GuardedConsumer(Consumer):
     def connect(self) -> Any:
         """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""
         connection: Any = super().connect()
-        connection.transport.refuse = self._bury_record
+        connection.transport.refuse = self._store_dead_letter
         return connection
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
         handle = super().create_task_handler(*args, **kwargs)
-        known = own_tasks(self.app.tasks, self.app.amqp.queues.consume_from)
+        known = runnable_tasks(self.app.tasks, self.app.amqp.queues.consume_from)
 
         def guarded(message: Message) -> None:
-            reason = flaw(message, known, self._keys)
+            reason = validation_error(message, known, self._keys)
             if reason:
-                self._bury(message, reason)
+                self._dead_letter(message, reason)
                 return
             try:
                 handle(message)
-            except self._outages:
+            except self._connection_failures:
                 raise
             except Exception as error:
                 # Unforeseen: this worker may have lost a slot and has to exit. Do not let the message end the next one.
                 if not message.acknowledged:
-                    self._bury(message, f"the worker failed to receive it: {error!r}")
+                    self._dead_letter(message, f"the worker failed to receive it: {error!r}")
                 raise
 
         return guarded
 
     def on_decode_error(self, message: Message, exc: Exception) -> None:
-        self._bury(message, f"body cannot be read: {exc}")
+        self._dead_letter(message, f"body cannot be read: {exc}")
 
     def on_invalid_task(self, body: object, message: Message, exc: Exception) -> None:
-        self._bury(message, str(exc))
+        self._dead_letter(message, str(exc))
 
-    def _bury(self, message: Message, reason: str) -> None:
+    def _dead_letter(self, message: Message, reason: str) -> None:
         record = _record(message, reason)
         try:
-            self._bury_record(record)
+            self._store_dead_letter(record)
         except Exception:
             # Return it to the end of its queue after a pause: without one this is a hot loop while the store is away.
-            named = {name: record[name] for name in ("queue", "reason", "letter_id")}
-            logger.exception("cannot store dead letter %s; retrying in %s s", json.dumps(named), self.pause)
-            give_back = (logger, self.connection_errors, True)
-            self.timer.call_after(self.pause, message.reject_log_error, give_back)
+            facts = {name: record[name] for name in ("queue", "reason", "letter_id")}
+            logger.exception("cannot store dead letter %s; retrying in %s s", json.dumps(facts), self.requeue_delay)
+            requeue = (logger, self.connection_errors, True)
+            self.timer.call_after(self.requeue_delay, message.reject_log_error, requeue)
         else:
             message.ack_log_error(logger, self.connection_errors)
 
-    def _bury_record(self, record: dict[str, Any]) -> None:
+    def _store_dead_letter(self, record: dict[str, Any]) -> None:
         sink: DeadLetterSink | None = self.app.conf.get("roboco_dead_letter_sink")
         if sink:
             sink(record)
@@ -170,7 +172,7 @@ def _record(message: Message, reason: str) -> dict[str, Any]:
         return record_of_raw(as_bytes(message.body or ""), str(message.delivery_info.get("routing_key")), reason, {})
 
 
-def own_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str]:
+def runnable_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str]:
     """Return the Celery tasks for these queues: a tool must not run in a pool that holds the keys of models.
 
     Celery's own tasks are excluded, because `celery.map`, for example, runs any other Celery task.
@@ -183,10 +185,10 @@ def own_tasks(registered: Iterable[str], queues: Iterable[str]) -> frozenset[str
     )
 
 
-def _only_questions() -> None:
+def _refuse_commands() -> None:
     """Refuse all commands of remote control that change something. Call this in a worker process only."""
     for name, command in Panel.meta.items():
-        if name in COSTLY or (command.type == "control" and name not in UNSIGNED):
+        if name in COSTLY_QUERIES or (command.type == "control" and name not in UNSIGNED_COMMANDS):
             Panel.data[name] = _refuse
 
 

@@ -13,31 +13,31 @@ from celery.app.task import Context
 from celery.canvas import maybe_signature
 from kombu.utils import json
 
-from roboco.adapters.celery.dispatcher import sending
+from roboco.adapters.celery.dispatcher import translating_errors
 from roboco.errors import TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 
-KEPT: Final = (
+STORED_FIELDS: Final = (
     *("id", "root_id", "parent_id", "group", "group_index", "chord", "chain", "callbacks", "errbacks"),
     *("reply_to", "correlation_id", "task", "retries", "origin", "replaced_task_nesting"),
 )
-MOST = 200_000
+MAX_REQUEST_CHARS = 200_000
 """Characters of JSON of a stored request at most."""
 
 
-def kept(request: Any, ignore_result: bool) -> str:
+def serialize_request(request: Any, ignore_result: bool) -> str:
     """Return the part of a request that its continuation needs, as JSON; UsageError if it is not JSON or too large."""
     delivery = {name: (request.delivery_info or {}).get(name) for name in ("priority", "routing_key")}
-    record = {name: getattr(request, name, None) for name in KEPT}
+    record = {name: getattr(request, name, None) for name in STORED_FIELDS}
     try:
         text = str(json.dumps(record | {"delivery_info": delivery, "ignore_result": ignore_result}))
     except (TypeError, ValueError) as error:
         raise UsageError(f"the part of the canvas after the team's task is no JSON: {error}") from error
-    if len(text) > MOST:
+    if len(text) > MAX_REQUEST_CHARS:
         raise UsageError(
             f"the part of the canvas after the team's task has {len(text)} characters of JSON, at most "
-            f"{MOST} are possible; pass large values by name"
+            f"{MAX_REQUEST_CHARS} are possible; pass large values by name"
         )
     return text
 
@@ -51,7 +51,7 @@ class Continuation:
         self.request = request
         self.task: Any = self.app.tasks[self.request.task]
 
-    def send(self, result: Any) -> None:
+    def send_next(self, result: Any) -> None:
         """Send the callbacks and the next Celery task of the chain."""
         priority = self.request.delivery_info.get("priority") if self.app.conf.task_inherit_parent_priority else None
         options = {
@@ -74,11 +74,11 @@ class Continuation:
         others = [one for one in signatures if not isinstance(one, group)]
         return [*groups, group(others, app=self.app)] if others else groups
 
-    def done(self, result: Any) -> None:
+    def store_result(self, result: Any) -> None:
         """Store the result, and its part of a chord. This is idempotent."""
         self.task.backend.mark_as_done(self.request.id, result, self.request, not self.request.ignore_result)
 
-    def failed(self, error: Exception) -> None:
+    def store_error(self, error: Exception) -> None:
         """Store the error for the Celery task, its part of a chord and the rest of its chain. This is idempotent."""
         self.task.backend.mark_as_failure(
             self.request.id, error, request=self.request, store_result=self._stores_errors, call_errbacks=False
@@ -89,7 +89,7 @@ class Continuation:
         if self.request.errbacks:
             self.task.backend._call_task_errbacks(self.request, error, None)
 
-    def show(self, event: str, **fields: Any) -> None:
+    def send_event(self, event: str, **fields: Any) -> None:
         """Send the event that the Celery task has ended: its worker has returned without one.
 
         The event names the worker that runs this. Only displays such as Flower depend on it, and it may get lost.
@@ -98,7 +98,10 @@ class Continuation:
         if current is None:
             return
         try:
-            with sending(event), self.app.events.default_dispatcher(hostname=current.request.hostname) as dispatcher:
+            with (
+                translating_errors(event),
+                self.app.events.default_dispatcher(hostname=current.request.hostname) as dispatcher,
+            ):
                 dispatcher.send(event, uuid=self.request.id, name=self.request.task, **fields)
         except TransientError as error:
             _log.warning("the event of the end of Celery task %s is not sent: %s", self.request.id, error)
@@ -111,7 +114,7 @@ class Continuation:
         except NotImplementedError:
             return False  # there is no result backend
 
-    def revoked(self, reason: str) -> None:
+    def store_revoked(self, reason: str) -> None:
         """Store that the Celery task was revoked, and its part of a chord. This is idempotent."""
         self.task.backend.mark_as_revoked(self.request.id, reason, self.request, self._stores_errors)
 

@@ -14,23 +14,23 @@ from typing import Any, Final
 from kombu.message import Message
 from kombu.utils import json as kombu_json
 
-from roboco.adapters.celery.validation_error import later_release
-from roboco.domain.canonical_json import canonical, well_formed, well_formed_json
+from roboco.adapters.celery.message_validation import needs_newer_worker
+from roboco.domain.canonical_json import canonical_json, well_formed, well_formed_json
 from roboco.domain.dead_letter import DeadLetter, letter_id_of
 
-BODY_KEPT: Final = 16 * 1024
+MAX_UNREADABLE_BODY_BYTES: Final = 16 * 1024
 """Bytes that a record keeps of a body that no worker can read."""
-BODY_LIMIT: Final = 1024 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024
 """Bytes that a record keeps of a body that a worker of another release may be able to read."""
-HEADER_LIMIT: Final = 256
+MAX_HEADER_CHARS: Final = 256
 """Characters of JSON that are kept of a header."""
-HEADERS_LIMIT: Final = 40
+MAX_HEADERS: Final = 40
 """Headers that are kept at most: Celery sends about 20."""
-REASON_LIMIT: Final = 512
+MAX_REASON_CHARS: Final = 512
 """Characters that are kept of the reason of a refused message."""
-TASK_REASON_LIMIT: Final = 2000
+MAX_TASK_REASON_CHARS: Final = 2000
 """Characters that are kept of the reason for which a Celery task failed."""
-SHOWN_ONLY: Final = frozenset({"argsrepr", "kwargsrepr"})
+DISPLAY_HEADERS: Final = frozenset({"argsrepr", "kwargsrepr"})
 """Headers that only displays need."""
 
 
@@ -40,50 +40,50 @@ def record_of(message: Message, reason: str) -> dict[str, Any]:
     raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
     queue = str(message.delivery_info.get("routing_key"))
     headers: dict[str, Any] = message.headers
-    most = BODY_LIMIT if later_release(reason) else BODY_KEPT
-    record = _record(queue, reason, headers, raw, most)
-    needed = {name: value for name, value in headers.items() if name not in SHOWN_ONLY}
+    max_bytes = MAX_BODY_BYTES if needs_newer_worker(reason) else MAX_UNREADABLE_BODY_BYTES
+    record = _record(queue, reason, headers, raw, max_bytes)
+    needed = {name: value for name, value in headers.items() if name not in DISPLAY_HEADERS}
     whole = record["body"].encode() == raw and all(record["headers"].get(name) == needed[name] for name in needed)
     return record | {
         "letter_id": letter_id_of(queue, _identity(message), record["digest"]),
-        "content_type": str(message.content_type or "application/json")[:HEADER_LIMIT],
-        "content_encoding": str(message.content_encoding or "utf-8")[:HEADER_LIMIT],
+        "content_type": str(message.content_type or "application/json")[:MAX_HEADER_CHARS],
+        "content_encoding": str(message.content_encoding or "utf-8")[:MAX_HEADER_CHARS],
         "cut": not whole,
     }
 
 
 def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of bytes that no worker can read. It cannot be requeued."""
-    record = _record(queue, reason, headers, raw, BODY_KEPT)
+    record = _record(queue, reason, headers, raw, MAX_UNREADABLE_BODY_BYTES)
     return record | {"letter_id": letter_id_of(queue, record["digest"]), "cut": True}
 
 
-def letter_of(request: Any, queue: str, reason: str, attempts: int, time: datetime) -> DeadLetter:
+def dead_letter_of(request: Any, queue: str, reason: str, attempts: int, time: datetime) -> DeadLetter:
     """Return the dead letter of a received Celery task. A repetition of the message has the same letter id."""
     body = kombu_json.dumps([list(request.args or ()), dict(request.kwargs or {}), {}]).encode()
     return DeadLetter(
         letter_id=letter_id_of(str(request.id), str(request.get("roboco_requeued", ""))),
-        reason=well_formed(reason)[:TASK_REASON_LIMIT],
+        reason=well_formed(reason)[:MAX_TASK_REASON_CHARS],
         time=time,
         attempts=attempts,
         queue=queue,
         headers={"task": request.task, "id": request.id},
-        body=body[:BODY_LIMIT].decode("utf-8", "replace"),
-        cut=len(body) > BODY_LIMIT,
+        body=body[:MAX_BODY_BYTES].decode("utf-8", "replace"),
+        truncated=len(body) > MAX_BODY_BYTES,
         size=len(body),
         digest=hashlib.sha256(body).hexdigest(),
     )
 
 
-def _record(queue: str, reason: str, headers: Mapping[str, Any], raw: bytes, most: int) -> dict[str, Any]:
+def _record(queue: str, reason: str, headers: Mapping[str, Any], raw: bytes, max_bytes: int) -> dict[str, Any]:
     return {
-        "reason": well_formed(reason[:REASON_LIMIT]),
-        "queue": well_formed(queue[:HEADER_LIMIT]),
+        "reason": well_formed(reason[:MAX_REASON_CHARS]),
+        "queue": well_formed(queue[:MAX_HEADER_CHARS]),
         "headers": {
-            well_formed(str(name)[:HEADER_LIMIT]): _shortened(value)
-            for name, value in islice(headers.items(), HEADERS_LIMIT)
+            well_formed(str(name)[:MAX_HEADER_CHARS]): _truncate(value)
+            for name, value in islice(headers.items(), MAX_HEADERS)
         },
-        "body": raw[:most].decode("utf-8", "replace"),
+        "body": raw[:max_bytes].decode("utf-8", "replace"),
         "size": len(raw),
         "digest": hashlib.sha256(raw).hexdigest(),
         "time": datetime.now(UTC).isoformat(),
@@ -98,11 +98,11 @@ def _identity(message: Message) -> str:
     return json.dumps([headers, properties], default=str, sort_keys=True)
 
 
-def _shortened(value: object) -> object:
+def _truncate(value: object) -> object:
     """Return the value as JSON, or the beginning of its text if that is long or not JSON."""
     try:
         clean = well_formed_json(value)
-        text = canonical(clean)
+        text = canonical_json(clean)
     except (ValueError, TypeError, RecursionError):
-        return ascii(value)[:HEADER_LIMIT]
-    return clean if clean == value and len(text) <= HEADER_LIMIT else text[:HEADER_LIMIT]
+        return ascii(value)[:MAX_HEADER_CHARS]
+    return clean if clean == value and len(text) <= MAX_HEADER_CHARS else text[:MAX_HEADER_CHARS]

@@ -15,17 +15,17 @@ from typing import Any, Final
 from amqp.exceptions import NotFound
 from celery import Celery
 
-from roboco.adapters.celery.names import QUEUE_OF, lanes_of
+from roboco.adapters.celery.names import QUEUE_OF, tenant_lanes
 from roboco.domain.history.priority import Priority
 from roboco.domain.ids import tenant_of
 
 # Kombu's Redis transport keeps a list for each of `priority_steps`, and consumes the lowest number first. Messages of
 # other services have no priority, and so the lowest number. On AMQP the highest number is first.
-_ON_REDIS: Final = MappingProxyType({"high": 0, "normal": 3, "low": 6})
-_ON_AMQP: Final = MappingProxyType({"high": 9, "normal": 4, "low": 0})
+_REDIS_PRIORITIES: Final = MappingProxyType({"high": 0, "normal": 3, "low": 6})
+_AMQP_PRIORITIES: Final = MappingProxyType({"high": 9, "normal": 4, "low": 0})
 
 
-class Lanes:
+class FairQueues:
     """The queues of one broker. Its methods raise the errors of the broker unchanged."""
 
     def __init__(self, app: Celery) -> None:
@@ -36,37 +36,39 @@ class Lanes:
         """True if the broker is Redis."""
         return str(self._app.conf.broker_url or "").startswith("redis")
 
-    def number(self, priority: Priority | None) -> int | None:
+    def priority_number(self, priority: Priority | None) -> int | None:
         """Return the priority as a number of this broker, or None for no priority."""
-        return None if priority is None else (_ON_REDIS if self.on_redis else _ON_AMQP)[priority]
+        return None if priority is None else (_REDIS_PRIORITIES if self.on_redis else _AMQP_PRIORITIES)[priority]
 
-    def shortest(self, name: str, task_id: str, priority: Priority | None) -> str:
+    def choose(self, name: str, task_id: str, priority: Priority | None) -> str:
         """Return the lane for a message of this task: on Redis the shorter one of two, elsewhere the first."""
-        possible = lanes_of(QUEUE_OF[name], tenant_of(task_id))
+        possible = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
         if len(possible) == 1 or not self.on_redis:
             return possible[0]
-        lengths = self._ask("llen", possible, priority)
+        lengths = self._query("llen", possible, priority)
         return min(zip(lengths, possible, strict=True))[1]
 
-    def oldest(self, name: str, task_id: str, priority: Priority | None) -> list[Any]:
+    def oldest_headers(self, name: str, task_id: str, priority: Priority | None) -> list[Any]:
         """Return the headers of the oldest message of each list or queue that a message of this task may use."""
-        queues = lanes_of(QUEUE_OF[name], tenant_of(task_id))
+        queues = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
         if self.on_redis:
-            return [headers_of(message) for message in self._ask("lindex", queues, priority, -1) if message is not None]
+            return [
+                headers_of(message) for message in self._query("lindex", queues, priority, -1) if message is not None
+            ]
         with self._connection() as connection:
             if connection.transport.driver_type != "amqp":
                 return []
-            return [_oldest(connection, queue) for queue in queues]
+            return [_oldest_headers(connection, queue) for queue in queues]
 
-    def waiting(self, name: str, task_id: str) -> int:
+    def count_waiting(self, name: str, task_id: str) -> int:
         """Return the messages of any priority that wait in the lanes of this task."""
-        queues = lanes_of(QUEUE_OF[name], tenant_of(task_id))
+        queues = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
         with self._connection() as connection:
             if self.on_redis:  # an empty queue does not exist there, and cannot be declared passively
                 return sum(int(connection.default_channel._size(queue)) for queue in queues)
-            return sum(_declared(connection, queue) for queue in queues)
+            return sum(_count_messages(connection, queue) for queue in queues)
 
-    def _ask(self, command: str, queues: Sequence[str], priority: Priority | None, *arguments: int) -> list[Any]:
+    def _query(self, command: str, queues: Sequence[str], priority: Priority | None, *arguments: int) -> list[Any]:
         """Return the answers of Redis to a command about the list of each queue.
 
         This and `waiting` use `_q_for_pri` and `_size` of kombu's channel: it has no public names for its lists.
@@ -74,7 +76,9 @@ class Lanes:
         with self._connection() as connection, connection.default_channel.client.pipeline(transaction=False) as pipe:
             channel = connection.default_channel
             for queue in queues:
-                pipe.execute_command(command, channel._q_for_pri(queue, self.number(priority) or 0), *arguments)
+                pipe.execute_command(
+                    command, channel._q_for_pri(queue, self.priority_number(priority) or 0), *arguments
+                )
             return list(pipe.execute())
 
     @contextmanager
@@ -92,10 +96,10 @@ def headers_of(message: bytes) -> Any:
         return None
 
 
-def _oldest(connection: Any, queue: str) -> Any:
+def _oldest_headers(connection: Any, queue: str) -> Any:
     """Return the headers of the oldest message, or None if there is none. It is received and requeued at its place."""
 
-    def look(channel: Any) -> Any:
+    def receive_and_requeue(channel: Any) -> Any:
         with channel.connection.client.channel() as own:  # if the queue does not exist, RabbitMQ closes this channel
             try:
                 message = own.basic_get(queue)
@@ -106,11 +110,11 @@ def _oldest(connection: Any, queue: str) -> Any:
             own.basic_reject(message.delivery_tag, requeue=True)
             return message.properties.get("application_headers")
 
-    headers, _ = connection.autoretry(look, max_retries=1, interval_start=0)()
+    headers, _ = connection.autoretry(receive_and_requeue, max_retries=1, interval_start=0)()
     return headers
 
 
-def _declared(connection: Any, queue: str) -> int:
+def _count_messages(connection: Any, queue: str) -> int:
     """Return the messages that wait in a queue of AMQP; 0 if it does not exist."""
     with connection.channel() as own:  # if the queue does not exist, RabbitMQ closes this channel
         try:

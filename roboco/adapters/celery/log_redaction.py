@@ -3,13 +3,13 @@
 import logging
 import sys
 
-from roboco.adapters.celery import display as shown
-from roboco.adapters.celery.names import OUTSIDE
+from roboco.adapters.celery import display
+from roboco.adapters.celery.names import COMMAND_TASKS
 
 _TRACE = "celery.app.trace"
 
 
-class FailureLog(logging.Filter):
+class LogRedaction(logging.Filter):
     """Redacts the errors of messages from outside. Celery puts them into the message of a record and into its `data`.
 
     Of an unexpected error, the record keeps only the type and the stack: a dead letter holds the rest.
@@ -17,23 +17,23 @@ class FailureLog(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact the record if it is about a message from outside. Return True: every record passes."""
-        told = record.args
-        if isinstance(told, dict) and told.get("name") in OUTSIDE and "exc" in told:
-            frames = shown.frames_of(told.get("traceback"))
-            told = told | {"exc": _said(record, str(told["exc"]), frames), "traceback": frames}
-            record.args = told
-            record.data = told
+        arguments = record.args
+        if isinstance(arguments, dict) and arguments.get("name") in COMMAND_TASKS and "exc" in arguments:
+            frames = display.redact_traceback(arguments.get("traceback"))
+            arguments = arguments | {"exc": _redacted_error(record, str(arguments["exc"]), frames), "traceback": frames}
+            record.args = arguments
+            record.data = arguments
             record.exc_info = None
         return True
 
 
-def quote_nobody() -> None:
+def redact_failures() -> None:
     """Redact the log of this process and its children: it quotes nothing of messages from outside."""
-    logging.getLogger(_TRACE).addFilter(FailureLog())
+    logging.getLogger(_TRACE).addFilter(LogRedaction())
 
 
-def _said(record: logging.LogRecord, text: str, frames: str) -> str:
+def _redacted_error(record: logging.LogRecord, text: str, frames: str) -> str:
     kind, error = text.partition("(")[0], sys.exc_info()[1]
     if record.exc_info:
         return f"{kind}\n{frames}"
-    return kind if error is None else shown.of_error(error)
+    return kind if error is None else display.redact_error(error)

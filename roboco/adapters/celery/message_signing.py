@@ -25,16 +25,16 @@ from kombu.serialization import dumps
 
 from roboco.adapters.celery.names import QUEUE_OF
 
-SIGNATURE: Final = "roboco_signature"
+SIGNATURE_HEADER: Final = "roboco_signature"
 """The header with the signature."""
-LONGEST: Final = 7 * 86_400
+SIGNATURE_LIFETIME: Final = 7 * 86_400
 """Seconds for which a signature is valid."""
-AHEAD: Final = 600
+MAX_CLOCK_SKEW: Final = 600
 """Seconds by which a sender's clock may be fast."""
-_COVERED = ("task", "id", "eta", "expires", "timelimit")
+_SIGNED_HEADERS = ("task", "id", "eta", "expires", "timelimit")
 
 
-class MessageKeys:
+class SigningKeys:
     """The keys of messages: the first one signs, and all of them are accepted, so that keys can be rotated."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
@@ -47,27 +47,27 @@ class MessageKeys:
         """Add the signature to the headers, if there are keys."""
         if self._keys:
             now = int(time.time())
-            headers[SIGNATURE] = f"{now}:{_made(self._keys[0], now, headers, body)}"
+            headers[SIGNATURE_HEADER] = f"{now}:{_hmac_of(self._keys[0], now, headers, body)}"
 
-    def flaw(self, headers: Mapping[str, Any], body: bytes) -> str | None:
+    def signature_error(self, headers: Mapping[str, Any], body: bytes) -> str | None:
         """Return why the message is not authentic, or None if it is, or if there are no keys."""
         if not self._keys:
             return None
-        sent, _, made = str(headers.get(SIGNATURE, "")).partition(":")
+        sent, _, made = str(headers.get(SIGNATURE_HEADER, "")).partition(":")
         if not made or not (sent.isascii() and sent.isdigit() and len(sent) <= 15):
-            found = f"header {SIGNATURE!r} is {headers.get(SIGNATURE)!r:.80}"
+            found = f"header {SIGNATURE_HEADER!r} is {headers.get(SIGNATURE_HEADER)!r:.80}"
             return f"not signed: {found}, expected one made with a key of ROBOCO_SIGNING_KEYS"
-        right = (_made(key, int(sent), headers, body) for key in self._keys)
+        right = (_hmac_of(key, int(sent), headers, body) for key in self._keys)
         if not any(hmac.compare_digest(made.encode(), one.encode()) for one in right):
             return "signed with no key of ROBOCO_SIGNING_KEYS, or changed since"
         age = time.time() - int(sent)
-        if not -AHEAD <= age <= LONGEST:
-            valid = f"a signature is valid for {LONGEST} s, and a clock may be {AHEAD} s fast"
+        if not -MAX_CLOCK_SKEW <= age <= SIGNATURE_LIFETIME:
+            valid = f"a signature is valid for {SIGNATURE_LIFETIME} s, and a clock may be {MAX_CLOCK_SKEW} s fast"
             return f"signed {age:.0f} s ago: {valid}"
         return None
 
 
-def sign_messages(app: Celery, keys: MessageKeys) -> None:
+def sign_messages(app: Celery, keys: SigningKeys) -> None:
     """Have the application sign its messages to Roboco. It sends other Celery tasks unchanged."""
     amqp: Any = app.amqp
     send: Callable[..., Any] = amqp.send_task_message
@@ -89,6 +89,6 @@ def as_bytes(body: bytes | str) -> bytes:
     return body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
 
 
-def _made(key: bytes, sent: int, headers: Mapping[str, Any], body: bytes) -> str:
-    covered = json.dumps([sent, *(headers.get(name) for name in _COVERED)], separators=(",", ":"))
+def _hmac_of(key: bytes, sent: int, headers: Mapping[str, Any], body: bytes) -> str:
+    covered = json.dumps([sent, *(headers.get(name) for name in _SIGNED_HEADERS)], separators=(",", ":"))
     return hmac.new(key, covered.encode() + b"\n" + body, hashlib.sha256).hexdigest()

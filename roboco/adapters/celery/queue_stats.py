@@ -8,16 +8,16 @@ from typing import Any, Final
 from amqp.exceptions import NotFound
 from celery import Celery
 
-from roboco.adapters.celery.dispatcher import sending, sent_at
+from roboco.adapters.celery.dispatcher import sent_at, translating_errors
 from roboco.adapters.celery.fair_queues import headers_of
-from roboco.adapters.celery.names import QUEUES, lanes
+from roboco.adapters.celery.names import QUEUES, queue_lanes
 
-PRIORITIES: Final = ("", "\x06\x163", "\x06\x166")
+PRIORITY_SUFFIXES: Final = ("", "\x06\x163", "\x06\x166")
 """Suffixes of a queue's name in Redis, where kombu keeps one list for each of its `priority_steps`."""
 
 
 @dataclass(frozen=True)
-class QueueNow:
+class QueueStats:
     """A queue with its lanes."""
 
     name: str
@@ -27,36 +27,36 @@ class QueueNow:
     """When the oldest of them was sent, in Unix seconds, or None if that is not known."""
 
 
-def queues_now(app: Celery, names: Iterable[str]) -> list[QueueNow]:
+def read_queue_stats(app: Celery, names: Iterable[str]) -> list[QueueStats]:
     """Return these queues as they are now; TransientError if the broker does not answer."""
     connections: Any = app.pool
-    with sending("the query of its queues"), connections.acquire(block=True) as connection:
+    with translating_errors("the query of its queues"), connections.acquire(block=True) as connection:
         channel = connection.default_channel
         if connection.transport.driver_type == "redis":
-            return _in_redis(channel.client, list(names))
-        return [QueueNow(name, sum(_declared(channel, lane) for lane in lanes(name))) for name in names]
+            return _redis_stats(channel.client, list(names))
+        return [QueueStats(name, sum(_count_messages(channel, lane) for lane in queue_lanes(name))) for name in names]
 
 
-def _in_redis(client: Any, names: list[str]) -> list[QueueNow]:
+def _redis_stats(client: Any, names: list[str]) -> list[QueueStats]:
     with client.pipeline(transaction=False) as pipe:
-        for one in chain.from_iterable(map(lists_of, names)):
+        for one in chain.from_iterable(map(redis_lists, names)):
             pipe.llen(one)
             pipe.lindex(one, -1)
         answers = iter(pipe.execute())
     found = []
     for name in names:
-        lists = [(int(next(answers)), next(answers)) for _ in lists_of(name)]
+        lists = [(int(next(answers)), next(answers)) for _ in redis_lists(name)]
         times = [at for _, last in lists if last is not None and (at := sent_at(headers_of(last))) is not None]
-        found.append(QueueNow(name, sum(length for length, _ in lists), min(times, default=None)))
+        found.append(QueueStats(name, sum(length for length, _ in lists), min(times, default=None)))
     return found
 
 
-def lists_of(name: str) -> list[str]:
+def redis_lists(name: str) -> list[str]:
     """Return the lists in Redis in which messages of the queue wait: one for each lane and priority."""
-    return [lane + step for lane in lanes(name) for step in PRIORITIES]
+    return [lane + step for lane in queue_lanes(name) for step in PRIORITY_SUFFIXES]
 
 
-def _declared(channel: Any, name: str) -> int:
+def _count_messages(channel: Any, name: str) -> int:
     try:
         return int(channel.queue_declare(queue=name, passive=True).message_count)
     except NotFound:  # no worker has declared it yet
@@ -65,13 +65,13 @@ def _declared(channel: Any, name: str) -> int:
 
 def queue_lengths(app: Celery) -> dict[str, int]:
     """Return the messages that no worker has received, by queue; TransientError if the broker does not answer."""
-    return {queue: _length(app, queue) for queue in QUEUES}
+    return {queue: _queue_length(app, queue) for queue in QUEUES}
 
 
-def _length(app: Celery, queue: str) -> int:
+def _queue_length(app: Celery, queue: str) -> int:
     connections: Any = app.pool
     with (
-        sending(f"the query of the length of {queue}"),
+        translating_errors(f"the query of the length of {queue}"),
         connections.acquire(block=True) as connection,
         connection.channel() as channel,  # not a shared one: RabbitMQ closes it if the queue does not exist
     ):

@@ -6,11 +6,11 @@ from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from celery.worker.request import Request
 from celery.worker.state import revoked
 
-from roboco.adapters.celery import display as shown
-from roboco.adapters.celery.names import OUTSIDE, TOOL
+from roboco.adapters.celery import display
+from roboco.adapters.celery.names import COMMAND_TASKS, TOOL_TASK
 
 
-class ShownRequest(Request):
+class RedactedRequest(Request):
     """Celery's request, displayed without content of users and under its real name, whatever the sender wrote.
 
     A revoke of work that Roboco dispatches drops that one message. The sweeper dispatches the work again under the same
@@ -21,13 +21,13 @@ class ShownRequest(Request):
         super().__init__(*args, **kwargs)
         own: Any = self
         self._error: BaseException | None = None
-        self._type: str = own._type
-        own.name = self._type
-        if self._type != TOOL:
+        self._task_name: str = own._type
+        own.name = self._task_name
+        if self._task_name != TOOL_TASK:
             own.time_limits = (None, None)  # the limits of its Celery task apply: a sender may not raise them
-        if self._type in OUTSIDE:
+        if self._task_name in COMMAND_TASKS:
             headers: dict[str, Any] = own._request_dict
-            own._argsrepr, own._kwargsrepr = shown.of_outside(headers["kwargs"], headers.get("origin"))
+            own._argsrepr, own._kwargsrepr = display.redact_arguments(headers["kwargs"], headers.get("origin"))
             headers |= {"argsrepr": own._argsrepr, "kwargsrepr": own._kwargsrepr}
 
     def info(self, safe: bool = False) -> Any:
@@ -37,7 +37,7 @@ class ShownRequest(Request):
     def revoked(self) -> bool:
         """Return True if a user has revoked the message."""
         found = bool(super().revoked())
-        if found and self._type not in OUTSIDE:
+        if found and self._task_name not in COMMAND_TASKS:
             revoked.discard(self.id)
         return found
 
@@ -48,7 +48,7 @@ class ShownRequest(Request):
         counts as an attempt: after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter.
         """
         error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
-        if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._type in OUTSIDE:
+        if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._task_name in COMMAND_TASKS:
             self.reject(requeue=True)
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
@@ -56,6 +56,6 @@ class ShownRequest(Request):
         """Send an event. Its error has no quotations, and its traceback only files and functions."""
         if "traceback" in fields:
             error = self._error
-            told = fields.get("exception") if error is None else shown.of_error(error)
-            fields |= {"exception": told, "traceback": shown.frames_of(fields["traceback"])}
+            exception = fields.get("exception") if error is None else display.redact_error(error)
+            fields |= {"exception": exception, "traceback": display.redact_traceback(fields["traceback"])}
         super().send_event(type, **fields)

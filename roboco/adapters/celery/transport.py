@@ -27,11 +27,18 @@ from redis import exceptions as redis_exceptions
 from redis.exceptions import RedisError
 
 from roboco.adapters.celery.dead_letter import record_of_raw
-from roboco.adapters.celery.envelope import Held, Refused, read_broadcast, read_envelope, read_held, written
-from roboco.adapters.celery.validation_error import content_flaw
+from roboco.adapters.celery.envelope import (
+    HeldMessage,
+    RefusedMessage,
+    read_broadcast,
+    read_envelope,
+    read_held,
+    serialize,
+)
+from roboco.adapters.celery.message_validation import content_error
 from roboco.domain.dead_letter import letter_id_of
 
-Refuse = Callable[[dict[str, Any]], None]
+StoreRecord = Callable[[dict[str, Any]], None]
 """Stores the record of a refused message, or raises."""
 
 logger = logging.getLogger(__name__)
@@ -49,7 +56,7 @@ class QoS(redis.QoS):
         def give_back(pipe: Any) -> None:
             raw = pipe.hget(self.unacked_key, tag)
             pipe.multi()
-            if raw is None or self._settle(raw, pipe, leftmost):
+            if raw is None or self._restore_or_store(raw, pipe, leftmost):
                 self._remove_from_indices(tag, pipe)
             else:  # try again later, so that it does not block the restoration of others
                 pipe.zadd(self.unacked_index_key, {tag: time.time()}, xx=True)
@@ -57,16 +64,16 @@ class QoS(redis.QoS):
         with self.channel.conn_or_acquire(client) as connected:
             connected.transaction(give_back, self.unacked_key)
 
-    def _settle(self, raw: bytes, pipe: Any, leftmost: bool) -> bool:
+    def _restore_or_store(self, raw: bytes, pipe: Any, leftmost: bool) -> bool:
         """Return True if the message has returned to its queue or is stored as a dead letter."""
         match read_held(raw):
-            case Held(message, queue):
+            case HeldMessage(message, queue):
                 message["headers"]["redelivered"] = True
                 message["properties"]["delivery_info"]["redelivered"] = True
                 key = self.channel._q_for_pri(queue, message["properties"].get("priority") or 0)
-                (pipe.lpush if leftmost else pipe.rpush)(key, written(message))
+                (pipe.lpush if leftmost else pipe.rpush)(key, serialize(message))
                 return True
-            case Refused() as refused:
+            case RefusedMessage() as refused:
                 return bool(self.channel.store_held(raw, refused))
 
 
@@ -82,29 +89,29 @@ class GuardedChannel:
 
     connection: Any
     sep: str
-    _kept: Any = None
+    _reused_client: Any = None
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         make: Any = super()._create_client  # type: ignore[misc]  # a mixin
         if asynchronous:  # kombu reuses those itself
-            client = make(asynchronous=True)
-            client.parse_response = partial(self._answer, client.parse_response)
-            return client
+            asynchronous_client = make(asynchronous=True)
+            asynchronous_client.parse_response = partial(self._check_answer, asynchronous_client.parse_response)
+            return asynchronous_client
         own: Any = self
-        kept = self._kept
-        if kept is None or kept.connection_pool is not own.pool:
-            kept = self._kept = make()
-            kept.script_load = partial(_load_script, kept.script_load)
-        return kept
+        asynchronous_client = self._reused_client
+        if asynchronous_client is None or asynchronous_client.connection_pool is not own.pool:
+            asynchronous_client = self._reused_client = make()
+            asynchronous_client.script_load = partial(_load_script, asynchronous_client.script_load)
+        return asynchronous_client
 
     @cached_property
     def subclient(self) -> Any:
         """The connection that receives messages of remote control."""
         subclient: Any = self._create_client(asynchronous=True).pubsub()
-        subclient.parse_response = partial(self._published, subclient.parse_response)
+        subclient.parse_response = partial(self._check_published, subclient.parse_response)
         return subclient
 
-    def _answer(self, parse: Callable[..., Any], connection: Any, command: str, **options: Any) -> Any:
+    def _check_answer(self, parse: Callable[..., Any], connection: Any, command: str, **options: Any) -> Any:
         """Return the answer of Redis. Of a popped message return the checked form, or None if it is refused."""
         answer = parse(connection, command, **options)
         if command != "BRPOP" or not answer:
@@ -112,7 +119,7 @@ class GuardedChannel:
         key, raw = answer
         queue = bytes_to_str(key).rsplit(self.sep, 1)[0]
         match read_envelope(raw, queue):
-            case Refused() as refused:
+            case RefusedMessage() as refused:
                 own: Any = self
                 own._queue_cycle.rotate(queue)  # as after any message: the other queues are next
                 self._refuse(raw, queue, refused)
@@ -120,9 +127,9 @@ class GuardedChannel:
             case message:
                 # A sender may have used the tag of another message that a worker holds: its entry would be overwritten.
                 message["properties"]["delivery_tag"] = self._next_delivery_tag()  # type: ignore[attr-defined]
-                return key, written(message)
+                return key, serialize(message)
 
-    def _published(self, parse: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _check_published(self, parse: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Return the published message in its checked form, or an empty one if it is refused."""
         answer = parse(*arguments, **options)
         if not (isinstance(answer, list | tuple) and bytes_to_str(answer[0]).endswith("message")):
@@ -130,19 +137,23 @@ class GuardedChannel:
         *start, channel, raw = answer
         name = bytes_to_str(channel)
         exchange = (name.partition(".")[2] if name.startswith("/") else name).partition("/")[0]
-        read = read_broadcast(raw, exchange) if isinstance(raw, bytes) else Refused(f"is no message but {raw!r:.80}")
-        if isinstance(read, Refused):
+        read = (
+            read_broadcast(raw, exchange)
+            if isinstance(raw, bytes)
+            else RefusedMessage(f"is no message but {raw!r:.80}")
+        )
+        if isinstance(read, RefusedMessage):
             logger.warning("dropped a message that was published on channel %r: %s", name, read.reason)
             return [*start, channel, b""]
         return [*start, channel, json.dumps(read)]
 
-    def _refuse(self, raw: bytes, queue: str, refused: Refused) -> None:
+    def _refuse(self, raw: bytes, queue: str, refused: RefusedMessage) -> None:
         record = record_of_raw(raw, queue, refused.reason, refused.headers)
-        if not self._store(record):
-            self._keep(record)
+        if not self._store_record(record):
+            self._hold_record(record)
 
-    def _store(self, record: dict[str, Any]) -> bool:
-        store: Refuse | None = getattr(self.connection, "refuse", None)
+    def _store_record(self, record: dict[str, Any]) -> bool:
+        store: StoreRecord | None = getattr(self.connection, "refuse", None)
         try:
             if store is not None:
                 store(record)
@@ -151,7 +162,7 @@ class GuardedChannel:
             return False
         return True
 
-    def _keep(self, record: dict[str, Any]) -> None:
+    def _hold_record(self, record: dict[str, Any]) -> None:
         """Store the record among the messages that workers hold. A release without this guard drops such a record."""
         note = json.dumps([json.dumps(record), "", record["queue"]])
         own: Any = self
@@ -161,12 +172,12 @@ class GuardedChannel:
                 pipe.zadd(own.unacked_index_key, {record["letter_id"]: time.time()})
                 pipe.execute()
         except (RedisError, OSError):
-            told = (record["size"], record["queue"], record["digest"], record["reason"])
-            logger.exception("lost an unreadable message of %s bytes of queue %r (SHA-256 %s): %s", *told)
+            facts = (record["size"], record["queue"], record["digest"], record["reason"])
+            logger.exception("lost an unreadable message of %s bytes of queue %r (SHA-256 %s): %s", *facts)
 
-    def store_held(self, raw: bytes, refused: Refused) -> bool:
+    def store_held(self, raw: bytes, refused: RefusedMessage) -> bool:
         """Store a dead letter for an unreadable entry of the hash. Return True if it is stored."""
-        return self._store(noted(raw) or record_of_raw(raw, "", refused.reason, refused.headers))
+        return self._store_record(read_held_record(raw) or record_of_raw(raw, "", refused.reason, refused.headers))
 
 
 def _load_script(load: Callable[[Any], Any], script: Any) -> Any:
@@ -179,14 +190,14 @@ def _load_script(load: Callable[[Any], Any], script: Any) -> Any:
         ) from error
 
 
-def noted(raw: bytes) -> dict[str, Any] | None:
+def read_held_record(raw: bytes) -> dict[str, Any] | None:
     """Return the record that `_keep` stored, rebuilt because any producer may write one; None for other entries."""
-    if len(raw) > NOTE_MOST:
+    if len(raw) > MAX_HELD_RECORD_BYTES:
         return None
     try:
         note, _, queue = json.loads(raw)
         record = json.loads(note)
-        reason, headers, body, size, digest = (record[name] for name in _NOTED)
+        reason, headers, body, size, digest = (record[name] for name in _RECORD_FIELDS)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     match reason, headers, body, size, digest, queue:
@@ -197,9 +208,9 @@ def noted(raw: bytes) -> dict[str, Any] | None:
             return None
 
 
-NOTE_MOST: Final = 1024 * 1024
+MAX_HELD_RECORD_BYTES: Final = 1024 * 1024
 """Bytes of a stored record at most: it has less than 64 K characters, and JSON in JSON takes up to 14 bytes each."""
-_NOTED: Final = ("reason", "headers", "body", "size", "digest")
+_RECORD_FIELDS: Final = ("reason", "headers", "body", "size", "digest")
 _NO_DIGEST: Final = "0" * 64
 
 
@@ -233,7 +244,7 @@ class AmqpMessage(pyamqp.Message):
     def __init__(self, msg: Any, channel: Any = None, **options: Any) -> None:
         headers = msg.properties.get("application_headers") or {}
         if isinstance(headers, Mapping) and headers.get("compression"):
-            error = ValueError(content_flaw("application/json", None, headers))
+            error = ValueError(content_error("application/json", None, headers))
             self.errors = [(ValueError, error, None)]
         super().__init__(msg, channel=channel, **options)
 

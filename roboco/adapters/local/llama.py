@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roboco.adapters.local.model_download import MODEL_FILE, ModelDownload
-from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, start, wait_ready
+from roboco.adapters.local.process import LOOPBACK, Server, choose_port, start_server, wait_ready
 from roboco.errors import UsageError
 
 _READY_SECONDS = 120.0
@@ -61,17 +61,17 @@ def start_llama(model: Path, log_folder: Path, port: int | None = None) -> Llama
 def launch_llama(model: Path, log_folder: Path, port: int | None = None) -> LlamaServer:
     """Start a server for `model`, which is not loaded yet. Raises UsageError as `start_llama`."""
     check_llama()
-    port = chosen_port(port)
+    port = choose_port(port)
     module = "roboco.adapters.local.llama_server"
     command = [sys.executable, "-m", module, "--model", str(model.absolute()), "--port", str(port)]
     # In the folder of the sources `roboco` is importable, installed or not, and no file of the user shadows a module.
-    server = start("llama", command, log=log_folder.absolute() / "llama.log", cwd=Path(__file__).parents[3])
+    server = start_server("llama", command, log=log_folder.absolute() / "llama.log", cwd=Path(__file__).parents[3])
     return LlamaServer(server.name, server.process, server.log, port)
 
 
 def wait_loaded(server: LlamaServer) -> None:
     """Return once the model is loaded. Raises TransientError, and stops the server, if it does not start."""
-    wait_ready(server, lambda: _loaded(server.port), _READY_SECONDS)
+    wait_ready(server, lambda: _is_loaded(server.port), _READY_SECONDS)
 
 
 def check_llama() -> None:
@@ -81,7 +81,7 @@ def check_llama() -> None:
         raise UsageError(f"xllamacpp is not installed: run `pip install 'roboco[local]'`, or {hosted}")
 
 
-def _loaded(port: int) -> bool:
+def _is_loaded(port: int) -> bool:
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
         connection.request("GET", "/health")

@@ -15,7 +15,7 @@ import time
 import zipfile
 from pathlib import Path
 
-from roboco.adapters.local.process import Server, start
+from roboco.adapters.local.process import Server, start_server
 from roboco.errors import TransientError, UsageError
 
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -42,7 +42,9 @@ class ModelDownload:
             raise _not_stored(self._model, error) from error
         self._deadline = time.monotonic() + DOWNLOAD_TIMEOUT
         try:
-            self._pip = start("pip", self._command(command), env=self._environment(), log=self._log, cwd=self._folder)
+            self._pip = start_server(
+                "pip", self._command(command), env=self._environment(), log=self._log, cwd=self._folder
+            )
         except BaseException:
             self.close()
             raise

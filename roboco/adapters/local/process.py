@@ -22,7 +22,7 @@ _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 
 # The child sets PR_SET_PDEATHSIG (1) to SIGTERM (15) and then executes the server. So no code of this process runs
 # between fork and exec, which is unsafe in a process with threads. The check of the parent finds one that died earlier.
-_TIED = """
+_BOUND_TO_PARENT = """
 import ctypes, os, sys
 if ctypes.CDLL(None).prctl(1, 15, 0, 0, 0) or os.getppid() != int(sys.argv[1]):
     sys.exit("cannot bind its life to process " + sys.argv[1])
@@ -55,7 +55,7 @@ class Server:
             self.process.wait()
 
 
-def start(
+def start_server(
     name: str,
     argv: Sequence[str],
     *,
@@ -76,9 +76,9 @@ def start(
         raise UsageError(f"server {name!r} needs the program {argv[0]!r}, which is not installed")
     command = [os.path.abspath(binary), *argv[1:]]
     if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
+        command = [sys.executable, "-I", "-S", "-c", _BOUND_TO_PARENT, str(os.getpid()), *command]
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab", opener=_private) as output:
+    with open(log, "ab", opener=_open_private) as output:
         process = subprocess.Popen(
             command,
             env=env,
@@ -121,7 +121,7 @@ def free_port(count: int = 1) -> int:
     raise TransientError(f"found no {count} consecutive free ports from {_FIRST_PORT} to {_LAST_PORT}")
 
 
-def chosen_port(wanted: int | None, count: int = 1) -> int:
+def choose_port(wanted: int | None, count: int = 1) -> int:
     """Return `wanted`, or a free port if None. Raise UsageError if one of the `count` ports from it is taken."""
     if wanted is None:
         return free_port(count)
@@ -132,22 +132,22 @@ def chosen_port(wanted: int | None, count: int = 1) -> int:
 
 
 @contextmanager
-def held(folder: Path, what: str) -> Iterator[int]:
+def exclusive_lock(folder: Path, server: str) -> Iterator[int]:
     """Lock `folder`, which is created if missing, and yield the lock's descriptor.
 
     A child that inherits the descriptor keeps the lock. Raise UsageError if a server of another process holds the lock.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(folder / f"{server}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not _locks(descriptor):
-            raise UsageError(f"folder {str(folder)!r} is in use by another {what}: stop that one first")
+        if not _try_lock(descriptor):
+            raise UsageError(f"folder {str(folder)!r} is in use by another {server}: stop that one first")
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _locks(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         flock(descriptor, LOCK_EX | LOCK_NB)
     except BlockingIOError:
@@ -167,12 +167,12 @@ def _all_free(first: int, count: int) -> bool:
     return True
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _failure(server: Server, what: str) -> str:
+def _failure(server: Server, problem: str) -> str:
     with server.log.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - 4000))
         lines = log.read().decode(errors="replace").splitlines()[-12:]
-    return "\n".join((f"server {server.name!r} {what}; the end of {str(server.log)!r}:", *lines))
+    return "\n".join((f"server {server.name!r} {problem}; the end of {str(server.log)!r}:", *lines))

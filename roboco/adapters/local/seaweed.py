@@ -13,15 +13,15 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, held, start, wait_ready
+from roboco.adapters.local.process import LOOPBACK, Server, choose_port, exclusive_lock, start_server, wait_ready
 from roboco.errors import UsageError
 
 BUCKET = "roboco"
 _READY_SECONDS = 60.0
 # A busy server has 250 MiB of live objects, most of them idle, and may need 250 MiB more for its index. With a limit
 # near that, garbage collection takes a fifth of a core even without requests. Without a limit it grew past 1 GB.
-_MEMORY = {"GOGC": "50", "GOMEMLIMIT": "768MiB"}
-_PARTS = ("s3", "master", "volume", "filer", "admin")  # each takes a port for HTTP, the next for gRPC
+_MEMORY_LIMITS = {"GOGC": "50", "GOMEMLIMIT": "768MiB"}
+_PORT_NAMES = ("s3", "master", "volume", "filer", "admin")  # each takes a port for HTTP, the next for gRPC
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class S3Server(Server):
         if not self.alive():
             return  # another server may have its ports, and so the names of its sockets, by now
         super().stop(timeout)
-        for place, part in enumerate(_PARTS):
+        for place, part in enumerate(_PORT_NAMES):
             socket = Path(f"/tmp/seaweedfs-{part}-grpc-{self.port + 2 * place + 1}.sock")  # noqa: S108 - its choice
             with suppress(OSError):
                 socket.unlink(missing_ok=True)
@@ -65,12 +65,12 @@ def start_seaweed(
     Raise UsageError if another server holds the folder or a port, and TransientError if the server does not start.
     """
     weed = find_weed()
-    with held(folder, "seaweed") as lock:
-        port = chosen_port(port, 2 * len(_PARTS))
-        keys = _kept_keys(folder / "keys.json", secret_key)
+    with exclusive_lock(folder, "seaweed") as lock:
+        port = choose_port(port, 2 * len(_PORT_NAMES))
+        keys = _load_keys(folder / "keys.json", secret_key)
         config = folder.resolve() / "s3.json"
         _write_private(config, _identities(access_key, keys.secret))
-        server = start(
+        server = start_server(
             "seaweed",
             [weed, *_arguments(folder.resolve(), config, port)],
             env=_environment(keys.jwt),
@@ -98,7 +98,7 @@ def find_weed() -> str:
 
 def _arguments(folder: Path, config: Path, port: int) -> list[str]:
     ports = []
-    for place, part in enumerate(_PARTS):
+    for place, part in enumerate(_PORT_NAMES):
         ports += [f"-{part}.port={port + 2 * place}", f"-{part}.port.grpc={port + 2 * place + 1}"]
     return [
         "-logtostderr=true",
@@ -125,10 +125,10 @@ def _environment(jwt: str) -> dict[str, str]:
     """Return this process' environment for weed, without AWS_* and WEED_*: AWS keys would become one more identity."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "WEED_"))}
     signing = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
-    return inherited | _MEMORY | {f"WEED_JWT_{name}_KEY": jwt for name in signing}
+    return inherited | _MEMORY_LIMITS | {f"WEED_JWT_{name}_KEY": jwt for name in signing}
 
 
-def _kept_keys(path: Path, secret_key: str | None) -> _Keys:
+def _load_keys(path: Path, secret_key: str | None) -> _Keys:
     """Return the keys in the file `path`, which the first start creates. `secret_key` replaces the stored one."""
     kept = json.loads(path.read_text()) if path.exists() else {}
     keys = _Keys(

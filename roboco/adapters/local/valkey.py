@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, held, start, wait_ready
+from roboco.adapters.local.process import LOOPBACK, Server, choose_port, exclusive_lock, start_server, wait_ready
 from roboco.errors import UsageError
 
 _READY_SECONDS = 60.0  # a long append-only file is read first
@@ -51,8 +51,8 @@ def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> 
     TransientError if the server does not start.
     """
     command = find_server()
-    with held(folder, "valkey") as lock:
-        port = chosen_port(port)
+    with exclusive_lock(folder, "valkey") as lock:
+        port = choose_port(port)
         arguments = {
             "port": port,
             "bind": LOOPBACK,
@@ -67,7 +67,7 @@ def start_valkey(folder: Path, port: int | None = None, databases: int = 16) -> 
         }
         for name, value in arguments.items():
             command += [f"--{name}", str(value)]
-        server = start("valkey", command, log=folder / "valkey.log", pass_fds=(lock,))
+        server = start_server("valkey", command, log=folder / "valkey.log", pass_fds=(lock,))
         running = ValkeyServer(server.name, server.process, server.log, port)
         wait_ready(running, lambda: _answers(running), _READY_SECONDS)
     return running

@@ -3,28 +3,28 @@
 import shlex
 
 from roboco.domain.team.mcp_server import McpServer
-from roboco.domain.url import leads
+from roboco.domain.url import covers
 from roboco.errors import UsageError
 
 
-def check_allowed(server: McpServer, allowed: tuple[str, ...], variables: tuple[str, ...]) -> None:
+def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables: tuple[str, ...]) -> None:
     """Raise UsageError unless an entry allows the server.
 
     For a server that is started, an entry must be its whole command line; otherwise its address or a prefix of it.
     `variables` are the variables of the worker that servers may get; the server may name no other.
     """
-    if kept := sorted({*server.env, *server.headers.values()} - set(variables)):
+    if forbidden := sorted({*server.env, *server.headers.values()} - set(allowed_variables)):
         raise UsageError(
-            f"MCP server {server.place!r} may not get the variable {kept[0]} of this worker: name it in "
+            f"MCP server {server.location!r} must not get variable {forbidden[0]} of this worker: name it in "
             "ROBOCO_ALLOWED_MCP_ENV to allow it"
         )
     if server.command is not None:
         permitted = shlex.join(server.command) in allowed
     else:
-        permitted = any(leads(entry, server.url or "") for entry in allowed)
+        permitted = any(covers(entry, server.url or "") for entry in allowed)
     if not permitted:
-        what = "command line" if server.command is not None else "address, or the beginning of it,"
+        remedy = "command line" if server.command is not None else "address, or the beginning of it,"
         raise UsageError(
-            f"MCP server {server.place!r} is not allowed on this worker: name its {what} in "
+            f"MCP server {server.location!r} is not allowed on this worker: name its {remedy} in "
             "ROBOCO_ALLOWED_MCP_SERVERS to allow it"
         )

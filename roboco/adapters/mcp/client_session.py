@@ -8,25 +8,25 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
-from roboco.adapters.mcp.confined import Confinement
-from roboco.adapters.mcp.tool import Offer
+from roboco.adapters.mcp.confinement import Confinement
+from roboco.adapters.mcp.tool import ListedTools
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 
-class Stale(Exception):
+class SessionExpired(Exception):
     """The session ended before the request reached the server, so the request may be sent in a new session."""
 
 
-class Conversation(Protocol):
+class McpClient(Protocol):
     """A session with one MCP server, for any number of threads."""
 
     @property
     def ended(self) -> bool:
         """Return True if the session accepts no more requests."""
 
-    def tools(self, until: float) -> Offer:
+    def tools(self, until: float) -> ListedTools:
         """Return the tools that the server lists, by its own names.
 
         Raise SessionExpired, or UsageError for any other failure.
@@ -42,12 +42,12 @@ class Conversation(Protocol):
         """Wait until the session has ended, at most until this time of `time.monotonic`."""
 
 
-def converse(
-    server: McpServer, loop: LoopThread, idle: float, change: Callable[[], None], confinement: Confinement
-) -> Conversation:
+def open_session(
+    server: McpServer, loop: LoopThread, idle_timeout: float, on_change: Callable[[], None], confinement: Confinement
+) -> McpClient:
     """Return a new session. Raise UsageError if the package is not installed."""
-    conversation: Conversation = _session_class()(server, loop, idle, change, confinement)
-    return conversation
+    client: McpClient = _session_class()(server, loop, idle_timeout, on_change, confinement)
+    return client
 
 
 def check_installed() -> None:
@@ -58,6 +58,6 @@ def check_installed() -> None:
 @lru_cache(maxsize=1)
 def _session_class() -> Any:
     try:
-        return importlib.import_module("roboco.adapters.mcp.session").Session
+        return importlib.import_module("roboco.adapters.mcp.session").McpSession
     except ImportError as error:
         raise UsageError(f"MCP servers need the extra 'roboco[mcp]': install it on this worker ({error})") from error

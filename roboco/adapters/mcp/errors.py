@@ -8,46 +8,46 @@ from pydantic import ValidationError
 
 from roboco.errors import UsageError
 
-_SHOWN = 500
-_SHORTEST_SECRET = 4
-_LOST = ("Connection closed", "SSE stream")
+_MAX_SHOWN_CHARS = 500
+_MIN_SECRET_CHARS = 4
+_CONNECTION_LOST_TEXTS = ("Connection closed", "SSE stream")
 
 
-def reason(error: BaseException, secrets: Iterable[str] = ()) -> str:
+def failure_reason(error: BaseException, secrets: Iterable[str] = ()) -> str:
     """Return the cause of the failure in one line. Every secret is masked before the line is truncated."""
-    match first_of(error):
-        case UsageError() as ours:
-            return str(ours)
+    match first_error(error):
+        case UsageError() as usage_error:
+            return str(usage_error)
         case TimeoutError():
             return "it did not answer in time"
-        case MCPError() as told if is_lost(told):
+        case MCPError() as mcp_error if is_connection_lost(mcp_error):
             return "the connection was lost"
-        case MCPError() as told:
-            return without(secrets, told.message)[:_SHOWN]
+        case MCPError() as mcp_error:
+            return mask_secrets(secrets, mcp_error.message)[:_MAX_SHOWN_CHARS]
         case ValidationError():
             return "its answer does not follow the protocol"
         case other:
-            return f"{type(other).__name__}: {without(secrets, str(other))[:_SHOWN]}"
+            return f"{type(other).__name__}: {mask_secrets(secrets, str(other))[:_MAX_SHOWN_CHARS]}"
 
 
-def first_of(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """Return the error itself, or the first error of a group."""
-    return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def is_lost(error: MCPError) -> bool:
+def is_connection_lost(error: MCPError) -> bool:
     """Return True if no response can arrive any more. Servers use the same code for errors of their own."""
-    return error.code == CONNECTION_CLOSED and error.message.startswith(_LOST)
+    return error.code == CONNECTION_CLOSED and error.message.startswith(_CONNECTION_LOST_TEXTS)
 
 
-def means_unknown(error: MCPError) -> bool:
+def means_unknown_tool(error: MCPError) -> bool:
     """Return True if the server may no longer have the tool as it was listed."""
     return error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
 
 
-def without(secrets: Iterable[str], text: str) -> str:
+def mask_secrets(secrets: Iterable[str], text: str) -> str:
     """Return the text with every secret masked: servers repeat what they receive."""
     for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
+        if len(secret) >= _MIN_SECRET_CHARS:
             text = text.replace(secret, "***")
     return text

@@ -9,16 +9,16 @@ from roboco.adapters.model.loop_thread import LoopThread
 from roboco.errors import UsageError
 
 T = TypeVar("T")
-_LOOK = 0.05
+_POLL_INTERVAL = 0.05
 """Seconds between checks for a cancellation of the wait."""
 
 
-class Work(Generic[T]):
+class LoopCall(Generic[T]):
     """A coroutine that starts at construction. The loop runs it, so it ends by itself or by `result`."""
 
-    def __init__(self, loop: LoopThread, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._done: Future[T] = Future()
-        self._running = loop.submit(self._do(work))
+    def __init__(self, loop: LoopThread, make_coroutine: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._future: Future[T] = Future()
+        self._running = loop.submit(self._run(make_coroutine))
 
     def result(self, until: float, cancelled: Callable[[], bool]) -> T:
         """Return the result; cancel the coroutine if it is not available.
@@ -26,19 +26,19 @@ class Work(Generic[T]):
         Raise TimeoutError at `until` (of `time.monotonic`), and UsageError if `cancelled` returns True.
         """
         try:
-            return awaited(self._done, until, cancelled)
+            return wait_result(self._future, until, cancelled)
         finally:
-            if not self._done.done():
+            if not self._future.done():
                 self._running.cancel()
 
-    async def _do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    async def _run(self, make_coroutine: Callable[[], Coroutine[Any, Any, T]]) -> None:
         try:
-            self._done.set_result(await work())
+            self._future.set_result(await make_coroutine())
         except Exception as error:
-            self._done.set_exception(error)
+            self._future.set_exception(error)
 
 
-def awaited(future: "Future[T]", until: float, cancelled: Callable[[], bool]) -> T:
+def wait_result(future: "Future[T]", until: float, cancelled: Callable[[], bool]) -> T:
     """Return the future's result.
 
     Raise TimeoutError at `until` (of `time.monotonic`), and UsageError if `cancelled` returns True.
@@ -49,10 +49,10 @@ def awaited(future: "Future[T]", until: float, cancelled: Callable[[], bool]) ->
             raise TimeoutError
         if cancelled():
             raise UsageError("the call was cancelled")
-        wait([future], min(left, _LOOK))
+        wait([future], min(left, _POLL_INTERVAL))
     return future.result()
 
 
-def never() -> bool:
+def never_cancelled() -> bool:
     """Return False. For calls that cannot be cancelled."""
     return False

@@ -13,10 +13,10 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from roboco.adapters.mcp.media import Parts
-from roboco.domain.canonical_json import checked_json
+from roboco.adapters.mcp.media import ContentParts
+from roboco.domain.canonical_json import validated_json
 
-MAX_ERROR = 4000
+MAX_ERROR_CHARS = 4000
 """Maximum number of characters of an error that are passed on."""
 
 
@@ -29,21 +29,21 @@ def result_json(result: CallToolResult) -> Any:
     JSON, for instance because of NaN.
     """
     if all(isinstance(block, TextContent) for block in result.content):
-        return checked_json(text_of(result) if result.structured_content is None else result.structured_content)
-    structured = [] if result.structured_content is None else [_structured(result.structured_content)]
-    return Parts(checked_json([*structured, *map(_part, result.content)]))
+        return validated_json(text_content(result) if result.structured_content is None else result.structured_content)
+    structured = [] if result.structured_content is None else [_structured_part(result.structured_content)]
+    return ContentParts(validated_json([*structured, *map(_content_part, result.content)]))
 
 
-def text_of(result: CallToolResult) -> str:
+def text_content(result: CallToolResult) -> str:
     """Return the text blocks of the result, joined by line breaks."""
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
-def _structured(value: Any) -> dict[str, Any]:
+def _structured_part(value: Any) -> dict[str, Any]:
     return {"type": "structured", "value": value}
 
 
-def _part(block: ContentBlock) -> dict[str, Any]:
+def _content_part(block: ContentBlock) -> dict[str, Any]:
     match block:
         case TextContent():
             return {"type": "text", "text": block.text}

@@ -16,47 +16,47 @@ from mcp import ClientSession, MCPError
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import TypeAdapter
 
-from roboco.adapters.mcp.client_session import Stale
-from roboco.adapters.mcp.confined import Confinement
-from roboco.adapters.mcp.errors import is_lost, means_unknown, reason, without
-from roboco.adapters.mcp.exit import Exit
-from roboco.adapters.mcp.http import Answered, answered
-from roboco.adapters.mcp.loop_call import Work, awaited, never
-from roboco.adapters.mcp.pages import Listed
-from roboco.adapters.mcp.result import MAX_ERROR, result_json, text_of
-from roboco.adapters.mcp.tool import Hints, McpTool, Offer, described
-from roboco.adapters.mcp.transport import Reach
+from roboco.adapters.mcp.client_session import SessionExpired
+from roboco.adapters.mcp.confinement import Confinement
+from roboco.adapters.mcp.errors import failure_reason, is_connection_lost, mask_secrets, means_unknown_tool
+from roboco.adapters.mcp.http import HttpState, http_state
+from roboco.adapters.mcp.loop_call import LoopCall, never_cancelled, wait_result
+from roboco.adapters.mcp.result import MAX_ERROR_CHARS, result_json, text_content
+from roboco.adapters.mcp.server_exit import ServerExit
+from roboco.adapters.mcp.tool import EffectHints, ListedTools, McpTool, describe_tool
+from roboco.adapters.mcp.tool_pages import ToolPages
+from roboco.adapters.mcp.transport import McpTransport
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
-IDEMPOTENCY_KEY = "roboco/idempotency-key"
+IDEMPOTENCY_KEY_FIELD = "roboco/idempotency-key"
 """The field of a call's `_meta` with its idempotency key."""
-_SLACK = 0.5
+_THREAD_SLACK = 0.5
 """Seconds by which a thread waits longer than the loop, so that the loop can end late requests itself."""
-PING = 5.0
+PING_TIMEOUT = 5.0
 """Seconds in which a server must answer a ping after a request that it did not answer."""
-_UNKNOWN_TOOL = re.compile(r"(?i)\b(unknown tool|tool\b.{0,80}\bnot found)")
-_REPORTED = 4.0
+_UNKNOWN_TOOL_PATTERN = re.compile(r"(?i)\b(unknown tool|tool\b.{0,80}\bnot found)")
+_EXIT_STATUS_TIMEOUT = 4.0
 """Seconds for which a request that lost its server's process waits for the exit status."""
 _log = logging.getLogger(__name__)
-_RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+_RESULT_ADAPTER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 
 # The package logs messages that it cannot parse, in full length. They may contain secrets that servers repeat.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 logging.getLogger("client").addFilter(lambda record: f"{os.sep}mcp{os.sep}" not in record.pathname)
 
 
-class _Lost(Exception):
+class _ConnectionLost(Exception):
     """The connection was lost during a request: `error` of the package, and the HTTP status as a text."""
 
-    def __init__(self, error: MCPError, told: str) -> None:
-        super().__init__(error, told)
+    def __init__(self, error: MCPError, http_message: str) -> None:
+        super().__init__(error, http_message)
         self.error = error
-        self.told = told
+        self.http_message = http_message
 
 
-class Session:
+class McpSession:
     """A session that one task on the loop opens, holds and closes. It ends when unused for `idle_timeout` seconds.
 
     The loop calls `on_change` when the server's tools are no longer those that it listed.
@@ -66,7 +66,7 @@ class Session:
         self,
         server: McpServer,
         loop: LoopThread,
-        idle: float,
+        idle_timeout: float,
         on_change: Callable[[], None],
         confinement: Confinement,
     ) -> None:
@@ -74,51 +74,51 @@ class Session:
         self._server = server
         self._confinement = confinement
         self._loop = loop
-        self._idle = idle
+        self._idle_timeout = idle_timeout
         self._on_change = on_change
-        self._active = 0
-        self._used = time.monotonic()
+        self._active_requests = 0
+        self._last_used = time.monotonic()
         self._opened: Future[ClientSession] = Future()
         self._secrets: tuple[str, ...] = ()
-        self._exit = Exit()
+        self._exit = ServerExit()
         self._scope: anyio.CancelScope | None = None
         # not in the context of the call that happens to be first: many calls share the session
-        self._running = contextvars.Context().run(loop.submit, self._own())
+        self._running = contextvars.Context().run(loop.submit, self._run())
 
-    def tools(self, until: float) -> Offer:
+    def tools(self, until: float) -> ListedTools:
         """Return the tools that the server lists, by its own names. Raise UsageError or SessionExpired."""
-        session = self._open(until, never)
+        session = self._open(until, never_cancelled)
         try:
-            listed = Work(self._loop, lambda: self._list(session)).result(until, never)
-        except (Stale, UsageError):
+            listed = LoopCall(self._loop, lambda: self._list_tools(session)).result(until, never_cancelled)
+        except (SessionExpired, UsageError):
             raise
-        except _Lost as lost:
-            raise self._failure("did not list its tools", lost.error, self._why_lost(lost)) from None
+        except _ConnectionLost as lost:
+            raise self._failure("did not list its tools", lost.error, self._loss_reason(lost)) from None
         except Exception as error:
             if isinstance(error, TimeoutError):
-                self._loop.submit(self._doubt(session))
+                self._loop.submit(self._ping(session))
             raise self._failure("did not list its tools", error) from None
-        described = {tool.name: _described(tool, self._secrets, until) for tool in listed.tools.values()}
-        others = tuple(without(self._secrets, name) for name in listed.others)
-        return Offer(described, others, listed.more)
+        described = {tool.name: _describe_tool(tool, self._secrets, until) for tool in listed.tools.values()}
+        others = tuple(mask_secrets(self._secrets, name) for name in listed.other_names)
+        return ListedTools(described, others, listed.unnamed_count)
 
     def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
         """Return the tool's result in JSON. Raise UsageError, or SessionExpired if the server has not seen the call."""
-        session = self._open(time.monotonic() + self._server.connect_timeout + _SLACK, cancelled)
-        until = time.monotonic() + self._server.timeout + _SLACK
+        session = self._open(time.monotonic() + self._server.connect_timeout + _THREAD_SLACK, cancelled)
+        until = time.monotonic() + self._server.timeout + _THREAD_SLACK
         try:
-            result = Work(self._loop, lambda: self._call(session, name, args, key)).result(until, cancelled)
-            return self._read(name, result)
-        except (Stale, UsageError):
+            result = LoopCall(self._loop, lambda: self._call(session, name, args, key)).result(until, cancelled)
+            return self._parse_result(name, result)
+        except (SessionExpired, UsageError):
             raise
-        except _Lost as lost:
+        except _ConnectionLost as lost:
             did = f"did not complete the call of {name!r}"
-            raise self._failure(did, lost.error, self._why_lost(lost), effect=True) from None
+            raise self._failure(did, lost.error, self._loss_reason(lost), effect=True) from None
         except Exception as error:
             late = ""
             if isinstance(error, TimeoutError):
                 late = f" ({self._server.timeout:g} s)"
-                self._loop.submit(self._doubt(session))
+                self._loop.submit(self._ping(session))
             raise self._failure(f"did not complete the call of {name!r}", error, late, effect=True) from None
 
     def close(self) -> None:
@@ -131,84 +131,90 @@ class Session:
 
     def _open(self, until: float, cancelled: Callable[[], bool]) -> ClientSession:
         try:
-            return awaited(self._opened, until, cancelled)
+            return wait_result(self._opened, until, cancelled)
         except TimeoutError as error:
             raise self._failure("could not be reached", error) from None
 
-    def _why_lost(self, lost: _Lost) -> str:
+    def _loss_reason(self, lost: _ConnectionLost) -> str:
         """Return the process's exit status, which is known shortly after its output ends; else the HTTP status."""
         if self._server.command is not None:
-            self.wait_closed(time.monotonic() + _REPORTED)
-        return self._exit.told or lost.told
+            self.wait_closed(time.monotonic() + _EXIT_STATUS_TIMEOUT)
+        return self._exit.message or lost.http_message
 
-    def _failure(self, what: str, error: Exception, told: str = "", effect: bool = False) -> UsageError:
+    def _failure(self, what: str, error: Exception, detail: str = "", effect: bool = False) -> UsageError:
         unknown = "; whether it had an effect is not known" if effect else ""
-        text = f"MCP server {self._server.place!r} {what}: {reason(error, self._secrets)}{told}{unknown}"
-        return UsageError(without(self._secrets, text))
+        text = f"MCP server {self._server.location!r} {what}: {failure_reason(error, self._secrets)}{detail}{unknown}"
+        return UsageError(mask_secrets(self._secrets, text))
 
-    def _read(self, name: str, result: CallToolResult | InputRequiredResult) -> Any:
+    def _parse_result(self, name: str, result: CallToolResult | InputRequiredResult) -> Any:
         """Return the result as JSON. Raise UsageError if the server reports an error."""
         if isinstance(result, InputRequiredResult):
             raise UsageError(
-                f"tool {name!r} of MCP server {self._server.place!r} requests input from a user, which is not supported"
+                f"tool {name!r} of MCP server {self._server.location!r} asks a user for input, which is not supported"
             )
         if not result.is_error:
             return result_json(result)
-        text = without(self._secrets, text_of(result))[:MAX_ERROR] or "the tool failed and gave no reason"
-        if _UNKNOWN_TOOL.search(text):
+        text = (
+            mask_secrets(self._secrets, text_content(result))[:MAX_ERROR_CHARS] or "the tool failed and gave no reason"
+        )
+        if _UNKNOWN_TOOL_PATTERN.search(text):
             self._on_change()
         raise UsageError(text)
 
-    async def _own(self) -> None:
-        told = Answered()
-        answered.set(told)
+    async def _run(self) -> None:
+        state = HttpState()
+        http_state.set(state)
         try:
-            reach = Reach(self._server, self._confinement)
-            self._secrets = reach.secrets
+            transport = McpTransport(self._server, self._confinement)
+            self._secrets = transport.secrets
             try:
                 with anyio.CancelScope() as self._scope:
-                    await self._converse(reach)
+                    await self._serve(transport)
             finally:
-                self._log_end()
+                self._log_exit()
         except Exception as error:
             if not self._opened.done():
-                self._opened.set_exception(self._failure("could not be reached", error, told.told or self._exit.told))
+                self._opened.set_exception(
+                    self._failure("could not be reached", error, state.message or self._exit.message)
+                )
         finally:
             self.ended = True
             if not self._opened.done():  # closed from outside
-                self._opened.set_exception(UsageError(f"MCP server {self._server.place!r} is being closed"))
+                self._opened.set_exception(UsageError(f"MCP server {self._server.location!r} is being closed"))
 
-    def _log_end(self) -> None:
+    def _log_exit(self) -> None:
         """Log why a server that was started could not be reached, or how it ended by itself."""
-        lines = self._exit.lines(self._secrets)
+        lines = self._exit.log_lines(self._secrets)
         if self._exit.status is None and (self._opened.done() or not lines):
             return
-        what = self._exit.told.strip(" ()").partition(";")[0] or "it could not be reached"
+        what = self._exit.message.strip(" ()").partition(";")[0] or "it could not be reached"
         last = "".join(f"\n  | {line}" for line in lines)
-        text = f"MCP server {self._server.place!r}: {what}; " + (
+        text = f"MCP server {self._server.location!r}: {what}; " + (
             "its stderr ends with" if last else "its stderr is empty"
         )
-        _log.warning("%s%s", without(self._secrets, text), last)
+        _log.warning("%s%s", mask_secrets(self._secrets, text), last)
 
-    async def _converse(self, reach: Reach) -> None:
+    async def _serve(self, transport: McpTransport) -> None:
         async with (
-            reach.streams() as streams,
-            ClientSession(streams.read, streams.write, message_handler=self._heard) as session,
+            transport.streams() as streams,
+            ClientSession(streams.read, streams.write, message_handler=self._on_notification) as session,
         ):
             self._exit = streams.exit
             try:
                 with anyio.fail_after(self._server.connect_timeout):
-                    await _greet(session)
-                self._used = time.monotonic()
+                    await _initialize(session)
+                self._last_used = time.monotonic()
                 self._opened.set_result(session)
-                await self._hold(streams.gone)
+                await self._wait_until_unused(streams.gone)
             finally:
                 self.ended = True  # no thread starts a request while the rest is closed
 
-    async def _hold(self, gone: anyio.Event) -> None:
+    async def _wait_until_unused(self, gone: anyio.Event) -> None:
         """Return when the server is lost, or the session was unused for `idle_timeout` seconds."""
         while not gone.is_set():
-            left = self._idle if self._active else self._used + self._idle - time.monotonic()
+            left = (
+                self._idle_timeout if self._active_requests else self._last_used + self._idle_timeout - time.monotonic()
+            )
             if left <= 0:
                 break
             with anyio.move_on_after(left):
@@ -222,24 +228,24 @@ class Session:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def _doubt(self, session: ClientSession) -> None:
+    async def _ping(self, session: ClientSession) -> None:
         """End the session if the server does not answer a ping, after an unanswered request, and no request waits."""
         try:
-            with anyio.fail_after(PING):
+            with anyio.fail_after(PING_TIMEOUT):
                 await session.send_ping()
         except TimeoutError:
-            if not self._active:
+            if not self._active_requests:
                 self._end()
         except Exception:
             return  # an error response is an answer too; an ended connection is noticed elsewhere
 
-    async def _heard(self, message: types.ServerNotification | Exception) -> None:
+    async def _on_notification(self, message: types.ServerNotification | Exception) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_change()
 
-    async def _list(self, session: ClientSession) -> Listed:
-        found = Listed(self._server)
-        with self._used_by():
+    async def _list_tools(self, session: ClientSession) -> ToolPages:
+        found = ToolPages(self._server)
+        with self._active_request():
             await found.read(session)
         return found
 
@@ -247,39 +253,39 @@ class Session:
         self, session: ClientSession, name: str, args: dict[str, Any], key: str
     ) -> CallToolResult | InputRequiredResult:
         """Send the request once. The package's own `call_tool` sends more requests after it, and fails if they fail."""
-        params = types.CallToolRequestParams(name=name, arguments=args, _meta={IDEMPOTENCY_KEY: key})
-        with self._used_by(), anyio.fail_after(self._server.timeout):
-            return await session.send_request(types.CallToolRequest(params=params), _RESULT)
+        params = types.CallToolRequestParams(name=name, arguments=args, _meta={IDEMPOTENCY_KEY_FIELD: key})
+        with self._active_request(), anyio.fail_after(self._server.timeout):
+            return await session.send_request(types.CallToolRequest(params=params), _RESULT_ADAPTER)
 
     @contextmanager
-    def _used_by(self) -> Iterator[None]:
+    def _active_request(self) -> Iterator[None]:
         """Count the request as active, and translate its errors.
 
         Raise SessionExpired if it cannot have reached the server, _ConnectionLost if the connection broke, and
         UsageError with the server's error otherwise.
         """
         if self.ended:
-            raise Stale
-        told = Answered()
-        answered.set(told)
-        self._active += 1
+            raise SessionExpired
+        state = HttpState()
+        http_state.set(state)
+        self._active_requests += 1
         try:
             yield
         except MCPError as error:
-            if told.session_unknown:
+            if state.session_unknown:
                 self._end()
-                raise Stale from None
-            if is_lost(error):
-                raise _Lost(error, told.told) from None
-            if means_unknown(error):
+                raise SessionExpired from None
+            if is_connection_lost(error):
+                raise _ConnectionLost(error, state.message) from None
+            if means_unknown_tool(error):
                 self._on_change()
-            raise self._failure("refused", error, told.told) from None
+            raise self._failure("refused", error, state.message) from None
         finally:
-            self._active -= 1
-            self._used = time.monotonic()
+            self._active_requests -= 1
+            self._last_used = time.monotonic()
 
 
-async def _greet(session: ClientSession) -> None:
+async def _initialize(session: ClientSession) -> None:
     """Agree on a revision of the protocol.
 
     The old handshake is tried first: servers that support both accept it, and many old servers end at any other first
@@ -288,14 +294,17 @@ async def _greet(session: ClientSession) -> None:
     try:
         await session.initialize()
     except MCPError as error:
-        if is_lost(error):
+        if is_connection_lost(error):
             raise
         await session.discover()
         await session.list_tools()  # calls to these servers repeat parts of their list of tools in headers
 
 
-def _described(tool: types.Tool, secrets: tuple[str, ...], until: float) -> McpTool:
-    said = tool.annotations
-    hints = Hints(said is not None and said.read_only_hint is True, said is not None and said.idempotent_hint is True)
-    text = without(secrets, tool.description or tool.title or "")
-    return described(text, tool.input_schema, hints, in_time=time.monotonic() < until)
+def _describe_tool(tool: types.Tool, secrets: tuple[str, ...], until: float) -> McpTool:
+    annotations = tool.annotations
+    hints = EffectHints(
+        annotations is not None and annotations.read_only_hint is True,
+        annotations is not None and annotations.idempotent_hint is True,
+    )
+    text = mask_secrets(secrets, tool.description or tool.title or "")
+    return describe_tool(text, tool.input_schema, hints, in_time=time.monotonic() < until)

@@ -21,23 +21,23 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from roboco.adapters.mcp import watchdog
-from roboco.adapters.mcp.streams import MAX_MESSAGE, Streams
+from roboco.adapters.mcp.streams import MAX_MESSAGE_BYTES, MessageStreams
 
-MOST_GARBAGE = 1000
+MAX_INVALID_LINES = 1000
 """Maximum number of lines that are not messages; a server that writes more is abandoned."""
-_REAPED = 1.0
-_LOOK = 0.01
-_BROKEN = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+_REAP_TIMEOUT = 1.0
+_POLL_INTERVAL = 0.01
+_STREAM_ERRORS = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def command_streams(command: tuple[str, ...], environment: dict[str, str]) -> AsyncIterator[Streams]:
+async def stdio_streams(command: tuple[str, ...], environment: dict[str, str]) -> AsyncIterator[MessageStreams]:
     """Start the command, and end it at the end of the context; then its exit status is known."""
     report, reported = os.pipe()
     os.set_blocking(report, False)
     try:
-        process = await _started(command, environment, reported)
+        process = await _start_process(command, environment, reported)
     except BaseException:
         os.close(report)
         raise
@@ -45,7 +45,7 @@ async def command_streams(command: tuple[str, ...], environment: dict[str, str])
         os.close(reported)
     into_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception]()
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage]()
-    streams, ended = Streams(from_server, to_server, anyio.Event()), anyio.Event()
+    streams, ended = MessageStreams(from_server, to_server, anyio.Event()), anyio.Event()
     with into_session, from_server, to_server, from_session:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_read, process, into_session, streams.gone, ended)
@@ -55,12 +55,12 @@ async def command_streams(command: tuple[str, ...], environment: dict[str, str])
             finally:
                 unasked = ended.is_set()  # from here on the server ends because the worker ends it
                 with anyio.CancelScope(shield=True):
-                    await _end(process)
-                streams.exit.read(_report(report), unasked)
+                    await _end_process(process)
+                streams.exit.parse_report(_read_report(report), unasked)
                 tasks.cancel_scope.cancel()
 
 
-async def _started(command: tuple[str, ...], environment: dict[str, str], report: int) -> Process:
+async def _start_process(command: tuple[str, ...], environment: dict[str, str], report: int) -> Process:
     return await anyio.open_process(
         [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), str(os.getpid()), str(report), *command],
         env=environment,
@@ -70,10 +70,10 @@ async def _started(command: tuple[str, ...], environment: dict[str, str], report
     )
 
 
-def _report(report: int) -> bytes:
+def _read_report(report: int) -> bytes:
     """Return the watchdog's report and close the pipe. Return b"" if the watchdog was killed."""
     try:
-        return os.read(report, 2 * watchdog.KEPT)
+        return os.read(report, 2 * watchdog.MAX_STDERR_BYTES)
     except BlockingIOError:  # a process that was forked meanwhile holds the other end
         return b""
     finally:
@@ -90,24 +90,24 @@ async def _read(
 
     `ended` is set only if the output ended.
     """
-    garbage = 0
+    invalid_lines = 0
     assert process.stdout is not None
     lines = BufferedByteReceiveStream(process.stdout)
     try:
-        while garbage < MOST_GARBAGE:
-            line = await lines.receive_until(b"\n", MAX_MESSAGE)
+        while invalid_lines < MAX_INVALID_LINES:
+            line = await lines.receive_until(b"\n", MAX_MESSAGE_BYTES)
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                garbage += 1
+                invalid_lines += 1
             else:
                 await into_session.send(SessionMessage(message))
-        _log.warning("an MCP server was abandoned: it wrote %d lines that are not messages", garbage)
+        _log.warning("an MCP server was abandoned: it wrote %d lines that are not messages", invalid_lines)
     except anyio.DelimiterNotFound:
-        _log.warning("an MCP server was abandoned: it wrote a line of more than %d bytes", MAX_MESSAGE)
+        _log.warning("an MCP server was abandoned: it wrote a line of more than %d bytes", MAX_MESSAGE_BYTES)
     except (anyio.IncompleteRead, anyio.EndOfStream):
         ended.set()
-    except _BROKEN:
+    except _STREAM_ERRORS:
         pass  # the session learns of it by `gone` and by the end of the stream
     finally:
         gone.set()
@@ -123,29 +123,29 @@ async def _write(
         async for message in from_session:
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(line.encode() + b"\n")
-    except _BROKEN:
+    except _STREAM_ERRORS:
         ended.set()
         gone.set()
 
 
-async def _end(process: Process) -> None:
+async def _end_process(process: Process) -> None:
     """Close the server's input, let the watchdog end it, and kill whatever is left."""
     assert process.stdin is not None
-    with suppress(*_BROKEN):
+    with suppress(*_STREAM_ERRORS):
         await process.stdin.aclose()
-    if not await _ended(process, watchdog.GRACE + _REAPED):
+    if not await _wait_exit(process, watchdog.GRACE_PERIOD + _REAP_TIMEOUT):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        await _ended(process, _REAPED)
+        await _wait_exit(process, _REAP_TIMEOUT)
     # no public method closes a pipe that holds unread output, or that a process outside of the group keeps open
     transport = getattr(getattr(process, "_process", None), "_transport", None)
     if transport is not None:
         transport.close()
 
 
-async def _ended(process: Process, seconds: float) -> bool:
+async def _wait_exit(process: Process, seconds: float) -> bool:
     """Return True if the process ends in time. `wait` would also wait for pipes that other processes may hold open."""
     with anyio.move_on_after(seconds):
         while process.returncode is None:
-            await anyio.sleep(_LOOK)
+            await anyio.sleep(_POLL_INTERVAL)
     return process.returncode is not None

@@ -5,14 +5,14 @@ from typing import Any
 
 import anyio
 
-from roboco.adapters.mcp.exit import Exit
+from roboco.adapters.mcp.server_exit import ServerExit
 
-MAX_MESSAGE = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Maximum size of a message of a server, in bytes."""
 
 
 @dataclass(frozen=True)
-class Streams:
+class MessageStreams:
     """Both directions, as a session of the package takes them; `gone` is set once the server is known to be lost.
 
     `exit` is the exit of the server's process, which is known once the streams are closed.
@@ -21,4 +21,4 @@ class Streams:
     read: Any
     write: Any
     gone: anyio.Event
-    exit: Exit = field(default_factory=Exit)
+    exit: ServerExit = field(default_factory=ServerExit)

@@ -19,51 +19,51 @@ import subprocess
 import sys
 import time
 
-GRACE = 2.0
+GRACE_PERIOD = 2.0
 """Seconds that a server has to end after its input was closed."""
-OPEN_FILES, FILE = 4096, 1 << 30
+MAX_OPEN_FILES, MAX_FILE_BYTES = 4096, 1 << 30
 """Maximum number of files that a server may hold open, and of bytes in a file that it writes."""
-KEPT = 16 * 1024
+MAX_STDERR_BYTES = 16 * 1024
 """Bytes of the end of stderr that are reported: as many as a pipe accepts in one write."""
-_LOOK = 1000
+_POLL_MILLISECONDS = 1000
 """Milliseconds between checks that the worker lives: a process that it forked may hold stdin open."""
-_STEP = 0.05
+_EXIT_POLL_SECONDS = 0.05
 """Seconds between checks whether the server has ended, after its input was closed."""
 
 
-class _Stderr:
+class _StderrTail:
     """The end of the server's stderr, without a truncated first line."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
-        self._kept = b""
-        self._cut = False
+        self._tail = b""
+        self._truncated = False
 
     def read(self) -> bool:
         """Read the available bytes. Return False at the end of the stream."""
         try:
-            data = os.read(self.descriptor, 4 * KEPT)
+            data = os.read(self.descriptor, 4 * MAX_STDERR_BYTES)
         except BlockingIOError:
             return True
-        self._cut = self._cut or len(self._kept) + len(data) > KEPT
-        self._kept = (self._kept + data)[-KEPT:]
+        self._truncated = self._truncated or len(self._tail) + len(data) > MAX_STDERR_BYTES
+        self._tail = (self._tail + data)[-MAX_STDERR_BYTES:]
         return bool(data)
 
     @property
-    def end(self) -> bytes:
+    def last_lines(self) -> bytes:
         """Return the last lines. A truncated first line is omitted: a part of a secret could not be masked."""
-        return self._kept.partition(b"\n")[2] if self._cut else self._kept
+        return self._tail.partition(b"\n")[2] if self._truncated else self._tail
 
 
 def main(worker: int, report: int, command: list[str]) -> None:
     """Run the command until it or the worker ends, then end all that is left of it."""
-    _limit()
-    ends, told = os.pipe()
-    os.set_blocking(told, False)
-    signal.set_wakeup_fd(told)
+    _set_limits()
+    wakeup_read, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    signal.set_wakeup_fd(wakeup_write)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    said, stderr = os.pipe()
+    stderr_read, stderr = os.pipe()
     try:
         server = subprocess.Popen(command, stderr=stderr)
     except OSError as error:
@@ -72,10 +72,10 @@ def main(worker: int, report: int, command: list[str]) -> None:
     os.close(stderr)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)  # the worker must see the end of the server's output
-    last = _Stderr(said)
-    _watch(server, worker, ends, last)
-    _wait(server, last)
-    _report(report, server.poll(), last.end)
+    stderr_tail = _StderrTail(stderr_read)
+    _watch(server, worker, wakeup_read, stderr_tail)
+    _wait_for_end(server, stderr_tail)
+    _report(report, server.poll(), stderr_tail.last_lines)
     os.killpg(0, signal.SIGKILL)
 
 
@@ -84,43 +84,43 @@ def _report(report: int, status: int | None, stderr: bytes) -> None:
         os.write(report, (b"" if status is None else b"%d" % status) + b"\n" + stderr)
 
 
-def _limit() -> None:
+def _set_limits() -> None:
     """Limit the server's resources: no core dump, which would contain its secrets, and no endless files."""
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
-        (resource.RLIMIT_FSIZE, FILE),
+        (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
+        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
     ):
         most = resource.getrlimit(limit)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(limit, (value, value))
 
 
-def _watch(server: "subprocess.Popen[bytes]", worker: int, ends: int, last: _Stderr) -> None:
+def _watch(server: "subprocess.Popen[bytes]", worker: int, wakeup: int, stderr_tail: _StderrTail) -> None:
     """Return when the server has ended, its input has been closed, or the worker is gone."""
     poll = select.poll()
     poll.register(0, 0)  # only the hang-up: the data belongs to the server
-    poll.register(ends, select.POLLIN)
-    poll.register(last.descriptor, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
+    poll.register(stderr_tail.descriptor, select.POLLIN)
     while server.poll() is None and os.getppid() == worker:
-        heard = [descriptor for descriptor, _ in poll.poll(_LOOK)]
-        if 0 in heard:
+        ready = [descriptor for descriptor, _ in poll.poll(_POLL_MILLISECONDS)]
+        if 0 in ready:
             return
-        if ends in heard:
-            os.read(ends, 4096)  # a stopped child wakes this process, too
-        if last.descriptor in heard and not last.read():
-            poll.unregister(last.descriptor)
+        if wakeup in ready:
+            os.read(wakeup, 4096)  # a stopped child wakes this process, too
+        if stderr_tail.descriptor in ready and not stderr_tail.read():
+            poll.unregister(stderr_tail.descriptor)
 
 
-def _wait(server: "subprocess.Popen[bytes]", last: _Stderr) -> None:
+def _wait_for_end(server: "subprocess.Popen[bytes]", stderr_tail: _StderrTail) -> None:
     """Wait for the end of the server, at most GRACE_PERIOD seconds, and read its remaining stderr."""
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + GRACE_PERIOD
     while server.poll() is None and (left := until - time.monotonic()) > 0:
-        readable = select.select([last.descriptor], [], [], min(left, _STEP))[0]
-        if readable and not last.read():
+        readable = select.select([stderr_tail.descriptor], [], [], min(left, _EXIT_POLL_SECONDS))[0]
+        if readable and not stderr_tail.read():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(max(0.0, until - time.monotonic()))
-    last.read()
+    stderr_tail.read()
 
 
 if __name__ == "__main__":

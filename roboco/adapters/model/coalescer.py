@@ -2,42 +2,42 @@
 
 import asyncio
 
-from roboco.ports import Say
+from roboco.ports import OnText
 
-GATHER = 0.005
+COALESCE_INTERVAL = 0.005
 """Minimum seconds between two texts. Texts that arrive meanwhile are joined. The first is sent immediately."""
 
 
-class Paced:
+class TextCoalescer:
     """Joins texts and passes them on. Create and use it in the thread of the running loop."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
         self._loop = asyncio.get_running_loop()
-        self._due = 0.0
-        self._held: list[str] = []
+        self._next_flush = 0.0
+        self._buffer: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def say(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """Pass the text on now, or with later texts if less than COALESCE_INTERVAL passed since the last one."""
-        self._held.append(text)
+        self._buffer.append(text)
         if self._timer is None:
-            if self._loop.time() >= self._due:
+            if self._loop.time() >= self._next_flush:
                 self.flush()
             else:
-                self._timer = self._loop.call_at(self._due, self.flush)
+                self._timer = self._loop.call_at(self._next_flush, self.flush)
 
     def flush(self) -> None:
         """Pass on the buffered text now."""
-        text = "".join(self._held)
-        self.drop()
-        self._due = self._loop.time() + GATHER
+        text = "".join(self._buffer)
+        self.discard()
+        self._next_flush = self._loop.time() + COALESCE_INTERVAL
         if text:
-            self._say(text)
+            self._on_text(text)
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Discard the buffered text and cancel the timer."""
-        self._held.clear()
+        self._buffer.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -5,48 +5,48 @@ import re
 
 import openai
 
-from roboco.adapters.model.allowlist import key_name
-from roboco.adapters.retry_after import retry_after as told_after
-from roboco.adapters.retry_after import seconds_of
+from roboco.adapters.model.allowlist import key_variable
+from roboco.adapters.retry_after import parse_retry_after as parse_retry_after
+from roboco.adapters.retry_after import parse_seconds
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import ModelError
 from roboco.ports import Request
 
-RATE_LIMIT = "rate_limit"
+RATE_LIMIT_CODE = "rate_limit"
 """The code of a ModelError that the caller waits out. Not this process alone: all processes share the limit."""
 
-_RETRYABLE_STATUS = frozenset({408, 409, 425})
-_LIMITED = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
-_SPENT = "insufficient_quota"
-_TOO_LONG = re.compile(
+_RETRYABLE_STATUSES = frozenset({408, 409, 425})
+_RATE_LIMIT_CODES = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
+_QUOTA_CODE = "insufficient_quota"
+_CONTEXT_LENGTH_PATTERN = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|context window|ContextWindow|"
     r"available context size|prompt is too long|exceed context limit|input token count",
     re.IGNORECASE,
 )
 """Matches the wordings of servers for a request longer than the model's context, in a code, a type or a message."""
-_REFUSALS = frozenset({400, 413, 422})
+_TOO_LONG_STATUSES = frozenset({400, 413, 422})
 """HTTP statuses with which servers reject a request that is too long."""
-_MOST_QUOTED = 160
+_MAX_QUOTED_CHARS = 160
 """Maximum length of the quotation of a server's message before a remedy."""
-_FORMAT = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
+_RESPONSE_FORMAT_PATTERN = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
 
 
-def told(error: openai.OpenAIError, request: Request) -> ModelError:
+def model_error(error: openai.OpenAIError, request: Request) -> ModelError:
     """Return the ModelError for an error of the openai package. It never contains the model's key."""
-    return masked(_explained(error, request), request)
+    return redact_error(_translate(error, request), request)
 
 
-def masked(error: ModelError, request: Request) -> ModelError:
+def redact_error(error: ModelError, request: Request) -> ModelError:
     """Return the error as well-formed text of at most 400 characters, without the model's key."""
-    return ModelError(error.code, _without_key(error.message, request)[:400], error.retryable, error.retry_after)
+    return ModelError(error.code, _redact_key(error.message, request)[:400], error.retryable, error.retry_after)
 
 
-def _without_key(text: str, request: Request) -> str:
+def _redact_key(text: str, request: Request) -> str:
     """Return the text, well-formed and with "***" in place of the model's key.
 
     Call it before any truncation: a truncated key would not be found.
     """
-    secret = os.environ.get(key_name(request.profile), "")
+    secret = os.environ.get(key_variable(request.profile), "")
     return well_formed(text).replace(secret, "***") if secret else well_formed(text)
 
 
@@ -58,72 +58,72 @@ def retry_after(error: Exception) -> float | None:
     if not isinstance(error, openai.APIStatusError):
         return None
     headers = error.response.headers
-    milliseconds = seconds_of(headers.get("retry-after-ms", ""))
-    return told_after(headers.get("retry-after", "")) if milliseconds is None else milliseconds / 1000
+    milliseconds = parse_seconds(headers.get("retry-after-ms", ""))
+    return parse_retry_after(headers.get("retry-after", "")) if milliseconds is None else milliseconds / 1000
 
 
-def refuses_format(error: ModelError) -> bool:
+def rejects_response_format(error: ModelError) -> bool:
     """Return True if the server rejected the response format."""
     cause = error.__cause__
     if not isinstance(cause, openai.BadRequestError | openai.UnprocessableEntityError):
         return False
-    return _FORMAT.search(_body(cause)) is not None
+    return _RESPONSE_FORMAT_PATTERN.search(_error_body(cause)) is not None
 
 
-def _explained(error: openai.OpenAIError, request: Request) -> ModelError:
+def _translate(error: openai.OpenAIError, request: Request) -> ModelError:
     model = request.profile.model
     match error:
         case openai.APIStatusError():
-            return _answered(error, request)
+            return _status_error(error, request)
         case openai.APIConnectionError():
             cause = error.__cause__ or error
             return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
-        case openai.APIError() if _is_too_long(error):
-            return _too_long(request, error.message)
-        case openai.APIError() if _SPENT in (error.code, error.type):
-            return _spent(request, f"(within its answer): {error.message}")
-        case openai.APIError() if str(error.code) in _LIMITED or error.type in _LIMITED:
-            return ModelError(RATE_LIMIT, f"model {model!r} is at its rate limit: {error!s}", True)
+        case openai.APIError() if _exceeds_context(error):
+            return _context_length_error(request, error.message)
+        case openai.APIError() if _QUOTA_CODE in (error.code, error.type):
+            return _quota_error(request, f"(within its answer): {error.message}")
+        case openai.APIError() if str(error.code) in _RATE_LIMIT_CODES or error.type in _RATE_LIMIT_CODES:
+            return ModelError(RATE_LIMIT_CODE, f"model {model!r} is at its rate limit: {error!s}", True)
         case _:
-            return ModelError("model", f"model {model!r} failed: {error!s}", not _is_refusal(error))
+            return ModelError("model", f"model {model!r} failed: {error!s}", not _is_client_error(error))
 
 
-def _answered(error: openai.APIStatusError, request: Request) -> ModelError:
+def _status_error(error: openai.APIStatusError, request: Request) -> ModelError:
     model = request.profile.model
     match error:
         case openai.AuthenticationError() | openai.PermissionDeniedError():
-            key = key_name(request.profile) or "no variable"
+            key = key_variable(request.profile) or "no variable"
             message = f"model {model!r} refuses the key in {key} ({error.status_code}); set a valid one"
             return ModelError("auth", message, False)
         case openai.NotFoundError():
-            return ModelError("not_found", f"model {model!r} is not there (404): {_body(error)}", False)
-        case openai.RateLimitError() if _SPENT in (error.code, error.type):
-            return _spent(request, f"(429): {_body(error)}")
+            return ModelError("not_found", f"model {model!r} is not there (404): {_error_body(error)}", False)
+        case openai.RateLimitError() if _QUOTA_CODE in (error.code, error.type):
+            return _quota_error(request, f"(429): {_error_body(error)}")
         case openai.RateLimitError():
-            message = f"model {model!r} is at its rate limit (429): {_body(error)}"
-            return ModelError(RATE_LIMIT, message, True, retry_after(error))
-        case _ if error.status_code in _REFUSALS and _is_too_long(error):
-            return _too_long(request, _body(error))
+            message = f"model {model!r} is at its rate limit (429): {_error_body(error)}"
+            return ModelError(RATE_LIMIT_CODE, message, True, retry_after(error))
+        case _ if error.status_code in _TOO_LONG_STATUSES and _exceeds_context(error):
+            return _context_length_error(request, _error_body(error))
         case _:
-            retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS
-            message = f"model {model!r} answers {error.status_code}: {_body(error)}"
+            retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUSES
+            message = f"model {model!r} answers {error.status_code}: {_error_body(error)}"
             return ModelError("status", message, retryable, retry_after(error))
 
 
-def _is_refusal(error: openai.OpenAIError) -> bool:
+def _is_client_error(error: openai.OpenAIError) -> bool:
     """Return True if an error within a stream has the code of a client error, which no second request would change."""
     code = str(getattr(error, "code", ""))
-    return re.fullmatch("4[0-9][0-9]", code) is not None and int(code) not in _RETRYABLE_STATUS
+    return re.fullmatch("4[0-9][0-9]", code) is not None and int(code) not in _RETRYABLE_STATUSES
 
 
-def _is_too_long(error: openai.APIError) -> bool:
+def _exceeds_context(error: openai.APIError) -> bool:
     """Return True if the server reports that the request is longer than its model's context."""
-    said = error.message if not isinstance(error, openai.APIStatusError) else _body(error)
-    return _TOO_LONG.search(f"{error.code} {error.type} {said}") is not None
+    text = error.message if not isinstance(error, openai.APIStatusError) else _error_body(error)
+    return _CONTEXT_LENGTH_PATTERN.search(f"{error.code} {error.type} {text}") is not None
 
 
-def _too_long(request: Request, said: str) -> ModelError:
-    quoted = _without_key(said, request)[:_MOST_QUOTED].rstrip(". ")
+def _context_length_error(request: Request, message_text: str) -> ModelError:
+    quoted = _redact_key(message_text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
     message = (
         f"the request is too long for model {request.profile.model!r}: {quoted}; give its agent "
         "`context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model takes"
@@ -131,13 +131,13 @@ def _too_long(request: Request, said: str) -> ModelError:
     return ModelError("context_length", message, False)
 
 
-def _spent(request: Request, said: str) -> ModelError:
-    quoted = _without_key(said, request)[:_MOST_QUOTED]
+def _quota_error(request: Request, message_text: str) -> ModelError:
+    quoted = _redact_key(message_text, request)[:_MAX_QUOTED_CHARS]
     message = f"the account of model {request.profile.model!r} has no credit left {quoted}; add some, or change it"
     return ModelError("quota", message, False)
 
 
-def _body(error: openai.APIStatusError) -> str:
+def _error_body(error: openai.APIStatusError) -> str:
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
     return str(message or (body if isinstance(body, str) else "") or error.message)

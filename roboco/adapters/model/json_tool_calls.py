@@ -12,35 +12,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roboco.adapters.json_schema import mistake
-from roboco.adapters.model.plain_messages import plain_turns
-from roboco.adapters.model.strict_schema import Schema, is_strict, strict_schema
-from roboco.adapters.model.tool_descriptions import tool_sheet
-from roboco.domain.canonical_json import checked_json, well_formed
+from roboco.adapters.json_schema import value_error
+from roboco.adapters.model.plain_messages import plain_messages
+from roboco.adapters.model.strict_schema import JsonSchema, is_strict, strict_schema
+from roboco.adapters.model.tool_descriptions import describe_tools
+from roboco.domain.canonical_json import validated_json, well_formed
 from roboco.ports import Request, RequestedCall
 
-MOST_CALLS = 8
+MAX_CALLS = 8
 """Calls in one answer."""
-SHOWN = 2000
+MAX_QUOTED_CHARS = 2000
 """Characters of an unreadable answer in the reprompt."""
-_PLACES = 50
+_MAX_BRACES = 50
 """Braces at which the parser tries to read the answer's object."""
 
 # Worded and ordered by trials with a model of 135M parameters: the tools first, the shape of the reply last.
-_WISH = "Pick the tools that fit what the user wants, and answer with JSON only:"
-_CALLS = '"calls": [{"tool": "the tool\'s name", "args": {"its": "arguments"}}]'
-_SHAPE = f'{{"text": "what you say", {_CALLS}}}'
-_SHAPE_OF_CALLS = f"{{{_CALLS}}}"
+_INSTRUCTION = "Pick the tools that fit what the user wants, and answer with JSON only:"
+_CALLS_EXAMPLE = '"calls": [{"tool": "the tool\'s name", "args": {"its": "arguments"}}]'
+_REPLY_EXAMPLE = f'{{"text": "what you say", {_CALLS_EXAMPLE}}}'
+_CALLS_ONLY_EXAMPLE = f"{{{_CALLS_EXAMPLE}}}"
 
 
 NO_WORDS = "it wrote tool calls as text, but has no tools in this turn"
-_BEGUN_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
+_PARTIAL_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
 """An answer that was cut off within its text."""
 _JSON_BEGINS = re.compile(r"`{3}|[\[{]")
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonReply:
     """The words and tool calls of a model's answer."""
 
     text: str = ""
@@ -60,54 +60,54 @@ class Answer:
         return "tool_calls" if self.calls else "stop"
 
 
-def asked_in_json(request: Request) -> Request:
+def json_request(request: Request) -> Request:
     """Return the request without native tools. The system message describes them and the form of a call."""
     none = "" if request.tool_choice == "required" else '\n"calls" is [] if no tool is needed.'
-    instruction = f"You have tools:\n{tool_sheet(request.tools)}\n{_WISH}\n{_shape(request)}{none}"
-    return replace(request, messages=plain_turns(request.messages, instruction), tools=())
+    instruction = f"You have tools:\n{describe_tools(request.tools)}\n{_INSTRUCTION}\n{_reply_example(request)}{none}"
+    return replace(request, messages=plain_messages(request.messages, instruction), tools=())
 
 
-def asked_plainly(request: Request) -> Request:
+def plain_request(request: Request) -> Request:
     """Return the request of an agent without tools in this turn: a plain conversation, even after tool calls."""
-    return replace(request, messages=plain_turns(request.messages), tools=())
+    return replace(request, messages=plain_messages(request.messages), tools=())
 
 
-def asked_again(asked: Request, request: Request, said: str, wrong: str) -> Request:
+def correction_request(first_request: Request, request: Request, reply: str, problem: str) -> Request:
     """Return the first request `asked`, with the model's answer `said` and the mistake in it appended."""
-    shown = said if len(said) <= SHOWN else f"{said[:SHOWN]} ..."
-    shape = _shape(request)
-    told = f"That answer cannot be used: {wrong}. Answer again with one JSON object and nothing else:\n{shape}"
-    turns = ({"role": "assistant", "content": shown or "(nothing)"}, {"role": "user", "content": told})
-    return replace(asked, messages=(*asked.messages, *turns))
+    quoted = reply if len(reply) <= MAX_QUOTED_CHARS else f"{reply[:MAX_QUOTED_CHARS]} ..."
+    shape = _reply_example(request)
+    correction = f"That answer cannot be used: {problem}. Answer again with one JSON object and nothing else:\n{shape}"
+    messages = ({"role": "assistant", "content": quoted or "(nothing)"}, {"role": "user", "content": correction})
+    return replace(first_request, messages=(*first_request.messages, *messages))
 
 
-def asked_for_words(plain: Request) -> Request:
+def words_request(plain: Request) -> Request:
     """Return the plain request with a demand for words, after an answer that was tool calls alone."""
     demand = "You have no tools now. Answer in plain words, without JSON."
-    return replace(plain, messages=plain_turns((*plain.messages, {"role": "user", "content": demand})))
+    return replace(plain, messages=plain_messages((*plain.messages, {"role": "user", "content": demand})))
 
 
-def fallback(said: str, request: Request, answer: Answer, cut_off: bool) -> Answer:
+def fallback(reply: str, request: Request, answer: JsonReply, cut_off: bool) -> JsonReply:
     """Return the usable part of an answer that cannot be read after all reprompts. JSON never becomes text.
 
     Plain words are an answer, and so is a text that was cut off, unless a call is required. Else the words before the
     JSON are the text, and the mistake remains.
     """
     optional = request.tool_choice != "required"
-    json_begins = _JSON_BEGINS.search(said)
-    if json_begins is None and said.strip():
-        return Answer(said) if optional else replace(answer, text=said)
-    if (begun := _begun_text(said)) and cut_off:
-        return Answer(begun, cut_off=True) if optional else replace(answer, text=begun)
-    found = _object(said) or {}
+    json_begins = _JSON_BEGINS.search(reply)
+    if json_begins is None and reply.strip():
+        return JsonReply(reply) if optional else replace(answer, text=reply)
+    if (begun := _partial_text(reply)) and cut_off:
+        return JsonReply(begun, cut_off=True) if optional else replace(answer, text=begun)
+    found = _find_object(reply) or {}
     text = found.get("text")
-    before = said[: json_begins.start()].strip() if json_begins else ""
+    before = reply[: json_begins.start()].strip() if json_begins else ""
     return replace(answer, text=text if isinstance(text, str) and text else before)
 
 
-def _begun_text(said: str) -> str:
+def _partial_text(said: str) -> str:
     """Return the text of an answer that was cut off within it, as far as it goes; "" if there is none."""
-    begun = _BEGUN_TEXT.match(said)
+    begun = _PARTIAL_TEXT.match(said)
     for dropped in range(12 if begun else 0):  # the end may be half of an escape sequence, such as \ud83d\u
         part = said[begun.start(1) : len(said) - dropped] if begun else ""
         try:
@@ -118,9 +118,9 @@ def _begun_text(said: str) -> str:
     return ""
 
 
-def most_calls(request: Request) -> int:
+def max_calls(request: Request) -> int:
     """Return the most calls of an answer. It is one where a call is required: a small model repeats calls for ever."""
-    return 1 if request.tool_choice == "required" else MOST_CALLS
+    return 1 if request.tool_choice == "required" else MAX_CALLS
 
 
 def response_format(request: Request) -> dict[str, Any]:
@@ -131,89 +131,91 @@ def response_format(request: Request) -> dict[str, Any]:
     """
     calls = {
         "type": "array",
-        "items": {"anyOf": [_call(tool["function"]) for tool in request.tools]},
+        "items": {"anyOf": [_call_schema(tool["function"]) for tool in request.tools]},
         "minItems": int(request.tool_choice == "required"),
-        "maxItems": most_calls(request),
+        "maxItems": max_calls(request),
     }
-    schema = _closed(
+    schema = _closed_object(
         {"calls": calls} if request.tool_choice == "required" else {"text": {"type": "string"}, "calls": calls}
     )
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": is_strict(schema)}}
 
 
-def read_answer(said: str, request: Request, cut_off: bool) -> Answer:
+def parse_reply(reply: str, request: Request, cut_off: bool) -> JsonReply:
     """Return the text and calls of the answer `said`, or its mistake.
 
     Fences and prose around the object are ignored, and equal calls are merged.
     """
-    found = _object(said)
-    if found is None:
-        return Answer(
+    parsed = _find_object(reply)
+    if parsed is None:
+        return JsonReply(
             mistake="it was cut off before its end, say less" if cut_off else "it holds no JSON object 'calls'"
         )
-    text, calls = found.get("text"), found.get("calls")
+    text, calls = parsed.get("text"), parsed.get("calls")
     if not isinstance(text, str | None):
-        return Answer(mistake=f"'text' is no string (found {_short(text)})")
+        return JsonReply(mistake=f"'text' is no string (found {_excerpt(text)})")
     if not isinstance(calls, list | None):
-        return Answer(mistake=f"'calls' is no list (found {_short(calls)})")
-    wrong = next(_mistakes(calls or [], request), "")
-    made = dict.fromkeys(RequestedCall(call["tool"], _json(call.get("args", {}))) for call in calls or [] if not wrong)
-    return Answer(mistake=wrong) if wrong else Answer(text or "", tuple(made))
+        return JsonReply(mistake=f"'calls' is no list (found {_excerpt(calls)})")
+    problem = next(_find_mistakes(calls or [], request), "")
+    made = dict.fromkeys(
+        RequestedCall(call["tool"], _dump_json(call.get("args", {}))) for call in calls or [] if not problem
+    )
+    return JsonReply(mistake=problem) if problem else JsonReply(text or "", tuple(made))
 
 
-def _shape(request: Request) -> str:
-    return _SHAPE_OF_CALLS if request.tool_choice == "required" else _SHAPE
+def _reply_example(request: Request) -> str:
+    return _CALLS_ONLY_EXAMPLE if request.tool_choice == "required" else _REPLY_EXAMPLE
 
 
-def _call(function: dict[str, Any]) -> Schema:
+def _call_schema(function: dict[str, Any]) -> JsonSchema:
     name = {"type": "string", "enum": [function["name"]]}
-    return _closed({"tool": name, "args": strict_schema(function.get("parameters") or {})})
+    return _closed_object({"tool": name, "args": strict_schema(function.get("parameters") or {})})
 
 
-def _closed(properties: dict[str, Schema]) -> Schema:
+def _closed_object(properties: dict[str, JsonSchema]) -> JsonSchema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _object(said: str) -> dict[str, Any] | None:
+def _find_object(text: str) -> dict[str, Any] | None:
     """Return the answer's object: the first of the text, or the last one with calls, for models that draft first."""
     found: dict[str, Any] | None = None
     decoder = json.JSONDecoder()
-    place, first = said.find("{"), True
-    for _ in range(_PLACES):
-        if place < 0:
+    position, first = text.find("{"), True
+    for _ in range(_MAX_BRACES):
+        if position < 0:
             break
         try:
-            value, end = decoder.raw_decode(said, place)
-            value = checked_json(value)
+            value, end = decoder.raw_decode(text, position)
+            value = validated_json(value)
         except (ValueError, RecursionError):
-            end = place + 1
+            end = position + 1
         else:
             if "calls" in value or (first and "text" in value):
                 found = value
-        place, first = said.find("{", end), False
+        position, first = text.find("{", end), False
     return found
 
 
-def _mistakes(calls: list[Any], request: Request) -> Iterator[str]:
+def _find_mistakes(calls: list[Any], request: Request) -> Iterator[str]:
     schemas = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in request.tools}
     if not calls and request.tool_choice == "required":
         yield f"it calls no tool, but must call one of {', '.join(schemas)}"
-    if len(calls) > (most := most_calls(request)):
+    if len(calls) > (most := max_calls(request)):
         yield f"it has {len(calls)} calls, at most {most} are possible"
     for call in calls:
         if not isinstance(call, dict) or not isinstance(call.get("tool"), str):
-            yield f"a call is no object with 'tool' and 'args' (found {_short(call)})"
+            yield f"a call is no object with 'tool' and 'args' (found {_excerpt(call)})"
         elif call["tool"] not in schemas:
             yield f"there is no tool {call['tool'][:64]!r}, only {', '.join(schemas)}"
         elif not isinstance(args := call.get("args", {}), dict):
-            yield f"the args of {call['tool']} are no object (found {_short(args)})"
-        elif wrong := mistake(schemas[call["tool"]], args):
+            yield f"the args of {call['tool']} are no object (found {_excerpt(args)})"
+        elif wrong := value_error(schemas[call["tool"]], args):
             yield f"the args of {call['tool']} are wrong: {wrong}"
 
 
-def _short(value: Any) -> str:
-    return _json(value)[:100]
+def _excerpt(value: Any) -> str:
+    return _dump_json(value)[:100]
 
 
-def _json(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -3,20 +3,20 @@
 import importlib
 
 from roboco.adapters.per_process import PerProcess
-from roboco.ports import Model, ModelStream, Request, Say
+from roboco.ports import Model, ModelStream, OnText, Request
 
 _MODULE = "roboco.adapters.model.openai_model"
 
 
-class ModelAtFirstUse:
+class LazyModel:
     """Calls models with the openai package, which takes half of Roboco's import time: clients never load it."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        self._model = PerProcess(lambda: _imported(allowed))
+        self._model = PerProcess(lambda: _import_model(allowed))
 
-    def stream(self, request: Request, say: Say | None = None) -> ModelStream:
+    def stream(self, request: Request, on_text: OnText | None = None) -> ModelStream:
         """Start the call."""
-        return self._model().stream(request, say)
+        return self._model().stream(request, on_text)
 
 
 def preload_model() -> None:
@@ -24,6 +24,6 @@ def preload_model() -> None:
     importlib.import_module(_MODULE)
 
 
-def _imported(allowed: tuple[str, ...]) -> Model:
+def _import_model(allowed: tuple[str, ...]) -> Model:
     model: Model = importlib.import_module(_MODULE).OpenAIModel(allowed)
     return model

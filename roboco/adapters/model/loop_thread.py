@@ -7,28 +7,28 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class Running:
+class LoopTask:
     """A coroutine that the loop runs. `ended` is set when it has finished, also if it was cancelled."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
         self.ended = threading.Event()
         self._loop = loop
         self._task: asyncio.Task[None] | None = None
-        loop.call_soon_threadsafe(self._begin, work)
+        loop.call_soon_threadsafe(self._start, coroutine)
 
     def cancel(self) -> None:
         """Cancel the coroutine. Any thread may call this; the loop acts on it shortly after."""
         self._loop.call_soon_threadsafe(self._cancel)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._task = self._loop.create_task(work)
-        self._task.add_done_callback(self._end)
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._task = self._loop.create_task(coroutine)
+        self._task.add_done_callback(self._on_done)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def _end(self, task: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         self.ended.set()
 
 
@@ -40,11 +40,11 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
-    def submit(self, work: Coroutine[Any, Any, None]) -> "Running":
+    def submit(self, coroutine: Coroutine[Any, Any, None]) -> "LoopTask":
         """Start the coroutine."""
-        return Running(self._running(), work)
+        return LoopTask(self._running_loop(), coroutine)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._loop = asyncio.new_event_loop()

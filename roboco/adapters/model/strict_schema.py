@@ -6,26 +6,26 @@ after the model has replied.
 
 from typing import Any
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 
-DEEPEST = 8
-MOST = 300
+MAX_DEPTH = 8
+MAX_SUBSCHEMAS = 300
 """Maximum number of schemas within a tool's schema; further or deeper ones accept any value."""
-MOST_ITEMS = 5000
+MAX_LISTED_ITEMS = 5000
 """Maximum number of names and values in the narrowed schema: references can repeat a long list hundreds of times."""
-_LONG = 50
-ANYTHING: Schema = {"type": ["string", "number", "boolean", "object", "array", "null"]}
-_SCALAR = str | int | float | bool | None
-_PLAIN = ("string", "number", "integer", "boolean", "null")
+_CHARS_PER_ITEM = 50
+ANY_VALUE: JsonSchema = {"type": ["string", "number", "boolean", "object", "array", "null"]}
+_ScalarValue = str | int | float | bool | None
+_PLAIN_TYPES = ("string", "number", "integer", "boolean", "null")
 
 
-def strict_schema(schema: Schema) -> Schema:
+def strict_schema(schema: JsonSchema) -> JsonSchema:
     """Return the narrowed schema of an object. Properties keep their order, since models reply in it."""
-    narrowed = _Narrowing(schema).of(schema, 0)
+    narrowed = _SchemaNarrower(schema).narrow(schema, 0)
     return narrowed if narrowed.get("type") == "object" or "anyOf" in narrowed else {"type": "object"}
 
 
-def is_strict(schema: Schema) -> bool:
+def is_strict(schema: JsonSchema) -> bool:
     """Return True if strict providers accept the schema: objects are closed and require all of their properties."""
     if schema.get("type") == "object":
         properties = schema.get("properties", {})
@@ -33,10 +33,10 @@ def is_strict(schema: Schema) -> bool:
         return closed and all(is_strict(one) for one in properties.values())
     if "anyOf" in schema:
         return all(is_strict(one) for one in schema["anyOf"])
-    return is_strict(schema["items"]) if schema.get("type") == "array" else schema != ANYTHING
+    return is_strict(schema["items"]) if schema.get("type") == "array" else schema != ANY_VALUE
 
 
-def led_to(ref: Any, root: Schema) -> Any:
+def resolve_ref(ref: Any, root: JsonSchema) -> Any:
     """Return the target of a reference within the schema, or None if it has none."""
     found: Any = root if str(ref).startswith("#") else None
     for name in str(ref).split("/")[1:]:
@@ -45,97 +45,104 @@ def led_to(ref: Any, root: Schema) -> Any:
     return found
 
 
-class _Narrowing:
-    def __init__(self, root: Schema) -> None:
+class _SchemaNarrower:
+    def __init__(self, root: JsonSchema) -> None:
         self._root = root
-        self._left = MOST
-        self._items = MOST_ITEMS
+        self._schemas_left = MAX_SUBSCHEMAS
+        self._items_left = MAX_LISTED_ITEMS
 
-    def of(self, schema: Any, depth: int) -> Schema:
+    def narrow(self, schema: Any, depth: int) -> JsonSchema:
         """Return the narrowed schema, or the schema of any value."""
-        self._left -= 1
-        if depth > DEEPEST or self._left < 0 or not isinstance(schema, dict):
-            return ANYTHING
+        self._schemas_left -= 1
+        if depth > MAX_DEPTH or self._schemas_left < 0 or not isinstance(schema, dict):
+            return ANY_VALUE
         if "$ref" in schema:
-            return self.of(led_to(schema["$ref"], self._root), depth + 1)
+            return self.narrow(resolve_ref(schema["$ref"], self._root), depth + 1)
         if isinstance(schema.get("allOf"), list):
-            return self.of(self._merged(schema), depth + 1)
+            return self.narrow(self._merge_all_of(schema), depth + 1)
         choices = _alternatives(schema)
         if choices:
-            return {"anyOf": [self.of(choice, depth + 1) for choice in choices]}
-        return self._one(schema, depth)
+            return {"anyOf": [self.narrow(choice, depth + 1) for choice in choices]}
+        return self._narrow_single(schema, depth)
 
-    def _one(self, schema: Schema, depth: int) -> Schema:
+    def _narrow_single(self, schema: JsonSchema, depth: int) -> JsonSchema:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(values, list) and values and self._listed(values) and all(map(_is_scalar, values)):
+        if isinstance(values, list) and values and self._count_items(values) and all(map(_is_scalar, values)):
             texts = all(isinstance(value, str) for value in values)
             return {"type": "string", "enum": values} if texts else {"enum": values}
-        match schema.get("type") or _implied(schema):
+        match schema.get("type") or _implied_type(schema):
             case "object":
-                return self._object(schema, depth)
+                return self._narrow_object(schema, depth)
             case "array":
-                return {"type": "array", "items": self.of(schema.get("items"), depth + 1)}
-            case str(kind) if kind in _PLAIN:
+                return {"type": "array", "items": self.narrow(schema.get("items"), depth + 1)}
+            case str(kind) if kind in _PLAIN_TYPES:
                 return {"type": kind}
             case _:
-                return ANYTHING
+                return ANY_VALUE
 
-    def _object(self, schema: Schema, depth: int) -> Schema:
+    def _narrow_object(self, schema: JsonSchema, depth: int) -> JsonSchema:
         properties = schema.get("properties")
         free = not properties and schema.get("additionalProperties") is not False
-        if free or not isinstance(properties, dict) or len(properties) > MOST or not self._listed(properties):
+        if (
+            free
+            or not isinstance(properties, dict)
+            or len(properties) > MAX_SUBSCHEMAS
+            or not self._count_items(properties)
+        ):
             return {"type": "object"}
-        required = _names(schema.get("required"))
+        required = _required_names(schema.get("required"))
         return {
             "type": "object",
-            "properties": {name: self.of(one, depth + 1) for name, one in properties.items()},
+            "properties": {name: self.narrow(one, depth + 1) for name, one in properties.items()},
             "required": [name for name in properties if name in required],
             "additionalProperties": False,
         }
 
-    def _merged(self, schema: Schema) -> Schema:
+    def _merge_all_of(self, schema: JsonSchema) -> JsonSchema:
         """Return one schema for all parts of `allOf`, as far as they are objects with properties."""
-        merged: Schema = {name: value for name, value in schema.items() if name != "allOf"}
-        for part in schema["allOf"][:MOST]:
-            found = led_to(part["$ref"], self._root) if isinstance(part, dict) and "$ref" in part else part
+        merged: JsonSchema = {name: value for name, value in schema.items() if name != "allOf"}
+        for part in schema["allOf"][:MAX_SUBSCHEMAS]:
+            found = resolve_ref(part["$ref"], self._root) if isinstance(part, dict) and "$ref" in part else part
             for name, value in (found if isinstance(found, dict) else {}).items():
-                merged[name] = _joined(merged.get(name), value) if self._listed(merged.get(name)) else value
+                merged[name] = _join_values(merged.get(name), value) if self._count_items(merged.get(name)) else value
         return merged
 
-    def _listed(self, values: Any) -> bool:
+    def _count_items(self, values: Any) -> bool:
         """Count the items of a list or object; long texts count several times. Return False beyond the maximum."""
-        if isinstance(values, list | dict) and self._items >= len(values):
-            self._items -= len(values) + sum(len(value) // _LONG for value in values if isinstance(value, str))
+        if isinstance(values, list | dict) and self._items_left >= len(values):
+            self._items_left -= len(values) + sum(
+                len(value) // _CHARS_PER_ITEM for value in values if isinstance(value, str)
+            )
         elif isinstance(values, list | dict):
-            self._items = -1
-        return self._items >= 0
+            self._items_left = -1
+        return self._items_left >= 0
 
 
 def _is_scalar(value: Any) -> bool:
-    return isinstance(value, _SCALAR)
+    return isinstance(value, _ScalarValue)
 
 
-def _names(required: Any) -> frozenset[str]:
+def _required_names(required: Any) -> frozenset[str]:
     return frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
 
 
-def _alternatives(schema: Schema) -> list[Any]:
+def _alternatives(schema: JsonSchema) -> list[Any]:
     for keyword in ("anyOf", "oneOf"):
         if isinstance(schema.get(keyword), list):
             return list(schema[keyword])
     kinds = schema.get("type")
     return (
-        [{**schema, "type": kind} for kind in kinds[: len(_PLAIN) + 2]]
+        [{**schema, "type": kind} for kind in kinds[: len(_PLAIN_TYPES) + 2]]
         if isinstance(kinds, list) and "enum" not in schema
         else []
     )
 
 
-def _implied(schema: Schema) -> str:
+def _implied_type(schema: JsonSchema) -> str:
     return "object" if "properties" in schema else "array" if "items" in schema else ""
 
 
-def _joined(one: Any, other: Any) -> Any:
+def _join_values(one: Any, other: Any) -> Any:
     if isinstance(one, dict) and isinstance(other, dict):
         return {**one, **other}
     return [*one, *other] if isinstance(one, list) and isinstance(other, list) else other

@@ -3,66 +3,66 @@
 import json
 from typing import Any
 
-from roboco.adapters.model.strict_schema import Schema, led_to
+from roboco.adapters.model.strict_schema import JsonSchema, resolve_ref
 
-LONGEST = 800
+MAX_DESCRIPTION_CHARS = 800
 """Maximum number of characters of a tool's description."""
-LONGEST_OF_ONE = 200
+MAX_ARGUMENT_CHARS = 200
 """Maximum number of characters of an argument's name, description or value."""
-DEEPEST = 5
-MOST = 100
+MAX_DEPTH = 5
+MAX_SUBSCHEMAS = 100
 """Maximum number of schemas that are sketched per tool; further or deeper ones are shown as "any"."""
-_LIMITS = (
+_SHOWN_KEYWORDS = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
     *("minItems", "maxItems", "pattern", "format", "default"),
 )
 
 
-def tool_sheet(tools: tuple[dict[str, Any], ...]) -> str:
+def describe_tools(tools: tuple[dict[str, Any], ...]) -> str:
     """Return a line for each tool with its name and description, followed by a line with its arguments."""
-    return "\n".join(_told(tool["function"]) for tool in tools)
+    return "\n".join(_describe_tool(tool["function"]) for tool in tools)
 
 
-def _told(function: dict[str, Any]) -> str:
+def _describe_tool(function: dict[str, Any]) -> str:
     schema = function.get("parameters") or {}
-    what = _line(function.get("description"), LONGEST)
-    return f"- {function['name']}: {what}\n  args: {_Sketch(schema).of(schema, 0)}"
+    description = _one_line(function.get("description"), MAX_DESCRIPTION_CHARS)
+    return f"- {function['name']}: {description}\n  args: {_SchemaSketch(schema).sketch(schema, 0)}"
 
 
-class _Sketch:
+class _SchemaSketch:
     """A schema in short form: {"a": integer, "b": [string] (optional)}."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: JsonSchema) -> None:
         self._root = root
-        self._left = MOST
+        self._schemas_left = MAX_SUBSCHEMAS
 
-    def of(self, schema: Any, depth: int) -> str:
-        self._left -= 1
-        if self._left < 0 or depth > DEEPEST or not isinstance(schema, dict):
+    def sketch(self, schema: Any, depth: int) -> str:
+        self._schemas_left -= 1
+        if self._schemas_left < 0 or depth > MAX_DEPTH or not isinstance(schema, dict):
             return "any"
         if "$ref" in schema:
-            return self.of(led_to(schema["$ref"], self._root), depth + 1)
+            return self.sketch(resolve_ref(schema["$ref"], self._root), depth + 1)
         if isinstance(schema.get("properties"), dict):
-            return self._fields(schema, depth)
+            return self._sketch_fields(schema, depth)
         if schema.get("type") == "array":
-            return f"[{self.of(schema.get('items'), depth + 1)}]"
-        return " | ".join(self._choices(schema, depth))
+            return f"[{self.sketch(schema.get('items'), depth + 1)}]"
+        return " | ".join(self._sketch_choices(schema, depth))
 
-    def _choices(self, schema: Schema, depth: int) -> list[str]:
+    def _sketch_choices(self, schema: JsonSchema, depth: int) -> list[str]:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list):
-            return [_json(value)[:LONGEST_OF_ONE] for value in values[:MOST]]
+            return [_json(value)[:MAX_ARGUMENT_CHARS] for value in values[:MAX_SUBSCHEMAS]]
         for keyword in ("anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list):
-                return [self.of(one, depth + 1) for one in schema[keyword][:MOST]]
+                return [self.sketch(one, depth + 1) for one in schema[keyword][:MAX_SUBSCHEMAS]]
         kinds = schema.get("type", "any")
         return [str(kind) for kind in kinds] if isinstance(kinds, list) else [str(kinds)]
 
-    def _fields(self, schema: Schema, depth: int) -> str:
+    def _sketch_fields(self, schema: JsonSchema, depth: int) -> str:
         required = schema.get("required") or ()
         fields = (
-            f"{_json(name)[:LONGEST_OF_ONE]}: {self.of(one, depth + 1)}{_notes(one, name in required)}"
-            for name, one in list(schema["properties"].items())[:MOST]
+            f"{_json(name)[:MAX_ARGUMENT_CHARS]}: {self.sketch(one, depth + 1)}{_notes(one, name in required)}"
+            for name, one in list(schema["properties"].items())[:MAX_SUBSCHEMAS]
         )
         return "{" + ", ".join(fields) + "}"
 
@@ -70,14 +70,14 @@ class _Sketch:
 def _notes(schema: Any, required: bool) -> str:
     notes = [] if required else ["optional"]
     if isinstance(schema, dict):
-        notes += [f"{name} {_json(schema[name])[:LONGEST_OF_ONE]}" for name in _LIMITS if name in schema]
-        notes.append(_line(schema.get("description"), LONGEST_OF_ONE))
-    told = "; ".join(filter(None, notes))
-    return f" ({told})" if told else ""
+        notes += [f"{name} {_json(schema[name])[:MAX_ARGUMENT_CHARS]}" for name in _SHOWN_KEYWORDS if name in schema]
+        notes.append(_one_line(schema.get("description"), MAX_ARGUMENT_CHARS))
+    text = "; ".join(filter(None, notes))
+    return f" ({text})" if text else ""
 
 
-def _line(text: Any, longest: int) -> str:
-    return " ".join(str(text or "").split())[:longest]
+def _one_line(text: Any, max_chars: int) -> str:
+    return " ".join(str(text or "").split())[:max_chars]
 
 
 def _json(value: Any) -> str:

@@ -5,20 +5,20 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from roboco.domain.notification import Notify
-from roboco.domain.url import leads
+from roboco.domain.notification import NotifyTarget
+from roboco.domain.url import covers
 from roboco.errors import TransientError, UsageError
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def check_webhook(target: Notify, allowed: tuple[str, ...], variables: tuple[str, ...]) -> str:
+def check_webhook(target: NotifyTarget, allowed: tuple[str, ...], variables: tuple[str, ...]) -> str:
     """Return the webhook's URL. Raise UsageError unless an entry covers it and its secret may be used."""
     url, variable = target.webhook or "", target.secret_env or ""
-    if not any(leads(entry, url) for entry in allowed):
+    if not any(covers(entry, url) for entry in allowed):
         raise UsageError(
-            f"webhook {target.named!r} is not allowed on this worker: name its address, or the beginning of it, in "
+            f"webhook {target.label!r} is not allowed on this worker: name its address, or the beginning of it, in "
             "ROBOCO_ALLOWED_WEBHOOKS to allow it"
         )
     if variable not in variables:
@@ -36,7 +36,7 @@ def secret_of(variable: str, environment: Mapping[str, str]) -> str:
     return secret
 
 
-def reachable(host: str, port: int, allowed: tuple[str, ...]) -> str:
+def allowed_address(host: str, port: int, allowed: tuple[str, ...]) -> str:
     """Return an allowed address of the host: a public one, or one that the operator lists.
 
     The operator lists a private address as a network ("10.0.0.0/8"), or as the host of an entry. Raise UsageError if
@@ -79,7 +79,7 @@ _NOT_PUBLIC = tuple(
 """Networks that are private, contain other addresses or reach nothing, even if `ipaddress` calls them global."""
 
 
-def _is_public(address: Address) -> bool:
+def _is_public(address: IpAddress) -> bool:
     inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     known = inner or address
     if any(known in network for network in _NOT_PUBLIC):
@@ -87,7 +87,7 @@ def _is_public(address: Address) -> bool:
     return known.is_global and not known.is_multicast and not known.is_reserved
 
 
-def _network(entry: str) -> Network | None:
+def _network(entry: str) -> IpNetwork | None:
     host = urlsplit(entry).hostname if "://" in entry else entry
     try:
         return ipaddress.ip_network(host or "")

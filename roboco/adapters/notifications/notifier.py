@@ -1,17 +1,17 @@
 """The notifier: it delivers notifications to webhooks and as Celery tasks."""
 
-from roboco.adapters.notifications.callback import Callbacks
-from roboco.adapters.notifications.webhook import Webhooks
-from roboco.domain.notification import Notice, Notify
+from roboco.adapters.notifications.callback import CallbackSender
+from roboco.adapters.notifications.webhook import WebhookSender
+from roboco.domain.notification import Notification, NotifyTarget
 
 
-class OutsideDeliverer:
+class OutboundNotifier:
     """Delivers the notifications of tasks to services of callers."""
 
-    def __init__(self, callbacks: Callbacks, webhooks: Webhooks) -> None:
+    def __init__(self, callbacks: CallbackSender, webhooks: WebhookSender) -> None:
         self._callbacks = callbacks
         self._webhooks = webhooks
 
-    def deliver(self, target: Notify, notice: Notice) -> None:
+    def deliver(self, target: NotifyTarget, notification: Notification) -> None:
         """Deliver the notification. Raise UsageError, TransientError or RetryLater as the port `Notifier` says."""
-        (self._callbacks if target.webhook is None else self._webhooks).deliver(target, notice)
+        (self._callbacks if target.webhook is None else self._webhooks).deliver(target, notification)

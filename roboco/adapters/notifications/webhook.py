@@ -6,22 +6,22 @@ import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from roboco.adapters.notifications.allowlist import check_webhook, reachable, secret_of
-from roboco.adapters.notifications.circuit_breaker import Rests
-from roboco.adapters.notifications.http_post import PORTS, Answer, post
-from roboco.adapters.notifications.webhook_signature import signed
-from roboco.adapters.retry_after import retry_after
-from roboco.domain.canonical_json import canonical
-from roboco.domain.notification import Notice, Notify
-from roboco.errors import Later, TransientError, UsageError
+from roboco.adapters.notifications.allowlist import allowed_address, check_webhook, secret_of
+from roboco.adapters.notifications.circuit_breaker import CircuitBreaker
+from roboco.adapters.notifications.http_post import DEFAULT_PORTS, HttpResponse, post
+from roboco.adapters.notifications.webhook_signature import signature_headers
+from roboco.adapters.retry_after import parse_retry_after
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.notification import Notification, NotifyTarget
+from roboco.errors import RetryLater, TransientError, UsageError
 
-GONE = 410
+STATUS_GONE = 410
 """HTTP status of a webhook that is gone for good."""
-BUSY = (429, 503)
+BUSY_STATUSES = (429, 503)
 """HTTP statuses whose Retry-After header counts."""
 
 
-class Webhooks:
+class WebhookSender:
     """Posts notifications to the webhooks that `allowed` covers, signed with the secrets of these `variables`."""
 
     def __init__(
@@ -30,9 +30,9 @@ class Webhooks:
         self._allowed = allowed
         self._variables = variables
         self._environment = environment
-        self._rests = Rests()
+        self._circuit_breaker = CircuitBreaker()
 
-    def deliver(self, target: Notify, notice: Notice) -> None:
+    def deliver(self, target: NotifyTarget, notification: Notification) -> None:
         """Post the notification. A response of 2xx accepts it. A redirection is not followed, and is a refusal.
 
         Raise RetryLater if the server is busy and names a time, UsageError if the webhook is gone or not allowed, and
@@ -40,29 +40,29 @@ class Webhooks:
         """
         url = check_webhook(target, self._allowed, self._variables)
         secret = secret_of(target.secret_env or "", self._environment)
-        body = canonical(notice.body()).encode()
-        headers = signed(notice.notice_id, int(time.time()), body, secret) | {
+        body = canonical_json(notification.body()).encode()
+        headers = signature_headers(notification.notification_id, int(time.time()), body, secret) | {
             "content-type": "application/json",
             "user-agent": "roboco",
         }
         answer = self._post(target, url, body, headers)
-        if answer.status == GONE:
-            raise UsageError(f"webhook {target.named!r} answers 410: it is gone for good")
+        if answer.status == STATUS_GONE:
+            raise UsageError(f"webhook {target.label!r} answers 410: it is gone for good")
         if not 200 <= answer.status < 300:
-            message = f"webhook {target.named!r} answers {answer.status}: {answer.said!r}"
-            delay = retry_after(answer.retry_after) if answer.status in BUSY else None
-            raise TransientError(message) if delay is None else Later(message, delay)
+            message = f"webhook {target.label!r} answers {answer.status}: {answer.body!r}"
+            delay = parse_retry_after(answer.retry_after) if answer.status in BUSY_STATUSES else None
+            raise TransientError(message) if delay is None else RetryLater(message, delay)
 
-    def _post(self, target: Notify, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _post(self, target: NotifyTarget, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         parts = urlsplit(url)
-        self._rests.check(parts.netloc)
-        address = reachable(parts.hostname or "", parts.port or PORTS[parts.scheme], self._allowed)
+        self._circuit_breaker.check(parts.netloc)
+        address = allowed_address(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme], self._allowed)
         try:
             answer = post(url, address, body, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._rests.begin(parts.netloc)
+            self._circuit_breaker.record_failure(parts.netloc)
             raise TransientError(
-                f"webhook {target.named!r} does not answer: {type(error).__name__}: {error}"
+                f"webhook {target.label!r} does not answer: {type(error).__name__}: {error}"
             ) from error
-        self._rests.end(parts.netloc)
+        self._circuit_breaker.record_success(parts.netloc)
         return answer

@@ -7,10 +7,10 @@ import hmac
 
 from roboco.errors import UsageError
 
-_ENCODED = "whsec_"
+_BASE64_PREFIX = "whsec_"
 
 
-def signed(notice_id: str, timestamp: int, body: bytes, secret: str) -> dict[str, str]:
+def signature_headers(notice_id: str, timestamp: int, body: bytes, secret: str) -> dict[str, str]:
     """Return the headers with which the receiver checks the sender and the time of the body, in Unix seconds.
 
     The signature is HMAC-SHA256 over id, timestamp and body, joined by full stops. A secret that begins with "whsec_"
@@ -26,9 +26,9 @@ def signed(notice_id: str, timestamp: int, body: bytes, secret: str) -> dict[str
 
 
 def _key(secret: str) -> bytes:
-    if not secret.startswith(_ENCODED):
+    if not secret.startswith(_BASE64_PREFIX):
         return secret.encode()
     try:
-        return base64.b64decode(secret.removeprefix(_ENCODED), validate=True)
+        return base64.b64decode(secret.removeprefix(_BASE64_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         raise UsageError("a webhook's secret begins with 'whsec_', but what follows is not base64") from None

@@ -6,9 +6,9 @@ from typing import cast
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import answering
+from roboco.adapters.redis.scripts import translating_errors
 
-KEPT = 86_400
+COUNT_TTL = 86_400
 """Seconds after the last attempt for which Redis keeps a count."""
 
 
@@ -20,32 +20,32 @@ class RedisAttempts:
         self._keys = keys
         self._lease_ms = int(lease * 1000)
 
-    def begin(self, key: str) -> int | None:
+    def start(self, key: str) -> int | None:
         """Start an attempt. Return the number of earlier ones that have not ended, or None if another one is live."""
         token = uuid.uuid4().hex
-        with answering():
-            holder = self._client.set(self._keys.at_work(key), token, nx=True, px=self._lease_ms, get=True)
+        with translating_errors():
+            holder = self._client.set(self._keys.attempt_lease(key), token, nx=True, px=self._lease_ms, get=True)
             if holder not in (None, token):
                 return None
-        return self.count(key)
+        return self.start_without_lease(key)
 
     def renew(self, key: str) -> bool:
         """Renew the lease. Return False if it has expired."""
-        with answering():
-            return bool(self._client.pexpire(self._keys.at_work(key), self._lease_ms))
+        with translating_errors():
+            return bool(self._client.pexpire(self._keys.attempt_lease(key), self._lease_ms))
 
-    def count(self, key: str) -> int:
+    def start_without_lease(self, key: str) -> int:
         """Start an attempt without a lease. Return the number of earlier attempts that have not ended."""
-        with answering(), self._client.pipeline(transaction=False) as pipe:
-            pipe.sadd(self._keys.begun(key), uuid.uuid4().hex)
-            pipe.expire(self._keys.begun(key), KEPT)
-            pipe.scard(self._keys.begun(key))
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            pipe.sadd(self._keys.attempts(key), uuid.uuid4().hex)
+            pipe.expire(self._keys.attempts(key), COUNT_TTL)
+            pipe.scard(self._keys.attempts(key))
             *_, started = cast(list[int], pipe.execute())
         return started - 1
 
-    def end(self, key: str) -> None:
+    def finish(self, key: str) -> None:
         """Release the lease and reset the count: the work has finished."""
-        with answering(), self._client.pipeline(transaction=False) as pipe:
-            pipe.delete(self._keys.begun(key))
-            pipe.delete(self._keys.at_work(key))
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            pipe.delete(self._keys.attempts(key))
+            pipe.delete(self._keys.attempt_lease(key))
             pipe.execute()

@@ -15,9 +15,9 @@ from roboco.adapters.redis.scripts import Scripts
 
 _log = logging.getLogger(__name__)
 
-IDLE = 5.0
+IDLE_TIMEOUT = 5.0
 """Seconds without a call after which the thread ends."""
-MOST = 500
+MAX_BATCH_CALLS = 500
 """Calls of one batch at most, so that one slow answer does not delay all of them."""
 
 
@@ -25,10 +25,10 @@ MOST = 500
 class _Call:
     keys: list[str]
     arguments: list[Any]
-    answered: Callable[[Any], None]
+    on_answer: Callable[[Any], None]
 
 
-class Emitter:
+class ChunkBatcher:
     """Calls one script for many callers, in their order, from one thread, which starts with the first call."""
 
     def __init__(self, scripts: Scripts, script: str) -> None:
@@ -38,40 +38,40 @@ class Emitter:
         self._lock = threading.Lock()
         self._running = False
 
-    def send(self, keys: list[str], arguments: list[Any], answered: Callable[[Any], None]) -> None:
+    def send(self, keys: list[str], arguments: list[Any], on_answer: Callable[[Any], None]) -> None:
         """Add a call to the next batch. The batcher's thread calls `answered` with the answer, or with the error."""
-        self._calls.put(_Call(keys, arguments, answered))
+        self._calls.put(_Call(keys, arguments, on_answer))
         with self._lock:  # otherwise the thread may end between the put and the check, and leave the call
             if not self._running:
                 self._running = True
-                threading.Thread(target=self._run, name="roboco-emitter", daemon=True).start()
+                threading.Thread(target=self._run, name="roboco-chunk-batcher", daemon=True).start()
 
     def _run(self) -> None:
-        while batch := self._next():
-            self._call(batch)
+        while batch := self._next_batch():
+            self._run_batch(batch)
 
-    def _next(self) -> list[_Call]:
+    def _next_batch(self) -> list[_Call]:
         """Return the next batch, or an empty list if no call has arrived for a while: then the thread ends."""
         try:
-            batch = [self._calls.get(timeout=IDLE)]
+            batch = [self._calls.get(timeout=IDLE_TIMEOUT)]
         except queue.Empty:
             with self._lock:
                 if self._calls.empty():
                     self._running = False
                     return []
-            return self._next()
-        while len(batch) < MOST and not self._calls.empty():
+            return self._next_batch()
+        while len(batch) < MAX_BATCH_CALLS and not self._calls.empty():
             batch.append(self._calls.get_nowait())
         return batch
 
-    def _call(self, batch: list[_Call]) -> None:
-        for call, answer in zip(batch, self._answers(batch), strict=True):
+    def _run_batch(self, batch: list[_Call]) -> None:
+        for call, answer in zip(batch, self._answers_to(batch), strict=True):
             try:
-                call.answered(answer)
+                call.on_answer(answer)
             except Exception:
                 _log.exception("the callback for the answer to a chunk failed")
 
-    def _answers(self, batch: list[_Call]) -> list[Any]:
+    def _answers_to(self, batch: list[_Call]) -> list[Any]:
         try:
             return self._scripts.run_all(self._script, [(call.keys, call.arguments) for call in batch])
         except Exception as error:  # every caller needs an answer

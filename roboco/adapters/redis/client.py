@@ -11,7 +11,7 @@ from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
-from roboco.adapters.redis.cluster import LazyCluster, any_node, first_node, is_cluster, nodes_of
+from roboco.adapters.redis.cluster import LazyCluster, any_node_url, first_node_url, is_cluster, parse_nodes
 from roboco.errors import UsageError
 
 TIMEOUT = 5
@@ -23,13 +23,13 @@ def connect(url: str, max_connections: int = 250) -> redis.Redis:
 
     `redis+cluster://HOST:PORT,HOST:PORT` names nodes of a cluster, of which one must answer.
     """
-    return _client(url, max_connections=max_connections, socket_timeout=TIMEOUT)
+    return _make_client(url, max_connections=max_connections, socket_timeout=TIMEOUT)
 
 
-def connect_briefly(url: str) -> redis.Redis:
+def connect_fail_fast(url: str) -> redis.Redis:
     """Return a client for commands that fails fast: for a main loop, which must not wait."""
     limits: dict[str, Any] = {"socket_timeout": 2, "socket_connect_timeout": 2, "retry": Retry(NoBackoff(), 0)}
-    return _client(url, **limits)
+    return _make_client(url, **limits)
 
 
 def connect_subscriber(url: str) -> redis.Redis:
@@ -39,29 +39,29 @@ def connect_subscriber(url: str) -> redis.Redis:
     """
     options: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_keepalive": True, "encoding_errors": "replace"}
     if not is_cluster(url):
-        return _client(url, **options)
+        return _make_client(url, **options)
     with connect(url) as cluster:
         node = cast(Any, cluster).get_random_node()
-    parts = urlsplit(first_node(url))
+    parts = urlsplit(first_node_url(url))
     credentials = f"{userinfo}@" if (userinfo := parts.netloc.rpartition("@")[0]) else ""
-    return _client(urlunsplit(parts._replace(netloc=f"{credentials}{node.host}:{node.port}")), **options)
+    return _make_client(urlunsplit(parts._replace(netloc=f"{credentials}{node.host}:{node.port}")), **options)
 
 
-def same_run(client: redis.Redis, run: str | None) -> bool:
+def is_same_instance(client: redis.Redis, expected: str | None) -> bool:
     """Return True if this is the Redis instance with the id `run`.
 
     In a cluster, each primary that answers must be part of that id. A primary that does not answer has lost nothing
     yet; a node that takes its place has another id.
     """
-    if run is None:
+    if expected is None:
         return False
-    known = set(run.split())
-    if set(run_of(client).split()) <= known:
+    known = set(expected.split())
+    if set(instance_id(client).split()) <= known:
         return True
-    return isinstance(client, LazyCluster) and set(run_of(cast(redis.Redis, client.anew())).split()) <= known
+    return isinstance(client, LazyCluster) and set(instance_id(cast(redis.Redis, client.refresh())).split()) <= known
 
 
-def run_of(client: redis.Redis) -> str:
+def instance_id(client: redis.Redis) -> str:
     """Return the id of this Redis instance. After a restart the id differs, and the last second of writes may be lost.
 
     In a cluster, return the ids of the primaries that answer. Raise redis.ConnectionError if none answers.
@@ -82,20 +82,20 @@ def run_of(client: redis.Redis) -> str:
     return " ".join(sorted(runs))
 
 
-def connect_channels(url: str) -> Connection:
+def channel_connection(url: str) -> Connection:
     """Return a connection for the channels of an event loop, not connected yet.
 
     It does not retry to connect, and waits for messages without a limit.
     """
     retry = AsyncRetry(NoBackoff(), 0)
     limits: dict[str, Any] = {"socket_connect_timeout": TIMEOUT, "socket_timeout": None, "socket_keepalive": True}
-    node = any_node(url) if is_cluster(url) else url  # every node receives all messages
+    node = any_node_url(url) if is_cluster(url) else url  # every node receives all messages
     pool: Any = ConnectionPool.from_url(node, protocol=2, retry=retry, **limits)
     connection: Connection = pool.make_connection()
     return connection
 
 
-class _Retry(Retry):
+class _RetryTransient(Retry):
     """Retries only errors that may pass: not a refused password, which redis-py counts as a lost connection."""
 
     def call_with_retry(
@@ -113,9 +113,9 @@ class _Retry(Retry):
         return super().call_with_retry(do, fail, may_pass, with_failure_count)
 
 
-def _client(url: str, **options: Any) -> redis.Redis:
+def _make_client(url: str, **options: Any) -> redis.Redis:
     backoff = ExponentialWithJitterBackoff(base=0.05, cap=1)
-    retry = _Retry(backoff, 5, supported_errors=(redis.ConnectionError,))
+    retry = _RetryTransient(backoff, 5, supported_errors=(redis.ConnectionError,))
     common: dict[str, Any] = {
         "decode_responses": True,
         "socket_connect_timeout": TIMEOUT,
@@ -124,7 +124,7 @@ def _client(url: str, **options: Any) -> redis.Redis:
     }
     try:
         if is_cluster(url):
-            return cast(redis.Redis, LazyCluster(nodes_of(url), first_node(url), common | options))
+            return cast(redis.Redis, LazyCluster(parse_nodes(url), first_node_url(url), common | options))
         return redis.Redis.from_url(url, **common | options)
     except ValueError:  # its message may contain the password
         raise UsageError(

@@ -20,23 +20,23 @@ def is_cluster(url: str) -> bool:
     return urlsplit(url).scheme in _SCHEMES
 
 
-def nodes_of(url: str) -> list[tuple[str, int]]:
+def parse_nodes(url: str) -> list[tuple[str, int]]:
     """Return host and port of each node in the URL."""
     nodes = [urlsplit(f"//{one}") for one in urlsplit(url).netloc.rpartition("@")[2].split(",")]
     return [(str(node.hostname), node.port or 6379) for node in nodes]
 
 
-def first_node(url: str) -> str:
+def first_node_url(url: str) -> str:
     """Return the URL of the first node, as a client of a single Redis needs it."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(scheme=_SCHEMES[parts.scheme], netloc=parts.netloc.partition(",")[0]))
 
 
-def any_node(url: str) -> str:
+def any_node_url(url: str) -> str:
     """Return the URL of one of the nodes, chosen at random."""
-    parts = urlsplit(first_node(url))
+    parts = urlsplit(first_node_url(url))
     credentials = f"{userinfo}@" if (userinfo := parts.netloc.rpartition("@")[0]) else ""
-    host, port = random.choice(nodes_of(url))  # noqa: S311 - any node will do
+    host, port = random.choice(parse_nodes(url))  # noqa: S311 - any node will do
     return urlunsplit(parts._replace(netloc=f"{credentials}{host}:{port}"))
 
 
@@ -49,7 +49,7 @@ class LazyCluster:
         self._options = options
         self._lock = threading.Lock()
         self._cluster: RedisCluster | None = None
-        self._asked = 0.0
+        self._refreshed_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -60,18 +60,18 @@ class LazyCluster:
         self.close()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._connected(), name)
+        return getattr(self._connect(), name)
 
     def register_script(self, script: str) -> Script:
         """Return a script for this client. All keys of a call must be in one slot."""
         return Script(cast(Any, self), cast(Any, script.encode()))
 
-    def anew(self, age: float = 0.0) -> Self:
+    def refresh(self, max_age: float = 0.0) -> Self:
         """Read the topology of the cluster again if it is older than `age` seconds. Return this client."""
-        cluster = self._connected()
-        if time.monotonic() - self._asked > age:
+        cluster = self._connect()
+        if time.monotonic() - self._refreshed_at > max_age:
             cluster.nodes_manager.initialize()
-            self._asked = time.monotonic()
+            self._refreshed_at = time.monotonic()
         return self
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class LazyCluster:
                 self._cluster.close()
                 self._cluster = None
 
-    def _connected(self) -> RedisCluster:
+    def _connect(self) -> RedisCluster:
         with self._lock:
             if self._cluster is None:
                 startup = [cast(Any, ClusterNode)(host, port) for host, port in self._nodes]

@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import answering, call, script_of
-from roboco.domain.canonical_json import canonical, well_formed
+from roboco.adapters.redis.scripts import call_script, single_script, translating_errors
+from roboco.domain.canonical_json import canonical_json, well_formed
 from roboco.domain.dead_letter import DeadLetter
 
-MOST: Final = 1000
+MAX_LETTERS: Final = 1000
 """Letters that Redis keeps: a faulty producer in a loop must not fill Redis."""
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all letters together. Above it, the oldest letters are removed."""
 
 
@@ -30,31 +30,31 @@ class RedisDeadLetters:
 
     def add_record(self, record: dict[str, Any]) -> None:
         """Store a letter that is JSON already. Raise TransientError if Redis does not store it."""
-        text = well_formed(canonical(record))
-        self._run("dead_letter_add", str(record["letter_id"]), text, time.time(), MOST, MOST_BYTES)
+        text = well_formed(canonical_json(record))
+        self._run("dead_letter_add", str(record["letter_id"]), text, time.time(), MAX_LETTERS, MAX_BYTES)
 
-    def letter(self, letter_id: str) -> DeadLetter | None:
+    def get(self, letter_id: str) -> DeadLetter | None:
         """Return the letter with this id, or None if there is none."""
-        with answering():
-            stored = cast(str | None, self._connect().hget(self._keys.dead, letter_id))
+        with translating_errors():
+            stored = cast(str | None, self._connect().hget(self._keys.dead_letters, letter_id))
         return None if stored is None else DeadLetter.model_validate_json(stored)
 
-    def letters(self) -> list[DeadLetter]:
+    def entries(self) -> list[DeadLetter]:
         """Return all letters, oldest first."""
-        with answering():
-            stored = cast(dict[str, str], self._connect().hgetall(self._keys.dead))
+        with translating_errors():
+            stored = cast(dict[str, str], self._connect().hgetall(self._keys.dead_letters))
         return sorted(map(DeadLetter.model_validate_json, stored.values()), key=lambda letter: letter.time)
 
     def count(self) -> int:
         """Return the number of letters."""
-        with answering():
-            return self._connect().hlen(self._keys.dead)
+        with translating_errors():
+            return self._connect().hlen(self._keys.dead_letters)
 
     def remove(self, letter_id: str) -> None:
         """Remove the letter, if there is one with this id."""
         self._run("dead_letter_remove", letter_id)
 
     def _run(self, name: str, *arguments: str | float) -> None:
-        keys = [self._keys.dead, self._keys.dead_order, self._keys.dead_sizes]
-        with answering():
-            call(script_of(self._connect(), name), keys, arguments)
+        keys = [self._keys.dead_letters, self._keys.dead_letter_order, self._keys.dead_letter_sizes]
+        with translating_errors():
+            call_script(single_script(self._connect(), name), keys, arguments)

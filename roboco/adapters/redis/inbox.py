@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, answering
+from roboco.adapters.redis.scripts import Scripts, translating_errors
 
-PAGE = 500
+PAGE_SIZE = 500
 """Entries that are read or sent at a time."""
-KEPT = 86_400
+UNKNOWN_TASK_TTL = 86_400
 """Seconds after which the inbox of a task that Redis does not have expires."""
 
 
@@ -23,20 +23,20 @@ class RedisInbox:
         self,
         task_id: str,
         item_ids: Sequence[str],
-        urgent: bool = False,
+        interrupt: bool = False,
         epoch: int | None = None,
-        hold: bool = False,
+        block_claim: bool = False,
     ) -> None:
         """Add the items. With `urgent` or `hold`, also request the end of the pending work, of this epoch if given."""
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
-        request = "1" if urgent else "hold" if hold else "0"
-        fixed = [request, self._keys.signals, task_id, "" if epoch is None else epoch, KEPT]
-        for start in range(0, len(item_ids) or urgent, PAGE):
-            self._scripts.run("inbox_add", names, *fixed, *item_ids[start : start + PAGE])
+        request = "1" if interrupt else "hold" if block_claim else "0"
+        fixed = [request, self._keys.signals, task_id, "" if epoch is None else epoch, UNKNOWN_TASK_TTL]
+        for start in range(0, len(item_ids) or interrupt, PAGE_SIZE):
+            self._scripts.run("inbox_add", names, *fixed, *item_ids[start : start + PAGE_SIZE])
 
     def count(self, task_id: str) -> int:
         """Return the number of items."""
-        with answering():
+        with translating_errors():
             waiting: Any = self._scripts.client.scard(self._keys.inbox(task_id))
             return int(waiting)
 
@@ -44,7 +44,7 @@ class RedisInbox:
         """Withdraw the request to end the pending work of this epoch."""
         self._scripts.run("clear_cancellation", [self._keys.state(task_id)], epoch)
 
-    def forget(self, task_id: str, item_id: str) -> None:
+    def remove(self, task_id: str, item_id: str) -> None:
         """Remove the item."""
-        with answering():
+        with translating_errors():
             self._scripts.client.srem(self._keys.inbox(task_id), item_id)

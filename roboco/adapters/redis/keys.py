@@ -15,31 +15,31 @@ class Keys:
 
     def state(self, task_id: str) -> str:
         """Hash: the task's state, fence, pending choice and counters."""
-        return self._of(task_id, "state")
+        return self._task_key(task_id, "state")
 
     def tail(self, task_id: str) -> str:
         """List: the newest steps, as JSON."""
-        return self._of(task_id, "tail")
+        return self._task_key(task_id, "tail")
 
     def content(self, task_id: str) -> str:
         """Stream and channel: chunks."""
-        return self._of(task_id, "content")
+        return self._task_key(task_id, "content")
 
     def events(self, task_id: str) -> str:
         """Stream and channel: events."""
-        return self._of(task_id, "events")
+        return self._task_key(task_id, "events")
 
     def inbox(self, task_id: str) -> str:
         """Set: ids of inbox items that are not applied yet."""
-        return self._of(task_id, "inbox")
+        return self._task_key(task_id, "inbox")
 
     def lease(self, task_id: str, call_id: str = "") -> str:
         """String with a time to live: the owner of the turn, or of a tool call."""
-        return self._of(task_id, f"lease:{call_id}" if call_id else "lease")
+        return self._task_key(task_id, f"lease:{call_id}" if call_id else "lease")
 
     def calls(self, task_id: str) -> str:
         """Hash: attempt, owner and outcome of each dispatched tool call."""
-        return self._of(task_id, "calls")
+        return self._task_key(task_id, "calls")
 
     @property
     def signals(self) -> str:
@@ -52,7 +52,7 @@ class Keys:
         return f"{self.prefix}:schedule"
 
     @property
-    def telling(self) -> str:
+    def scheduled_jobs(self) -> str:
         """Sorted set: scheduled jobs that are no tasks, such as notifications, by the time of their next sweep."""
         return f"{self.prefix}:scheduled_jobs"
 
@@ -62,7 +62,7 @@ class Keys:
         return f"{self.prefix}:sentinel"
 
     @property
-    def filled(self) -> str:
+    def schedule_filled(self) -> str:
         """String with a time to live: exists while the schedule counts as filled recently."""
         return f"{self.prefix}:schedule_filled"
 
@@ -72,17 +72,17 @@ class Keys:
         return f"{self.prefix}:sweeper"
 
     @property
-    def dead(self) -> str:
+    def dead_letters(self) -> str:
         """Hash: dead letters by id, as JSON."""
         return f"{self.prefix}:{{dead}}:letters"
 
     @property
-    def dead_order(self) -> str:
+    def dead_letter_order(self) -> str:
         """Sorted set: the ids of dead letters by the time at which they were stored."""
         return f"{self.prefix}:{{dead}}:order"
 
     @property
-    def dead_sizes(self) -> str:
+    def dead_letter_sizes(self) -> str:
         """Hash: the sizes of dead letters in bytes by id, and their sum in the field ""."""
         return f"{self.prefix}:{{dead}}:sizes"
 
@@ -99,11 +99,11 @@ class Keys:
         """String: the id and the address of the coordinators' workspace."""
         return f"{self.prefix}:{{workers}}:workspace"
 
-    def begun(self, work: str) -> str:
+    def attempts(self, work: str) -> str:
         """Set with a time to live: an entry for each attempt at the work that has not ended."""
         return f"{self.prefix}:{{{work}}}:attempts"
 
-    def at_work(self, work: str) -> str:
+    def attempt_lease(self, work: str) -> str:
         """String with a time to live: the lease of the running attempt at the work."""
         return f"{self.prefix}:{{{work}}}:attempt_lease"
 
@@ -112,22 +112,22 @@ class Keys:
         start = f"{self.prefix}:{{rate:{server}}}:{name}"
         return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "deadlines"))
 
-    def made(self, server: str, ticket: str) -> str:
+    def admission(self, server: str, ticket: str) -> str:
         """String with a time to live: slot and tokens of an admitted request."""
         return f"{self.prefix}:{{rate:{server}}}:admission:{ticket}"
 
-    def held_back(self, server: str, variable: str) -> str:
+    def paused_until(self, server: str, variable: str) -> str:
         """String with a time to live: the end of a pause of requests with the API key of this variable, in ms."""
         return f"{self.prefix}:{{rate:{server}}}:paused_until:{variable}"
 
-    def awaiting(self, server: str, variable: str) -> str:
+    def awaiting_reply(self, server: str, variable: str) -> str:
         """Sorted set with a time to live: tasks that wait for a reply to requests with this API key, oldest first."""
         return f"{self.prefix}:{{rate:{server}}}:awaiting:{variable}"
 
-    def of_task(self, task_id: str) -> tuple[str, ...]:
+    def task_keys(self, task_id: str) -> tuple[str, ...]:
         """Return the keys of a task that expire after its end."""
         names = (self.state, self.tail, self.content, self.events, self.inbox, self.calls)
         return tuple(name(task_id) for name in names)
 
-    def _of(self, task_id: str, name: str) -> str:
+    def _task_key(self, task_id: str, name: str) -> str:
         return f"{self.prefix}:{{{task_id}}}:{name}"

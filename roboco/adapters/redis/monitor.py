@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rate_limits import SLOTS, WINDOW, Bucket, Buckets
-from roboco.adapters.redis.scripts import answering
+from roboco.adapters.redis.rate_limits import SLOTS_PER_WINDOW, WINDOW_SECONDS, Bucket, Buckets
+from roboco.adapters.redis.scripts import translating_errors
 from roboco.domain.history.state import TaskState
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimits
@@ -21,7 +21,7 @@ _FIELDS = (
 
 
 @dataclass(frozen=True)
-class TaskNow:
+class LiveTask:
     """An open task at this moment."""
 
     task_id: str
@@ -44,25 +44,25 @@ class TaskNow:
 
 
 @dataclass(frozen=True)
-class RateNow:
+class RateUsage:
     """The usage of a rate limit in the last minute."""
 
     model: str
     """The model, with its team in parentheses if the limit is the team's."""
     requests: int
-    most_requests: int | None
+    max_requests: int | None
     """The limit of requests, or None if unlimited."""
     tokens: int | None
     """Used tokens, or None if unlimited."""
-    most_tokens: int | None
+    max_tokens: int | None
     """The limit of tokens, or None if unlimited."""
     waiting: int
     """Tickets that wait for admission."""
-    held_back: float
+    pause_left: float
     """Seconds that are left of a pause that the model server demands, or 0."""
 
 
-class RedisPicture:
+class RedisMonitor:
     """Reads the live state in a few round trips each, with bounded cost."""
 
     def __init__(self, client: redis.Redis, keys: Keys, limits: ModelLimits) -> None:
@@ -72,68 +72,68 @@ class RedisPicture:
 
     def open_tasks(self) -> int:
         """Return the number of tasks that have not ended."""
-        with answering():
+        with translating_errors():
             return int(self._client.zcard(self._keys.schedule))
 
-    def tasks(self, most: int) -> list[TaskNow]:
+    def tasks(self, limit: int) -> list[LiveTask]:
         """Return at most `most` open tasks, earliest sweep first: so tasks with running work precede idle ones."""
-        with answering():
-            task_ids = [str(one) for one in self._client.zrange(self._keys.schedule, 0, most - 1)]
+        with translating_errors():
+            task_ids = [str(one) for one in self._client.zrange(self._keys.schedule, 0, limit - 1)]
         if not task_ids:
             return []
-        with answering(), self._client.pipeline(transaction=False) as pipe:
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             for task_id in task_ids:
                 pipe.hmget(self._keys.state(task_id), _FIELDS)
             pipe.pubsub_numsub(*map(self._keys.content, task_ids))
             *states, followers = pipe.execute()
         found = zip(task_ids, states, followers, strict=True)
         known = ((task_id, fields, int(count)) for task_id, fields, (_, count) in found if fields[0] is not None)
-        return [_task(*one) for one in known]
+        return [_live_task(*one) for one in known]
 
     def dead_letters(self) -> int:
         """Return the number of dead letters."""
-        with answering():
-            return int(self._client.hlen(self._keys.dead))
+        with translating_errors():
+            return int(self._client.hlen(self._keys.dead_letters))
 
-    def rates(self, asking: Iterable[tuple[str, Team]]) -> list[RateNow]:
+    def rates(self, tasks: Iterable[tuple[str, Team]]) -> list[RateUsage]:
         """Return the usage of the rate limits of these tasks: those of their teams and those of the operator.
 
         A model without limits is listed only while its server demands a pause.
         """
         buckets: dict[tuple[str, ...], tuple[Bucket, str]] = {}
-        for task_id, team in asking:
+        for task_id, team in tasks:
             for profile in team.models.values():
-                for bucket in self._buckets.shown(profile, tenant_of(task_id), team.name):
-                    buckets[*bucket.keys, self._buckets.held_back(profile)] = (bucket, self._buckets.held_back(profile))
-        found = (self._rate(bucket, held_back) for bucket, held_back in buckets.values())
-        return [one for one in found if one.most_requests or one.most_tokens or one.held_back]
+                for bucket in self._buckets.all_or_unlimited(profile, tenant_of(task_id), team.name):
+                    buckets[*bucket.keys, self._buckets.pause_key(profile)] = (bucket, self._buckets.pause_key(profile))
+        found = (self._usage(bucket, held_back) for bucket, held_back in buckets.values())
+        return [one for one in found if one.max_requests or one.max_tokens or one.pause_left]
 
-    def _rate(self, bucket: Bucket, held_back: str) -> RateNow:
+    def _usage(self, bucket: Bucket, held_back: str) -> RateUsage:
         used, queue, *_ = bucket.keys
-        with answering(), self._client.pipeline(transaction=False) as pipe:
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             pipe.hgetall(used)
             pipe.zcard(queue)
             pipe.get(held_back)
             slots, waiting, until = pipe.execute()
         now = time.time()
-        first = (now - WINDOW) / (WINDOW / SLOTS)
+        first = (now - WINDOW_SECONDS) / (WINDOW_SECONDS / SLOTS_PER_WINDOW)
         counted = [(name[-1], int(count)) for name, count in slots.items() if int(name[:-1]) >= first]
-        return RateNow(
+        return RateUsage(
             model=f"{bucket.model} ({bucket.team})" if bucket.team else bucket.model,
             requests=sum(count for kind, count in counted if kind == "r"),
-            most_requests=bucket.requests,
+            max_requests=bucket.requests,
             tokens=sum(count for kind, count in counted if kind == "t") if bucket.tokens else None,
-            most_tokens=bucket.tokens,
+            max_tokens=bucket.tokens,
             waiting=int(waiting),
-            held_back=max(0.0, float(until or 0) / 1000 - now),
+            pause_left=max(0.0, float(until or 0) / 1000 - now),
         )
 
 
-def _task(task_id: str, fields: Sequence[str | None], followers: int) -> TaskNow:
+def _live_task(task_id: str, fields: Sequence[str | None], followers: int) -> LiveTask:
     values = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
     state = TaskState.model_validate_json(values["history_state"])
     speaks = values["phase"] == "turn" and values["emitted"] not in ("", "0")
-    return TaskNow(
+    return LiveTask(
         task_id=task_id,
         status=values["status"],
         agent=values["agent"],

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, answering
-from roboco.domain.canonical_json import canonical, sha256
+from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports.rate_limits import AWAITING, Ticket
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
 
-WINDOW = 61.0
+WINDOW_SECONDS = 61.0
 """Seconds in which the limits apply: a minute, plus the time that a request may take to reach its server."""
-SLOTS = 60
+SLOTS_PER_WINDOW = 60
 """Slots of a window, as in `_bucket.lua`."""
-ASK_AGAIN = 65.0
+RETRY_DELAY = 65.0
 """Seconds, more than a window, after which a ticket asks again, or a quarter of its expected wait if that is longer."""
-KEPT = 86_400
+WAITING_TASKS_TTL = 86_400
 """Seconds for which Redis keeps the tasks that wait for a reply. The sweeper, which passes hourly, adds them again."""
-LATE = 15.0
+TICKET_GRACE = 15.0
 """Seconds after its due time at which a ticket that has not asked again loses its place."""
 
 
@@ -61,36 +61,36 @@ class Buckets:
 
     def of(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
         """Return the buckets that limit a request with this profile: the team's own, then the operator's."""
-        limit, server = self._limits.of(profile), self._server(profile)
+        limit, server = self._limits.for_profile(profile), self._server(profile)
         own = (profile.requests_per_minute, profile.tokens_per_minute)
         name = _digest([tenant, team, profile.base_url, profile.api_key_env, *own])
         teams = Bucket(profile.model, team, self._keys.bucket(server, name), *own)
         operators = Bucket(profile.model, "", self._keys.bucket(server, "all"), limit.requests, limit.tokens)
         return [one for one in (teams, operators) if one.requests or one.tokens]
 
-    def shown(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
+    def all_or_unlimited(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
         """Return the buckets of a request, or one without limits: its server may still demand a pause."""
         none = Bucket(profile.model, "", self._keys.bucket(self._server(profile), "all"), None, None)
         return self.of(profile, tenant, team) or [none]
 
-    def held_back(self, profile: ModelProfile) -> str:
+    def pause_key(self, profile: ModelProfile) -> str:
         """Return the key of a pause that a model server demands. Pauses apply to one API key of the server."""
-        return self._keys.held_back(self._server(profile), profile.api_key_env or "")
+        return self._keys.paused_until(self._server(profile), profile.api_key_env or "")
 
-    def awaiting(self, profile: ModelProfile) -> str:
+    def waiting_tasks_key(self, profile: ModelProfile) -> str:
         """Return the key of the tasks that wait for a reply of a model."""
-        return self._keys.awaiting(self._server(profile), profile.api_key_env or "")
+        return self._keys.awaiting_reply(self._server(profile), profile.api_key_env or "")
 
-    def made(self, profile: ModelProfile, ticket: Ticket) -> str:
+    def admission_key(self, profile: ModelProfile, ticket: Ticket) -> str:
         """Return the key of the admission of a ticket."""
-        return self._keys.made(self._server(profile), ticket.name)
+        return self._keys.admission(self._server(profile), ticket.name)
 
     def _server(self, profile: ModelProfile) -> str:
-        limit = self._limits.of(profile)
+        limit = self._limits.for_profile(profile)
         return _digest([limit.address, limit.model])
 
 
-class RedisRates:
+class RedisRateLimiter:
     """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them."""
 
     def __init__(
@@ -98,73 +98,75 @@ class RedisRates:
         scripts: Scripts,
         keys: Keys,
         limits: ModelLimits,
-        window: float = WINDOW,
-        late: float = LATE,
+        window: float = WINDOW_SECONDS,
+        grace: float = TICKET_GRACE,
     ) -> None:
         self._scripts = scripts
         self._buckets = Buckets(keys, limits)
         self._window_ms = int(window * 1000)
-        self._late_ms = int(late * 1000)
+        self._grace_ms = int(grace * 1000)
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
         """Return the seconds after which to ask again. 0 or a negative number: the request is admitted.
 
         A negative number also means that tasks wait for a reply of this model.
         """
-        buckets = self._of(profile, ticket)
-        names = [self._buckets.held_back(profile), self._buckets.made(profile, ticket)]
-        names += [self._buckets.awaiting(profile), *_keys(buckets)]
-        times = (self._window_ms, int(ASK_AGAIN * 1000), self._late_ms)
+        buckets = self._limiting_buckets(profile, ticket)
+        names = [self._buckets.pause_key(profile), self._buckets.admission_key(profile, ticket)]
+        names += [self._buckets.waiting_tasks_key(profile), *_bucket_keys(buckets)]
+        times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms)
         request = (ticket.name, tokens, ticket.tenant)
-        wait = self._scripts.run("rate_reserve", names, *request, *times, *_limits(buckets))
+        wait = self._scripts.run("rate_reserve", names, *request, *times, *_bucket_limits(buckets))
         return float(wait) / 1000
 
-    def settle(self, profile: ModelProfile, ticket: Ticket, tokens: int, ago: float = 0.0) -> None:
+    def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """Record the tokens that the ticket's request has used, and that it was sent `ago` seconds ago."""
-        if buckets := self._of(profile, ticket):
-            names = [self._buckets.made(profile, ticket), *_keys(buckets)]
-            self._scripts.run("rate_record", names, tokens, int(ago * 1000), self._window_ms, *_limits(buckets))
+        if buckets := self._limiting_buckets(profile, ticket):
+            names = [self._buckets.admission_key(profile, ticket), *_bucket_keys(buckets)]
+            self._scripts.run(
+                "rate_record", names, tokens, int(seconds_ago * 1000), self._window_ms, *_bucket_limits(buckets)
+            )
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Remove a waiting ticket, whose request will not be sent."""
-        if buckets := self._of(profile, ticket):
-            self._scripts.run("rate_release", _keys(buckets), ticket.name)
+        if buckets := self._limiting_buckets(profile, ticket):
+            self._scripts.run("rate_release", _bucket_keys(buckets), ticket.name)
 
-    def await_answer(self, profile: ModelProfile, task_id: str) -> None:
+    def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Record that the task is paused until the profile's model answers a request with its API key."""
-        name = self._buckets.awaiting(profile)
-        with answering(), self._scripts.client.pipeline(transaction=False) as pipe:
+        name = self._buckets.waiting_tasks_key(profile)
+        with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
             pipe.zadd(name, {task_id: time.time()}, nx=True)
-            pipe.expire(name, KEPT)
+            pipe.expire(name, WAITING_TASKS_TTL)
             pipe.execute()
 
-    def awaiting(self, profile: ModelProfile) -> list[str]:
+    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
         """Return the tasks that wait for a reply of this model, at most AWAITING, those that wait longest first."""
-        with answering():
-            found: Any = self._scripts.client.zrange(self._buckets.awaiting(profile), 0, AWAITING - 1)
+        with translating_errors():
+            found: Any = self._scripts.client.zrange(self._buckets.waiting_tasks_key(profile), 0, MAX_RESUMED_TASKS - 1)
             return [str(task_id) for task_id in found]
 
-    def answered(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
         """Record that these tasks no longer wait for a reply."""
         if task_ids:
-            with answering():
-                self._scripts.client.zrem(self._buckets.awaiting(profile), *task_ids)
+            with translating_errors():
+                self._scripts.client.zrem(self._buckets.waiting_tasks_key(profile), *task_ids)
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Hold back all requests to the profile's server with its API key for these seconds. A longer pause remains."""
-        self._scripts.run("rate_pause", [self._buckets.held_back(profile)], math.ceil(seconds * 1000))
+        self._scripts.run("rate_pause", [self._buckets.pause_key(profile)], math.ceil(seconds * 1000))
 
-    def _of(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
+    def _limiting_buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
         return self._buckets.of(profile, ticket.tenant, ticket.team)
 
 
-def _keys(buckets: list[Bucket]) -> list[str]:
+def _bucket_keys(buckets: list[Bucket]) -> list[str]:
     return [key for bucket in buckets for key in bucket.keys]
 
 
-def _limits(buckets: list[Bucket]) -> list[int | str]:
+def _bucket_limits(buckets: list[Bucket]) -> list[int | str]:
     return [limit for bucket in buckets for limit in bucket.limits]
 
 
 def _digest(parts: list[str | int | None]) -> str:
-    return sha256(canonical(parts))[:16]
+    return sha256(canonical_json(parts))[:16]

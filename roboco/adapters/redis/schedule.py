@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, cast
 
-from roboco.adapters.redis.client import run_of, same_run
+from roboco.adapters.redis.client import instance_id, is_same_instance
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, answering
-from roboco.domain.paths import ENTER, RESTART
+from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
 
-PAGE = 500
+PAGE_SIZE = 500
 """Entries that are read or sent at a time."""
-MARK = "|"
+MARK_SEPARATOR = "|"
 """Separates the parts of the sentinel's mark."""
 
 
@@ -31,125 +31,128 @@ class RedisSchedule:
         self._client = scripts.client
         self._keys = keys
 
-    def put(self, task_id: str, delay: float = 0.0) -> None:
+    def set(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay."""
-        self._schedule(task_id, delay)
+        self._set_due(task_id, delay)
 
-    def add(self, task_id: str, delay: float = 0.0) -> bool:
+    def set_default(self, task_id: str, delay: float = 0.0) -> bool:
         """Make the task due after the delay, unless it has a due time. Return True if it had none."""
-        return self._schedule(task_id, delay, "NX")
+        return self._set_due(task_id, delay, "NX")
 
     def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay, unless it is due earlier."""
-        self._schedule(task_id, delay, "LT")
+        self._set_due(task_id, delay, "LT")
 
     def due(self, limit: int) -> list[str]:
         """Return at most `limit` due tasks, earliest first."""
         found: list[tuple[float, str]] = []
-        for key in (self._keys.schedule, self._keys.telling):
+        for key in (self._keys.schedule, self._keys.scheduled_jobs):
             flat = self._scripts.run("schedule_due", [key], limit)
             found += zip(map(float, flat[1::2]), map(str, flat[::2]), strict=True)
         return [name for _, name in sorted(found)[:limit]]
 
-    def _schedule(self, task_id: str, delay: float, condition: str = "") -> bool:
-        return bool(self._scripts.run("schedule_set", [self._of(task_id)], task_id, f"{delay:.6f}", condition))
+    def _set_due(self, task_id: str, delay: float, condition: str = "") -> bool:
+        return bool(self._scripts.run("schedule_set", [self._key_of(task_id)], task_id, f"{delay:.6f}", condition))
 
     def count(self) -> int:
         """Return the number of tasks in the schedule: all open tasks."""
-        with answering():
+        with translating_errors():
             return int(self._client.zcard(self._keys.schedule))
 
-    def at(self, task_id: str) -> float | None:
+    def due_at(self, task_id: str) -> float | None:
         """Return the due time of the task in Unix seconds, or None if it has none."""
-        with answering():
-            score: Any = self._client.zscore(self._of(task_id), task_id)
+        with translating_errors():
+            score: Any = self._client.zscore(self._key_of(task_id), task_id)
             return None if score is None else float(score)
 
-    def drop(self, task_id: str, at: float | None = None) -> None:
+    def remove(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule. With `at`, only if that is still its due time."""
-        self._scripts.run("schedule_remove", [self._of(task_id)], task_id, "" if at is None else f"{at:.17g}")
+        self._scripts.run("schedule_remove", [self._key_of(task_id)], task_id, "" if at is None else f"{at:.17g}")
 
     def time(self) -> float:
         """Return Redis' time in Unix seconds."""
-        with answering():
+        with translating_errors():
             answer: Any = self._client.time()
         seconds, micros = answer
         return int(seconds) + int(micros) / 1e6
 
-    def known(self) -> Iterator[str]:
+    def task_ids(self) -> Iterator[str]:
         """Return every task that has a due time, in any order, read in pages."""
         cursor, seen = 0, False
         while cursor or not seen:
-            with answering():
-                cursor, page = cast(Any, self._client.zscan(self._keys.schedule, cursor, count=PAGE))
+            with translating_errors():
+                cursor, page = cast(Any, self._client.zscan(self._keys.schedule, cursor, count=PAGE_SIZE))
             seen = True
             yield from (str(name) for name, _ in page)
 
-    def _of(self, name: str) -> str:
-        return self._keys.telling if "/" in name else self._keys.schedule
+    def _key_of(self, name: str) -> str:
+        return self._keys.scheduled_jobs if "/" in name else self._keys.schedule
 
     def lock(self, token: str, seconds: float) -> bool:
         """Acquire the sweepers' lock for these seconds. Return False if another sweeper holds it."""
-        with answering():
+        with translating_errors():
             holder = self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000), get=True)
             return holder is None or holder == token
 
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Return True if Redis was neither emptied nor restarted since the schedule was last filled."""
-        with answering():
-            return same_run(self._client, cast(str | None, self._client.get(self._keys.sentinel)))
+        with translating_errors():
+            return is_same_instance(self._client, cast(str | None, self._client.get(self._keys.sentinel)))
 
-    def recovered(self, task_id: str) -> str | None:
+    def recovered_instance(self, task_id: str) -> str | None:
         """Return the id of this Redis instance if the schedule is intact and nothing of the task waits for recovery.
 
         Otherwise return None.
         """
-        with answering():
+        with translating_errors():
             run = cast(str | None, self._client.get(self._keys.sentinel))
-            waits = [self._client.zscore(self._keys.telling, f"{kind}{task_id}") for kind in (RESTART, ENTER)]
-            return run if waits == [None, None] and same_run(self._client, run) else None
+            waits = [
+                self._client.zscore(self._keys.scheduled_jobs, f"{kind}{task_id}")
+                for kind in (RESTART_PREFIX, ENTER_PREFIX)
+            ]
+            return run if waits == [None, None] and is_same_instance(self._client, run) else None
 
-    def restarted(self) -> bool:
+    def was_restarted(self) -> bool:
         """Return True if Redis was restarted or replaced since the schedule was filled; False if it was emptied."""
-        with answering():
-            before = (cast(str | None, self._client.get(self._keys.sentinel)) or "").partition(MARK)[0]
-            return before != "" and not same_run(self._client, before)
+        with translating_errors():
+            before = (cast(str | None, self._client.get(self._keys.sentinel)) or "").partition(MARK_SEPARATOR)[0]
+            return before != "" and not is_same_instance(self._client, before)
 
-    def fresh(self) -> bool:
+    def recently_filled(self) -> bool:
         """Return True if the schedule was filled recently."""
-        with answering():
-            return bool(self._client.exists(self._keys.filled))
+        with translating_errors():
+            return bool(self._client.exists(self._keys.schedule_filled))
 
-    def run(self) -> str:
+    def instance_id(self) -> str:
         """Return the id of this Redis instance."""
-        with answering():
-            return run_of(self._client)
+        with translating_errors():
+            return instance_id(self._client)
 
-    def prepare(self) -> str:
+    def mark_filling(self) -> str:
         """Mark that a sweeper is about to fill the schedule. Return the mark; an intact sentinel is its own mark.
 
         A new mark contains the instances in which Redis was intact, this instance and a token, so that no two marks are
         equal.
         """
-        with answering():
-            run = run_of(self._client)
+        with translating_errors():
+            run = instance_id(self._client)
             now = cast(str | None, self._client.get(self._keys.sentinel)) or ""
-            if same_run(self._client, now) or now.split(MARK)[1:2] == [run]:
+            if is_same_instance(self._client, now) or now.split(MARK_SEPARATOR)[1:2] == [run]:
                 return now
-            mark = MARK.join((now.partition(MARK)[0], run, uuid.uuid4().hex))
+            mark = MARK_SEPARATOR.join((now.partition(MARK_SEPARATOR)[0], run, uuid.uuid4().hex))
             self._client.set(self._keys.sentinel, mark)
             return mark
 
-    def begin(self, seconds: float, mark: str | None = None) -> None:
+    def mark_filled(self, seconds: float, mark: str | None = None) -> None:
         """Record that the schedule holds every open task, and counts as filled recently for these seconds.
 
         Record nothing if Redis has lost the mark.
         """
-        with answering():
+        with translating_errors():
             if mark is None:
-                self._client.set(self._keys.sentinel, run_of(self._client))
+                self._client.set(self._keys.sentinel, instance_id(self._client))
             else:
-                marked_run = (mark.split(MARK)[1:2] or [mark])[0]
+                marked_run = (mark.split(MARK_SEPARATOR)[1:2] or [mark])[0]
                 if not self._scripts.run("schedule_confirm", [self._keys.sentinel], mark, marked_run):
                     return
-            self._client.set(self._keys.filled, "1", px=int(seconds * 1000))
+            self._client.set(self._keys.schedule_filled, "1", px=int(seconds * 1000))

@@ -23,18 +23,18 @@ from redis.exceptions import (
 )
 
 from roboco.adapters.redis.cluster import LazyCluster
-from roboco.adapters.redis.refusal import refusal
+from roboco.adapters.redis.credential_error import find_refusal
 from roboco.errors import TransientError
 
-_LUA = resources.files("roboco.adapters.redis") / "lua"
+_LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
 _LIBRARIES = {
-    name: (_LUA / f"_{name}.lua").read_text() for name in ("add_decline", "bucket", "record_decision", "publish")
+    name: (_LUA_FOLDER / f"_{name}.lua").read_text() for name in ("add_decline", "bucket", "record_decision", "publish")
 }
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 
-KNOWN_FOR = 5.0
+MAX_TOPOLOGY_AGE = 5.0
 """Seconds for which `load_missing` relies on the known primaries of a cluster."""
-_UNUSABLE = (
+_UNAVAILABLE_ERRORS = (
     redis.ConnectionError,
     redis.TimeoutError,
     redis.BusyLoadingError,
@@ -60,8 +60,8 @@ class Scripts:
 
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """Call the script and return its answer. Raise TransientError if Redis does not answer."""
-        with answering():
-            return call(self._scripts[name], keys, args)
+        with translating_errors():
+            return call_script(self._scripts[name], keys, args)
 
     def run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
         """Call a script many times in one round trip. Return the answer to each call, or the error of that call.
@@ -71,14 +71,14 @@ class Scripts:
         if isinstance(self.client, LazyCluster):  # pipelines of a cluster refuse scripts
             return [self._answer_or_error(name, *call) for call in calls]
         script = self._scripts[name]
-        with answering(), self.client.pipeline(transaction=False) as pipe:
+        with translating_errors(), self.client.pipeline(transaction=False) as pipe:
             for attempt in range(2):
                 for keys, arguments in calls:
                     pipe.evalsha(script.sha, len(keys), *keys, *arguments)
                 answers = pipe.execute(raise_on_error=False)
                 if attempt or not any(isinstance(answer, NoScriptError) for answer in answers) or not _load(script):
                     break
-        return [_told(answer) for answer in answers]
+        return [_translated(answer) for answer in answers]
 
     def _answer_or_error(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
         try:
@@ -87,7 +87,7 @@ class Scripts:
             return error
 
 
-def script_of(client: redis.Redis, name: str) -> Script:
+def single_script(client: redis.Redis, name: str) -> Script:
     """Return one script for this client, for operations that are rare."""
     return client.register_script(script_texts()[name])
 
@@ -97,12 +97,12 @@ def script_texts() -> dict[str, str]:
     """Return the text of each script by its name, as Redis gets it."""
     return {
         path.name.removesuffix(".lua"): _source(path.read_text())
-        for path in _LUA.iterdir()
+        for path in _LUA_FOLDER.iterdir()
         if path.name.endswith(".lua") and not path.name.startswith("_")
     }
 
 
-def call(script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+def call_script(script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
     """Call the script by its hash and return its answer. If Redis lacks the script, load it, if the Redis user may.
 
     Of the users in deploy/redis-users.acl only the user of the coordinators may. Raise NoScriptError for the others.
@@ -134,18 +134,18 @@ def load_missing(client: redis.Redis, texts: Iterable[str]) -> int:
     In a cluster also one CLUSTER SLOTS after KNOWN_FOR seconds, because a new primary lacks the scripts.
     """
     if not isinstance(client, LazyCluster):
-        with answering():
+        with translating_errors():
             return _load_missing(client, texts)
     loads, failed = 0, None
-    with answering():
-        nodes = client.anew(KNOWN_FOR).get_primaries()
+    with translating_errors():
+        nodes = client.refresh(MAX_TOPOLOGY_AGE).get_primaries()
     for node in nodes:
         try:
             loads += _load_missing(client, texts, target_nodes=node)
-        except _UNUSABLE as error:
+        except _UNAVAILABLE_ERRORS as error:
             failed = error
     if failed is not None:
-        raise _without(failed) from failed
+        raise _unavailable(failed) from failed
     return loads
 
 
@@ -163,30 +163,30 @@ def _hash(text: str) -> str:
     return sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _told(answer: Any) -> Any:
+def _translated(answer: Any) -> Any:
     if isinstance(answer, NoScriptError):
-        return _unloaded()
-    return _without(answer) if isinstance(answer, _UNUSABLE) else answer
+        return _scripts_missing()
+    return _unavailable(answer) if isinstance(answer, _UNAVAILABLE_ERRORS) else answer
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def translating_errors() -> Iterator[None]:
     """Raise TransientError in place of the errors of a Redis that cannot be used now."""
     try:
         yield
     except NoScriptError as error:
-        raise _unloaded() from error
-    except _UNUSABLE as error:
-        raise _without(error) from error
+        raise _scripts_missing() from error
+    except _UNAVAILABLE_ERRORS as error:
+        raise _unavailable(error) from error
 
 
-def _without(error: Exception) -> TransientError:
-    if refused := refusal(error):
+def _unavailable(error: Exception) -> TransientError:
+    if refused := find_refusal(error):
         return TransientError(str(refused))
     return TransientError(f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs")
 
 
-def _unloaded() -> TransientError:
+def _scripts_missing() -> TransientError:
     return TransientError(
         "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them when it starts and "
         "before each sweep: check that one of this release runs"

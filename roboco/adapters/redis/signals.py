@@ -13,9 +13,9 @@ from roboco.adapters.redis.keys import Keys
 
 _log = logging.getLogger(__name__)
 
-IDLE = 1.0
+POLL_INTERVAL = 1.0
 """Seconds after which the thread checks a silent connection."""
-PAUSE = 1.0
+RECONNECT_DELAY = 1.0
 """Seconds until the thread reconnects. Signals in between are lost; the leases report those requests later."""
 
 
@@ -26,7 +26,7 @@ class RedisSignals:
         self._url = url
         self._channel = keys.signals
         self._lock = threading.Lock()
-        self._listening: dict[str, list[tuple[contextvars.Context, Callable[[], None]]]] = {}
+        self._listeners: dict[str, list[tuple[contextvars.Context, Callable[[], None]]]] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -37,15 +37,15 @@ class RedisSignals:
             self._thread.join()
 
     @contextmanager
-    def listen(self, task_id: str, epoch: int, heard: Callable[[], None]) -> Iterator[None]:
+    def listen(self, task_id: str, epoch: int, on_signal: Callable[[], None]) -> Iterator[None]:
         """Until the block ends, call `heard` if the end of the work of this epoch is requested.
 
         `heard` runs in the listening thread and must return quickly.
         """
         name = f"{task_id} {epoch}"
-        listener = (contextvars.copy_context(), heard)  # log lines of the callback name its work
+        listener = (contextvars.copy_context(), on_signal)  # log lines of the callback name its work
         with self._lock:
-            self._listening.setdefault(name, []).append(listener)
+            self._listeners.setdefault(name, []).append(listener)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="roboco-signals", daemon=True)
                 self._thread.start()
@@ -53,36 +53,36 @@ class RedisSignals:
             yield
         finally:
             with self._lock:
-                self._listening[name].remove(listener)
-                if not self._listening[name]:
-                    del self._listening[name]
+                self._listeners[name].remove(listener)
+                if not self._listeners[name]:
+                    del self._listeners[name]
 
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
-                self._hear()
+                self._receive()
             except redis.RedisError as error:
                 _log.warning("signals do not arrive; leases report the same requests, later: %s", error)
             except Exception:
                 _log.exception("signals do not arrive; leases report the same requests, later")
-            self._closed.wait(PAUSE)
+            self._closed.wait(RECONNECT_DELAY)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         with connect_subscriber(self._url) as client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
             pubsub.subscribe(self._channel)
             while not self._closed.is_set():
-                message = pubsub.get_message(timeout=IDLE)
+                message = pubsub.get_message(timeout=POLL_INTERVAL)
                 if message is not None:
-                    self._tell(str(message["data"]))
+                    self._notify(str(message["data"]))
 
-    def _tell(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
         with self._lock:
-            listening = list(self._listening.get(name, ()))
+            listening = list(self._listeners.get(name, ()))
         for context, heard in listening:
-            context.run(_tell, heard)
+            context.run(_call_listener, heard)
 
 
-def _tell(heard: Callable[[], None]) -> None:
+def _call_listener(heard: Callable[[], None]) -> None:
     try:
         heard()
     except Exception:

@@ -16,18 +16,18 @@ from functools import lru_cache
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, answering
-from roboco.domain.canonical_json import canonical
+from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.state import TaskState
-from roboco.domain.history.step import TaskStep, read_step
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.step import TaskStep, parse_step
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import AnyEvent, body
-from roboco.ports import CallState, Choice, Commit, Declined, Phase, Snapshot, Used
+from roboco.domain.stream.event import AnyEvent, unnumbered_json
+from roboco.ports import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage
 
-KEPT_CHUNKS = 10_000
+MAX_LOGGED_CHUNKS = 10_000
 """Chunks that a content log keeps when a step is committed. The history has the older text."""
-KEPT_STEPS = 512
+MAX_TAIL_STEPS = 512
 """Newest steps of a task that Redis keeps."""
 
 
@@ -35,7 +35,7 @@ _NOT_APPLIED, _APPLIED = 0, 1
 """Answers of `commit.lua`. Any other answer is the new epoch of the decision that it recorded."""
 
 
-class RedisBoard:
+class RedisTaskStore:
     """The state of tasks, one hash each."""
 
     def __init__(self, scripts: Scripts, keys: Keys) -> None:
@@ -50,13 +50,20 @@ class RedisBoard:
         if answer is None:
             return None
         state, steps, items, lease, calls, (seconds, micros) = answer
-        found = _calls(pairs(calls), pairs(state)["epoch"])
-        task = snapshot(pairs(state), steps, sorted(items), lease, self._leased(task_id, found))
-        now, fields = int(seconds) + int(micros) / 1e6, pairs(state)
-        return replace(task, cut_age=_cut_age(fields, now), due_in=_due_in(fields, now))
+        found = _call_states(hash_fields(calls), hash_fields(state)["epoch"])
+        task = parse_snapshot(hash_fields(state), steps, sorted(items), lease, self._with_leases(task_id, found))
+        now, fields = int(seconds) + int(micros) / 1e6, hash_fields(state)
+        return replace(
+            task, cancel_requested_for=_cancel_requested_for(fields, now), deferred_for=_deferred_for(fields, now)
+        )
 
     def create(
-        self, task_id: str, steps: Sequence[TaskStep], state: TaskState, events: Sequence[AnyEvent], above: int = 0
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        above_epoch: int = 0,
     ) -> bool:
         """Create the task, idle, with its first and newest steps. Return False if it exists.
 
@@ -65,62 +72,64 @@ class RedisBoard:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
         names += [keys.inbox(task_id)]
-        newest = [step.line() for step in steps[-KEPT_STEPS:]]
+        newest = [step.line() for step in steps[-MAX_TAIL_STEPS:]]
         status = TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING
-        fixed = [above, state.steps, _folded(state)]
+        fixed = [above_epoch, state.steps, _state_json(state)]
         answer = self._scripts.run(
-            "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(body, events)
+            "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(unnumbered_json, events)
         )
         return bool(answer)
 
-    def choose(self, task_id: str, epoch: int, choice: Choice, events: Sequence[AnyEvent]) -> int | None:
+    def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
         """Record the decision and move the fence. Return the new epoch, or None if the fence moved or it is void."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
         names += [keys.inbox(task_id)]
-        seen = [""] if choice.seen is None else [len(choice.seen), *choice.seen]
-        conditions = [epoch, choice.run or "", *seen]
-        answer = self._scripts.run("record_decision", names, *conditions, *_written(choice), *map(body, events))
+        seen = [""] if decision.seen_item_ids is None else [len(decision.seen_item_ids), *decision.seen_item_ids]
+        conditions = [epoch, decision.instance_id or "", *seen]
+        answer = self._scripts.run(
+            "record_decision", names, *conditions, *_decision_args(decision), *map(unnumbered_json, events)
+        )
         return answer or None
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
         """Apply a stored step. Return True also if it was applied before, and False if the fence had moved."""
         return self._commit(task_id, epoch, commit) != _NOT_APPLIED
 
-    def commit_and_choose(
-        self, task_id: str, epoch: int, commit: Commit, choice: Choice, events: Sequence[AnyEvent]
+    def commit_with_decision(
+        self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
     ) -> int | None:
         """Apply a stored step and, unless an inbox item waits, record the decision, atomically.
 
         Return the new epoch, or None if the decision was not recorded; the step may be applied all the same.
         """
-        answer = self._commit(task_id, epoch, commit, *_written(choice), *map(body, events))
+        answer = self._commit(task_id, epoch, commit, *_decision_args(decision), *map(unnumbered_json, events))
         return None if answer in (_NOT_APPLIED, _APPLIED) else answer
 
     def _commit(self, task_id: str, epoch: int, commit: Commit, *decision: Any) -> int:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
         names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
-        step = [epoch, commit.step.seq, commit.step.line(), _folded(commit.state)]
-        limits = [KEPT_STEPS, KEPT_CHUNKS]
-        events = list(map(body, commit.events))
+        step = [epoch, commit.step.seq, commit.step.line(), _state_json(commit.state)]
+        limits = [MAX_TAIL_STEPS, MAX_LOGGED_CHUNKS]
+        events = list(map(unnumbered_json, commit.events))
         return int(self._scripts.run("commit", names, *step, *limits, len(events), *events, *decision))
 
-    def begin_again(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
+    def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
         """Begin a new generation of the logs with these events. Return False if the fence had moved."""
         keys = self._keys
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
-        return bool(self._scripts.run("reset_logs", names, epoch, uuid.uuid4().hex, *map(body, events)))
+        return bool(self._scripts.run("reset_logs", names, epoch, uuid.uuid4().hex, *map(unnumbered_json, events)))
 
-    def leave(self, task_id: str, seconds: int, generation: str) -> bool:
+    def expire(self, task_id: str, seconds: int, generation: str) -> bool:
         """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""
-        return bool(self._scripts.run("expire", list(self._keys.of_task(task_id)), seconds, generation))
+        return bool(self._scripts.run("expire", list(self._keys.task_keys(task_id)), seconds, generation))
 
-    def _leased(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
+    def _with_leases(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]
         if not open_calls:
             return calls
-        with answering(), self._scripts.client.pipeline(transaction=False) as pipe:
+        with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
             for call_id in open_calls:
                 pipe.pttl(self._keys.lease(task_id, call_id))
             left = dict(zip(open_calls, pipe.execute(), strict=True))
@@ -129,21 +138,21 @@ class RedisBoard:
         }
 
 
-def _folded(state: TaskState) -> str:
+def _state_json(state: TaskState) -> str:
     """Return the state as JSON without default values: Redis keeps it for every waiting task."""
     return state.model_dump_json(exclude_defaults=True)
 
 
-def _written(choice: Choice) -> list[str]:
+def _decision_args(choice: Decision) -> list[str]:
     """Return a decision as the arguments of `record_decision` in Lua.
 
     The first one is a token of this call, so that a call that is sent twice takes effect once.
     """
-    routing = canonical(dict(choice.routing or {}))
+    routing = canonical_json(dict(choice.routing or {}))
     return [uuid.uuid4().hex, choice.phase, choice.status, choice.reason, choice.agent, routing]
 
 
-def snapshot(
+def parse_snapshot(
     fields: Mapping[str, str],
     steps: Sequence[str],
     item_ids: Sequence[str],
@@ -162,79 +171,79 @@ def snapshot(
         attempt=int(fields["attempt"]),
         claimed=fields["owner"] != "",
         lease_left=max(0, lease_ms) / 1000,
-        rings=int(fields["redeliveries"]),
-        handed_at=float(fields.get("dispatched_at", 0)),
-        cut_age=None,
-        due_in=None,
+        redeliveries=int(fields["redeliveries"]),
+        dispatched_at=float(fields.get("dispatched_at", 0)),
+        cancel_requested_for=None,
+        deferred_for=None,
         refusals=int(fields["refusals"]) if refused else 0,
         refused_for=max(0.0, float(fields.get("refused_for", 0))) if refused else 0.0,
-        declined=_declined(fields.get("declined", ""), fields["epoch"]),
+        declined=_parse_declined(fields.get("declined", ""), fields["epoch"]),
         generation=fields["generation"],
         events=int(fields["events"]),
         chunks=int(fields["chunks"]),
-        emitted=int(fields["emitted"]),
-        used=_used(fields),
+        attempt_chunks=int(fields["emitted"]),
+        unfinished_usage=_unfinished_usage(fields),
         routing=json.loads(fields["routing"]),
         state=TaskState.model_validate_json(fields["history_state"]),
-        first=_step(fields["first_step"]),
-        tail=tuple(map(_step, steps)),
+        first=_parse_step(fields["first_step"]),
+        tail=tuple(map(_parse_step, steps)),
         item_ids=tuple(item_ids),
         calls=calls,
     )
 
 
-def _step(line: str) -> TaskStep:
+def _parse_step(line: str) -> TaskStep:
     """Return the step of a line. Short ones are cached, because the next turn reads them again."""
-    return _read(line) if len(line) <= _SHORT_LINE else read_step(line)
+    return _cached_step(line) if len(line) <= _MAX_CACHED_LINE_CHARS else parse_step(line)
 
 
-_read = lru_cache(maxsize=2048)(read_step)
-_SHORT_LINE = 4096
+_cached_step = lru_cache(maxsize=2048)(parse_step)
+_MAX_CACHED_LINE_CHARS = 4096
 """Characters of a line whose step is cached, so that the cache takes a few dozen megabytes at most."""
 
 
-def _used(fields: Mapping[str, str]) -> Used:
+def _unfinished_usage(fields: Mapping[str, str]) -> TokenUsage:
     """Return the tokens that unfinished attempts at the next step have used."""
-    used = Used()
+    used = TokenUsage()
     if fields.get("unfinished_seq") == fields["seq"]:
-        used = Used(int(fields["unfinished_tokens_in"]), int(fields["unfinished_tokens_out"]))
+        used = TokenUsage(int(fields["unfinished_tokens_in"]), int(fields["unfinished_tokens_out"]))
     if fields["emitted"] != "0":
-        used = used.plus(Used(int(fields.get("attempt_tokens_in", 0)), int(fields.get("attempt_tokens_out", 0))))
+        used = used.plus(TokenUsage(int(fields.get("attempt_tokens_in", 0)), int(fields.get("attempt_tokens_out", 0))))
     return used
 
 
-def _cut_age(fields: Mapping[str, str], now: float) -> float | None:
+def _cancel_requested_for(fields: Mapping[str, str], now: float) -> float | None:
     """Return the seconds since the end of the pending work was requested, or None."""
     requested = fields.get("cancel_epoch") == fields["epoch"]
     return max(0.0, now - float(fields["cancel_requested_at"])) if requested else None
 
 
-def _due_in(fields: Mapping[str, str], now: float) -> float | None:
+def _deferred_for(fields: Mapping[str, str], now: float) -> float | None:
     """Return the seconds until a deferred turn may be claimed again, or None if the turn is not deferred."""
     deferred = fields.get("deferred_epoch") == fields["epoch"]
     return max(0.0, float(fields["deferred_until"]) - now) if deferred else None
 
 
-def pairs(answer: Any) -> dict[str, str]:
+def hash_fields(answer: Any) -> dict[str, str]:
     """Return the fields of a hash, which a script returns as alternating names and values."""
     flat = list(answer)
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _declined(stored: str, epoch: str) -> Declined:
+def _parse_declined(stored: str, epoch: str) -> Declined:
     """Return the workers that declined the work of this epoch."""
     of_epoch, *rest = stored.split("\n")
     return Declined(int(rest[0]), tuple(rest[1:])) if of_epoch == epoch and rest else Declined()
 
 
-def _calls(fields: dict[str, str], epoch: str) -> dict[str, CallState]:
+def _call_states(fields: dict[str, str], epoch: str) -> dict[str, CallState]:
     ids = {name.partition(":")[0] for name in fields if ":" in name}
     return {
         call_id: CallState(
             attempt=int(fields.get(f"{call_id}:attempt", 1)),
             claimed=fields.get(f"{call_id}:owner", "") != "",
-            outcome=Outcome.model_validate_json(stored) if (stored := fields.get(f"{call_id}:outcome")) else None,
-            declined=_declined(fields.get(f"{call_id}:declined", ""), epoch),
+            outcome=ToolOutcome.model_validate_json(stored) if (stored := fields.get(f"{call_id}:outcome")) else None,
+            declined=_parse_declined(fields.get(f"{call_id}:declined", ""), epoch),
         )
         for call_id in ids
     }

@@ -8,71 +8,76 @@ from typing import Any
 from redis.exceptions import NoPermissionError
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, answering
+from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.errors import TransientError
-from roboco.ports.registry import COORDINATOR, LIVE, POOLS, WorkspaceName
+from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, POOLS, WorkspaceIdentity
 
-FORGOTTEN = 86_400
+WORKER_TTL = 86_400
 """Seconds after which a worker that no longer registers is removed."""
-MOST_LISTED = 1000
+MAX_LISTED_WORKERS = 1000
 """Live workers of a pool that `modules` reads at most."""
 
 
 class RedisWorkerRegistry:
     """The registry, for the process of the worker `own`. A worker counts as live for `live` seconds."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, own: str = "", live: float = LIVE) -> None:
+    def __init__(self, scripts: Scripts, keys: Keys, own: str = "", live: float = LIVENESS_TIMEOUT) -> None:
         self._scripts = scripts
         self._client = scripts.client
         self._keys = keys
-        self.own = own
-        self.record = keys.workspace
+        self.node_name = own
+        self.workspace_key = keys.workspace
         self._live = live
 
     def register(
-        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceName, foreign_tasks: bool
-    ) -> WorkspaceName | None:
+        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceIdentity, foreign_tasks: bool
+    ) -> WorkspaceIdentity | None:
         """Record that this worker is alive, and return None.
 
         If the coordinators use another workspace, record nothing and return theirs.
         """
         for pool in pools:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
-            worker = [self.own, json.dumps(modules), f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
-            limits = [self._live, FORGOTTEN, int(foreign_tasks)]
-            with _permitted():
+            worker = [
+                self.node_name,
+                json.dumps(modules),
+                f"{workspace.id} {workspace.address}",
+                int(pool == COORDINATOR),
+            ]
+            limits = [self._live, WORKER_TTL, int(foreign_tasks)]
+            with _translating_errors():
                 other = self._scripts.run("register_worker", keys, *worker, *limits)
             if other:
-                return _workspace(other)
+                return _parse_workspace(other)
         return None
 
-    def silence(self) -> Mapping[str, float | None]:
+    def seconds_since_registration(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since one of its workers registered, or None if none did within a day."""
-        with _permitted():
+        with _translating_errors():
             newest: Any = [self._client.zrange(self._keys.workers(pool), -1, -1, withscores=True) for pool in POOLS]
             seconds, micros = self._time()
         now = seconds + micros / 1e6
         last = [found[0][1] if found else None for found in newest]
         return {
-            pool: None if at is None or now - at > FORGOTTEN else max(0.0, now - at)
+            pool: None if at is None or now - at > WORKER_TTL else max(0.0, now - at)
             for pool, at in zip(POOLS, last, strict=True)
         }
 
     def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
         """Return the modules of each live worker of the pool, for a thousand workers at most."""
-        with _permitted():
+        with _translating_errors():
             seconds, micros = self._time()
             oldest = seconds + micros / 1e6 - self._live
             key = self._keys.workers(pool)
-            names: Any = self._client.zrangebyscore(key, oldest, "+inf", start=0, num=MOST_LISTED)
+            names: Any = self._client.zrangebyscore(key, oldest, "+inf", start=0, num=MAX_LISTED_WORKERS)
             listed: Any = self._client.hmget(self._keys.modules(pool), names) if names else []
         return {name: frozenset(json.loads(found or "[]")) for name, found in zip(names, listed, strict=True)}
 
-    def workspace(self) -> WorkspaceName | None:
+    def workspace(self) -> WorkspaceIdentity | None:
         """Return the workspace of the coordinators, or None if no coordinator has registered."""
-        with _permitted():
+        with _translating_errors():
             found: Any = self._client.get(self._keys.workspace)
-        return _workspace(found or "")
+        return _parse_workspace(found or "")
 
     def _time(self) -> tuple[int, int]:
         answer: Any = self._client.time()
@@ -80,10 +85,10 @@ class RedisWorkerRegistry:
 
 
 @contextmanager
-def _permitted() -> Iterator[None]:
+def _translating_errors() -> Iterator[None]:
     """Raise TransientError, with the remedy, if the Redis user may not use the registry or Redis does not answer."""
     try:
-        with answering():
+        with translating_errors():
             yield
     except NoPermissionError as error:
         raise TransientError(
@@ -92,6 +97,6 @@ def _permitted() -> Iterator[None]:
         ) from error
 
 
-def _workspace(found: str) -> WorkspaceName | None:
+def _parse_workspace(found: str) -> WorkspaceIdentity | None:
     name, _, address = found.partition(" ")
-    return WorkspaceName(name, address) if name else None
+    return WorkspaceIdentity(name, address) if name else None

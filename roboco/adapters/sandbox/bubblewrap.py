@@ -8,23 +8,23 @@ from importlib.resources import files
 from roboco.adapters.sandbox.limits import SandboxLimits
 from roboco.adapters.sandbox.programs import Programs
 
-BOX = "/tmp/box"  # noqa: S108 - in the sandbox, where /tmp is a separate file system
+WORKING_FOLDER = "/tmp/box"  # noqa: S108 - in the sandbox, where /tmp is a separate file system
 """The working folder of the code."""
-NOBODY = 65534
+UNPRIVILEGED_UID = 65534
 """The user in the sandbox. Also outside of it if the worker is root, to whom the limit on processes would not apply."""
 
-_OPEN_FILES = 64
-_ISOLATED = (
+_MAX_OPEN_FILES = 64
+_ISOLATION_ARGUMENTS = (
     *("--unshare-all", "--unshare-user", "--disable-userns", "--as-pid-1", "--new-session"),
-    *("--cap-drop", "ALL", "--hostname", "sandbox", "--uid", str(NOBODY), "--gid", str(NOBODY)),
-    *("--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "HOME", BOX),
+    *("--cap-drop", "ALL", "--hostname", "sandbox", "--uid", str(UNPRIVILEGED_UID), "--gid", str(UNPRIVILEGED_UID)),
+    *("--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "HOME", WORKING_FOLDER),
     *("--setenv", "LANG", "C.UTF-8"),
 )
 # Folders of programs and libraries, not all of /usr: images of containers keep applications in /usr/src and /usr/app.
-_BELOW_USR = ("bin", "lib", "lib32", "lib64", "libexec", "share", "local/bin", "local/lib", "local/lib64")
-_AT_THE_ROOT = ("bin", "lib", "lib32", "lib64")
+_USR_FOLDERS = ("bin", "lib", "lib32", "lib64", "libexec", "share", "local/bin", "local/lib", "local/lib64")
+_ROOT_FOLDERS = ("bin", "lib", "lib32", "lib64")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_INSIDE = files("roboco.adapters.sandbox").joinpath("init.py").read_text(encoding="utf-8")
+_INIT_SOURCE = files("roboco.adapters.sandbox").joinpath("init.py").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -40,32 +40,34 @@ class Descriptors:
         return (self.channel, self.info, self.filter, *self.inputs.values())
 
 
-def command(programs: Programs, limits: SandboxLimits, given: Descriptors, room: int) -> list[str]:
-    """Return the command that starts the sandbox; `room` is the number of writable bytes, inputs included."""
+def sandbox_command(
+    programs: Programs, limits: SandboxLimits, descriptors: Descriptors, writable_bytes: int
+) -> list[str]:
+    """Return the command that starts the sandbox; `writable_bytes` is the number of writable bytes, inputs included."""
     # The time of a process is that of all its threads together: a second limit, behind the supervisor's clock.
     processor_seconds = (int(limits.seconds) + 1) * limits.processes
-    numbers = (processor_seconds, limits.memory, limits.processes, limits.file, _OPEN_FILES)
+    numbers = (processor_seconds, limits.memory, limits.processes, limits.file, _MAX_OPEN_FILES)
     return [
         programs.bwrap,
-        *_ISOLATED,
-        *programs_mounted(programs),
+        *_ISOLATION_ARGUMENTS,
+        *program_mounts(programs),
         *("--proc", "/proc"),
-        *_devices(),
-        *("--size", str(room), "--tmpfs", "/tmp", "--dir", BOX, "--dir", "/tmp/shm"),  # noqa: S108 - as above
+        *_device_mounts(),
+        *("--size", str(writable_bytes), "--tmpfs", "/tmp", "--dir", WORKING_FOLDER, "--dir", "/tmp/shm"),  # noqa: S108 - as above
         *("--symlink", "../tmp/shm", "/dev/shm"),  # noqa: S108 - as above
-        *_inputs(given.inputs),
+        *_input_mounts(descriptors.inputs),
         # all other folders lie in memory as well, without a limit
-        *("--remount-ro", "/", "--chdir", BOX),
-        *("--info-fd", str(given.info), "--seccomp", str(given.filter)),
-        *("--", programs.python, "-I", "-S", "-c", _INSIDE, str(given.channel), *map(str, numbers)),
+        *("--remount-ro", "/", "--chdir", WORKING_FOLDER),
+        *("--info-fd", str(descriptors.info), "--seccomp", str(descriptors.filter)),
+        *("--", programs.python, "-I", "-S", "-c", _INIT_SOURCE, str(descriptors.channel), *map(str, numbers)),
     ]
 
 
-def programs_mounted(programs: Programs) -> Iterator[str]:
+def program_mounts(programs: Programs) -> Iterator[str]:
     """Yield the arguments that mount the programs and libraries of the system and of the interpreter, read-only."""
-    for name in _BELOW_USR:
+    for name in _USR_FOLDERS:
         yield from ("--ro-bind-try", f"/usr/{name}", f"/usr/{name}")
-    for name in _AT_THE_ROOT:
+    for name in _ROOT_FOLDERS:
         if os.path.islink(f"/{name}"):
             yield from ("--symlink", os.readlink(f"/{name}"), f"/{name}")
         else:
@@ -76,7 +78,7 @@ def programs_mounted(programs: Programs) -> Iterator[str]:
             yield from ("--ro-bind-try", f"{programs.prefix}/{name}", f"{programs.prefix}/{name}")
 
 
-def _devices() -> Iterator[str]:
+def _device_mounts() -> Iterator[str]:
     for name in _DEVICES:
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
     yield from ("--symlink", "/proc/self/fd", "/dev/fd")
@@ -84,6 +86,6 @@ def _devices() -> Iterator[str]:
         yield from ("--symlink", f"/proc/self/fd/{number}", f"/dev/{name}")
 
 
-def _inputs(inputs: Mapping[str, int]) -> Iterator[str]:
+def _input_mounts(inputs: Mapping[str, int]) -> Iterator[str]:
     for name, descriptor in inputs.items():
-        yield from ("--file", str(descriptor), f"{BOX}/{name}")
+        yield from ("--file", str(descriptor), f"{WORKING_FOLDER}/{name}")

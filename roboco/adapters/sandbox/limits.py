@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 
 KIB, MIB = 1024, 1024 * 1024
-PAGE = 64 * KIB
+MAX_PAGE_BYTES = 64 * KIB
 """The largest page of memory that a file system in memory allocates."""
-FIRST_PROCESS = 16 * MIB
+INIT_BYTES = 16 * MIB
 """Memory of the first process, which is part of Roboco. It is counted, since code can take it over."""
-FOLDERS = MIB
+FOLDER_BYTES = MIB
 """Memory of the folders that the sandbox itself creates."""
 
 
@@ -38,23 +38,23 @@ class SandboxLimits:
     input_files: int = 64
 
     @property
-    def fixed(self) -> int:
+    def fixed_memory(self) -> int:
         """Return the memory that a run needs beside `memory`, `disk` and `inputs`, in bytes."""
-        return FIRST_PROCESS + FOLDERS + self.code + self.input_files * PAGE
+        return INIT_BYTES + FOLDER_BYTES + self.code + self.input_files * MAX_PAGE_BYTES
 
     @property
-    def total(self) -> int:
+    def total_memory(self) -> int:
         """Return the maximum memory of one run, files and inputs included, in bytes."""
-        return self.fixed + self.memory + self.disk + self.inputs
+        return self.fixed_memory + self.memory + self.disk + self.inputs
 
-    def within(self, share: int) -> "SandboxLimits":
-        """Return these limits, with memory, disk and inputs reduced in proportion if `total` exceeds the share.
+    def scaled_to(self, share: int) -> "SandboxLimits":
+        """Return these limits, with memory, disk and inputs reduced in proportion if `total_memory` exceeds the share.
 
-        The share, in bytes, must be larger than `fixed`.
+        The share, in bytes, must be larger than `fixed_memory`.
         """
-        if share >= self.total:
+        if share >= self.total_memory:
             return self
-        free, full = share - self.fixed, self.total - self.fixed
+        free, full = share - self.fixed_memory, self.total_memory - self.fixed_memory
         disk = self.disk * free // full
         return replace(
             self,

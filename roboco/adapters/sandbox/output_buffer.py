@@ -3,7 +3,7 @@
 import codecs
 
 
-class Output:
+class OutputBuffer:
     """Keeps at most `cap` bytes of the output: its beginning and its end."""
 
     def __init__(self, cap: int) -> None:
@@ -13,7 +13,7 @@ class Output:
         self.total = 0
         """Number of bytes that were fed."""
 
-    def feed(self, data: bytes) -> None:
+    def append(self, data: bytes) -> None:
         """Append the next bytes."""
         self.total += len(data)
         room = self._half - len(self._head)

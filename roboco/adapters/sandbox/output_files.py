@@ -10,12 +10,12 @@ from roboco.adapters.sandbox.limits import SandboxLimits
 from roboco.adapters.sandbox.result import WrittenFile
 from roboco.domain.paths import artifact_name
 
-_TOLD = 20
+_MAX_LISTED = 20
 """Maximum number of files that are listed one by one as not kept."""
-_SHOWN = 80
+_MAX_NAME_CHARS = 80
 """Maximum number of characters of a name that are shown."""
-_BLOCK = 1 << 20
-_KINDS = {
+_BLOCK_BYTES = 1 << 20
+_KIND_REASONS = {
     stat.S_IFDIR: "is a folder: write files directly into the working folder",
     stat.S_IFLNK: "is a symbolic link",
     stat.S_IFIFO: "is a named pipe",
@@ -26,28 +26,32 @@ _KINDS = {
 
 
 @dataclass
-class Collected:
+class OutputFiles:
     """The kept files; and for each other file, a line in `skipped` with the reason, or a count."""
 
     limits: SandboxLimits
     files: list[WrittenFile] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    untold: int = 0
+    unlisted_count: int = 0
     size: int = 0
 
     def lines(self) -> tuple[str, ...]:
         """Return the reasons why files are not kept, one line each."""
-        return (*self.skipped, f"and {self.untold} more that are not kept") if self.untold else tuple(self.skipped)
+        return (
+            (*self.skipped, f"and {self.unlisted_count} more that are not kept")
+            if self.unlisted_count
+            else tuple(self.skipped)
+        )
 
-    def take(self, folder: int, name: str, inputs: Mapping[str, int]) -> None:
+    def add(self, folder: int, name: str, inputs: Mapping[str, int]) -> None:
         """Keep the file, or record why not. An unchanged input is ignored."""
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         try:
             if stat.S_ISREG(status.st_mode):
                 os.chmod(name, 0o600, dir_fd=folder)  # it is no link, and no process is left that could replace it
-                if name in inputs and _same(folder, name, inputs[name]):
+                if name in inputs and _is_unchanged(folder, name, inputs[name]):
                     return
-            why = self._obstacle(name, status)
+            why = self._rejection(name, status)
         except OSError as error:
             why = f"cannot be read: {error.strerror}"
         if why:
@@ -56,9 +60,9 @@ class Collected:
             self.size += status.st_size
             self.files.append(WrittenFile(name, Path(f"/proc/self/fd/{folder}/{name}"), status.st_size))
 
-    def _obstacle(self, name: str, status: os.stat_result) -> str:
+    def _rejection(self, name: str, status: os.stat_result) -> str:
         if not stat.S_ISREG(status.st_mode):
-            return _KINDS.get(stat.S_IFMT(status.st_mode), "is not a file")
+            return _KIND_REASONS.get(stat.S_IFMT(status.st_mode), "is not a file")
         if len(self.files) >= self.limits.files:
             return f"is one more than the {self.limits.files} files that one run may write"
         if self.size + status.st_size > self.limits.disk:
@@ -70,30 +74,31 @@ class Collected:
         return ""
 
     def _skip(self, name: str, why: str) -> None:
-        if len(self.skipped) >= _TOLD:
-            self.untold += 1
+        if len(self.skipped) >= _MAX_LISTED:
+            self.unlisted_count += 1
             return
-        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+        shown = name if len(name) <= _MAX_NAME_CHARS else f"{name[:_MAX_NAME_CHARS]}..."
         self.skipped.append(f"{shown!r} {why}")
 
 
-def collected(folder: int, inputs: Mapping[str, int], limits: SandboxLimits) -> Collected:
+def collect_files(folder: int, inputs: Mapping[str, int], limits: SandboxLimits) -> OutputFiles:
     """Return the files in `folder` that are new or differ from the input of their name, in the order of their names."""
-    found = Collected(limits)
+    found = OutputFiles(limits)
     os.fchmod(folder, 0o700)
     for name in sorted(os.listdir(folder)):
-        found.take(folder, name, inputs)
+        found.add(folder, name, inputs)
     return found
 
 
-def _same(folder: int, name: str, given: int) -> bool:
+def _is_unchanged(folder: int, name: str, input_descriptor: int) -> bool:
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         size = os.fstat(descriptor).st_size
-        if size != os.fstat(given).st_size:
+        if size != os.fstat(input_descriptor).st_size:
             return False
         return all(
-            os.pread(descriptor, _BLOCK, start) == os.pread(given, _BLOCK, start) for start in range(0, size, _BLOCK)
+            os.pread(descriptor, _BLOCK_BYTES, start) == os.pread(input_descriptor, _BLOCK_BYTES, start)
+            for start in range(0, size, _BLOCK_BYTES)
         )
     finally:
         os.close(descriptor)

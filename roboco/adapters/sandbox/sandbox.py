@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from roboco.adapters.sandbox.bubblewrap import Descriptors, command
-from roboco.adapters.sandbox.budget import Budget
-from roboco.adapters.sandbox.inputs import opened_inputs, room_for
-from roboco.adapters.sandbox.limits import FOLDERS, SandboxLimits
-from roboco.adapters.sandbox.output_files import collected
-from roboco.adapters.sandbox.process import started
-from roboco.adapters.sandbox.programs import Programs, found_programs
-from roboco.adapters.sandbox.result import Ran
+from roboco.adapters.sandbox.bubblewrap import Descriptors, sandbox_command
+from roboco.adapters.sandbox.budget import MemoryBudget
+from roboco.adapters.sandbox.input_files import open_inputs, space_needed
+from roboco.adapters.sandbox.limits import FOLDER_BYTES, SandboxLimits
+from roboco.adapters.sandbox.output_files import collect_files
+from roboco.adapters.sandbox.process import start_sandbox
+from roboco.adapters.sandbox.programs import Programs, find_programs
+from roboco.adapters.sandbox.result import RunResult
 from roboco.adapters.sandbox.seccomp import system_call_filter
-from roboco.adapters.sandbox.supervisor import Attended
+from roboco.adapters.sandbox.supervisor import RunSupervisor
 from roboco.errors import TransientError, UsageError
 
-_TAKEN_WITHIN = 10
+_SEND_TIMEOUT = 10
 """Seconds after which the worker gives up sending the code, also on a machine under load."""
-_PROBED = "print('sandbox ' + 'works')"
-_ALLOW = (
+_PROBE_CODE = "print('sandbox ' + 'works')"
+_INSTALL_HINT = (
     "to allow it: install roboco[sandbox] or the system's bubblewrap (0.8 or newer), and Python below /usr; "
     "let users make namespaces (sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 where it "
     "exists, and where kernel.apparmor_restrict_unprivileged_userns=1 an AppArmor profile with 'userns' for bwrap); "
@@ -41,10 +41,10 @@ class Sandbox:
     def __init__(
         self,
         limits: SandboxLimits = SandboxLimits(),  # noqa: B008 - immutable
-        budget: Budget = Budget(),  # noqa: B008 - immutable
+        budget: MemoryBudget = MemoryBudget(),  # noqa: B008 - immutable
     ) -> None:
         self._budget = budget
-        self.limits = limits if budget.refusal() else limits.within(budget.share(limits.total))
+        self.limits = limits if budget.refusal() else limits.scaled_to(budget.share(limits.total_memory))
 
     def refusal(self) -> str:
         """Return why the sandbox cannot start here, with the operator's remedy, or "" if it can.
@@ -54,7 +54,7 @@ class Sandbox:
         return self._budget.refusal() or _probe.refusal()
 
     @contextmanager
-    def run(self, code: str, inputs: Mapping[str, Path], cancelled: Callable[[], bool]) -> Iterator[Ran]:
+    def run(self, code: str, inputs: Mapping[str, Path], cancelled: Callable[[], bool]) -> Iterator[RunResult]:
         """Run the code over copies of the inputs in its working folder, until it or a limit ends it.
 
         Its files can be read while the block lasts. They lie in memory, so nothing is left however the block or this
@@ -66,7 +66,7 @@ class Sandbox:
         refusal = self.refusal()
         if refusal:
             raise UsageError(refusal)
-        with _ran(_probe.programs(), self.limits, code, inputs, cancelled) as ran:
+        with _run(_probe.programs(), self.limits, code, inputs, cancelled) as ran:
             yield ran
 
 
@@ -75,14 +75,14 @@ class _Probe:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._works: Programs | None = None
+        self._working_programs: Programs | None = None
 
     def programs(self) -> Programs:
         """Return the programs that work. Raise UsageError if none do."""
         refusal = self.refusal()
-        if self._works is None:
+        if self._working_programs is None:
             raise UsageError(refusal)
-        return self._works
+        return self._working_programs
 
     def refusal(self) -> str:
         """Return why no programs work, or "" if some do."""
@@ -93,89 +93,93 @@ class _Probe:
         except UsageError as error:
             return str(error)
         with self._lock:
-            return "" if self._works else self._try_all()
+            return "" if self._working_programs else self._try_all()
 
     def _try_all(self) -> str:
         failures = []
-        for programs in found_programs():
+        for programs in find_programs():
             try:
-                _try(programs)
+                _try_run(programs)
             except (TransientError, OSError) as error:  # an old kernel lacks calls that this needs
                 failures.append(f"{programs.bwrap} with {programs.python}: {error}")
             else:
-                self._works = programs
+                self._working_programs = programs
                 return ""
         why = "; ".join(failures) or "there is no program bwrap"
-        return f"the sandbox for code cannot start on this worker: {why}; {_ALLOW}"
+        return f"the sandbox for code cannot start on this worker: {why}; {_INSTALL_HINT}"
 
 
 _probe = _Probe()
 
 
-def _try(programs: Programs) -> None:
+def _try_run(programs: Programs) -> None:
     limits = SandboxLimits(seconds=10)
-    with _ran(programs, limits, _PROBED, {}, lambda: False) as ran:
+    with _run(programs, limits, _PROBE_CODE, {}, lambda: False) as ran:
         if ran.output != "sandbox works\n" or ran.exit_code:
-            raise TransientError(f"a trial ended with {ran.ended or ran.exit_code!r}: {ran.output.strip()}")
+            raise TransientError(f"a trial ended with {ran.end_reason or ran.exit_code!r}: {ran.output.strip()}")
 
 
 @contextmanager
-def _ran(
+def _run(
     programs: Programs,
     limits: SandboxLimits,
     code: str,
     inputs: Mapping[str, Path],
     cancelled: Callable[[], bool],
-) -> Iterator[Ran]:
+) -> Iterator[RunResult]:
     source = code.encode(errors="surrogatepass")  # Python reports half a character as a syntax error
     if b"\0" in source:  # some versions of Python run the part before it
         raise UsageError(f"the code has a NUL character at position {code.index(chr(0))}: write it as an escape")
     if len(source) > limits.code:
         raise UsageError(f"the code has {len(source)} bytes, but at most {limits.code} are run: read data from a file")
-    with ExitStack() as opened:
-        given = opened_inputs(inputs, limits, opened)
-        channel, their_channel = _pair(opened)
-        info = _memory(opened)
-        passed = Descriptors(their_channel.fileno(), info, _filter(opened), given)
-        room = limits.disk + room_for(given) + limits.code + FOLDERS
-        box = opened.enter_context(started(command(programs, limits, passed, room), passed.all(), channel, info))
+    with ExitStack() as stack:
+        input_descriptors = open_inputs(inputs, limits, stack)
+        channel, their_channel = _socket_pair(stack)
+        info = _memory_file(stack)
+        descriptors = Descriptors(their_channel.fileno(), info, _filter_descriptor(stack), input_descriptors)
+        writable_bytes = limits.disk + space_needed(input_descriptors) + limits.code + FOLDER_BYTES
+        process = stack.enter_context(
+            start_sandbox(
+                sandbox_command(programs, limits, descriptors, writable_bytes), descriptors.all(), channel, info
+            )
+        )
         their_channel.close()
-        attended = Attended(box, source, limits, cancelled)
-        attended.to_the_end()
-        if box.handles is None and not attended.ended:
-            raise TransientError(f"the sandbox did not start: {attended.output.text().strip()}")
-        found = collected(box.handles.folder, given, limits) if box.handles else None
-        yield Ran(
-            output=attended.output.text(),
-            exit_code=None if attended.ended else box.bwrap.returncode,
-            ended=attended.ended,
+        supervisor = RunSupervisor(process, source, limits, cancelled)
+        supervisor.wait()
+        if process.handles is None and not supervisor.end_reason:
+            raise TransientError(f"the sandbox did not start: {supervisor.output.text().strip()}")
+        found = collect_files(process.handles.folder, input_descriptors, limits) if process.handles else None
+        yield RunResult(
+            output=supervisor.output.text(),
+            exit_code=None if supervisor.end_reason else process.bwrap.returncode,
+            end_reason=supervisor.end_reason,
             files=tuple(found.files) if found else (),
             skipped=found.lines() if found else (),
         )
 
 
-def _pair(opened: ExitStack) -> tuple[socket.socket, socket.socket]:
+def _socket_pair(stack: ExitStack) -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair()
-    ours.settimeout(_TAKEN_WITHIN)
-    opened.callback(ours.close)
-    opened.callback(theirs.close)
+    ours.settimeout(_SEND_TIMEOUT)
+    stack.callback(ours.close)
+    stack.callback(theirs.close)
     return ours, theirs
 
 
-def _memory(opened: ExitStack) -> int:
+def _memory_file(stack: ExitStack) -> int:
     """Return a descriptor to which bubblewrap can write even when this process is gone.
 
     A pipe would end bubblewrap in the middle of its start, and its child would wait for it for ever.
     """
     memory = os.memfd_create("info", os.MFD_CLOEXEC)
-    opened.callback(os.close, memory)
+    stack.callback(os.close, memory)
     return memory
 
 
-def _filter(opened: ExitStack) -> int:
+def _filter_descriptor(stack: ExitStack) -> int:
     """Return a descriptor from which bubblewrap reads the system call filter."""
     read, write = os.pipe()
-    opened.callback(os.close, read)
+    stack.callback(os.close, read)
     with os.fdopen(write, "wb") as program:
         program.write(system_call_filter())
     return read

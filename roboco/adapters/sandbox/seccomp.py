@@ -16,7 +16,7 @@ from roboco.errors import UsageError
 _SO_SNDBUF = 7
 _CLONE_NEW = 0x7E02_0000
 """Every flag of clone that creates a namespace."""
-_X32 = 0x4000_0000
+_FIRST_X32_NUMBER = 0x4000_0000
 """Numbers from here on are the second table of x86-64, through which code could evade a filter by number."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -35,7 +35,7 @@ class _Machine:
 
 # The same on every machine: clone3 (so that the C library falls back to clone, whose flags can be seen), pidfd_getfd,
 # io_uring_*, the calls for mounts, memfd_secret, process_madvise, mount_setattr, quotactl_fd.
-_NEWER = (435, 438, 425, 426, 427, 428, 429, 430, 431, 432, 433, 447, 440, 442, 443)
+_COMMON_REFUSED = (435, 438, 425, 426, 427, 428, 429, 430, 431, 432, 433, 447, 440, 442, 443)
 _MACHINES = {
     "x86_64": _Machine(
         architecture=0xC000_003E,
@@ -48,7 +48,7 @@ _MACHINES = {
             *(272, 308, 165, 166, 155, 161, 167, 168),  # unshare, setns, mount, umount2, *root, swap*
             *(321, 298, 323, 248, 249, 250, 300, 303, 304, 179, 163),  # bpf, perf, userfaultfd, keys, fanotify, handles
             *(175, 313, 176, 246, 320, 169, 103, 172, 173, 134, 139, 156, 153, 154, 135),  # modules, kexec, ports
-            *_NEWER,
+            *_COMMON_REFUSED,
         ),
     ),
     "aarch64": _Machine(
@@ -62,7 +62,7 @@ _MACHINES = {
             *(97, 268, 40, 39, 41, 51, 224, 225),
             *(280, 241, 282, 217, 218, 219, 262, 264, 265, 60, 89),
             *(105, 273, 106, 104, 294, 142, 116, 58, 92),
-            *_NEWER,
+            *_COMMON_REFUSED,
         ),
     ),
 }
@@ -81,36 +81,36 @@ def system_call_filter() -> bytes:
 
 def _program(machine: _Machine) -> list[bytes]:
     program = [
-        _step(_LOAD, _ARCHITECTURE),
+        _instruction(_LOAD, _ARCHITECTURE),
         *_unless(_EQUAL, machine.architecture, _KILL),
-        _step(_LOAD, _NUMBER),
-        *_if(_AT_LEAST, _X32, _refused(errno.ENOSYS)),
+        _instruction(_LOAD, _NUMBER),
+        *_if(_AT_LEAST, _FIRST_X32_NUMBER, _errno_result(errno.ENOSYS)),
     ]
     for number in machine.refused:
-        program += _if(_EQUAL, number, _refused(errno.ENOSYS))
-    program += _looked_into(machine.clone, _if(_ANY_BIT, _CLONE_NEW, _refused(errno.EPERM)))
+        program += _if(_EQUAL, number, _errno_result(errno.ENOSYS))
+    program += _check_argument(machine.clone, _if(_ANY_BIT, _CLONE_NEW, _errno_result(errno.EPERM)))
     # Ignored as if clamped: `resource_usage` counts each socket with its default size.
-    program += _looked_into(machine.setsockopt, _if(_EQUAL, _SO_SNDBUF, _refused(0)), _THIRD_ARGUMENT)
-    program += _looked_into(machine.socket, _unless(_EQUAL, socket.AF_UNIX, _refused(errno.ENETUNREACH)))
-    return [*program, _step(_RETURN, _ALLOW)]
+    program += _check_argument(machine.setsockopt, _if(_EQUAL, _SO_SNDBUF, _errno_result(0)), _THIRD_ARGUMENT)
+    program += _check_argument(machine.socket, _unless(_EQUAL, socket.AF_UNIX, _errno_result(errno.ENETUNREACH)))
+    return [*program, _instruction(_RETURN, _ALLOW)]
 
 
-def _looked_into(number: int, on_its_argument: list[bytes], argument: int = _FIRST_ARGUMENT) -> list[bytes]:
-    inside = [_step(_LOAD, argument), *on_its_argument, _step(_RETURN, _ALLOW)]
-    return [_step(_EQUAL, number, 0, len(inside)), *inside]
+def _check_argument(number: int, instructions: list[bytes], argument: int = _FIRST_ARGUMENT) -> list[bytes]:
+    inside = [_instruction(_LOAD, argument), *instructions, _instruction(_RETURN, _ALLOW)]
+    return [_instruction(_EQUAL, number, 0, len(inside)), *inside]
 
 
 def _if(test: int, value: int, result: int) -> list[bytes]:
-    return [_step(test, value, 0, 1), _step(_RETURN, result)]
+    return [_instruction(test, value, 0, 1), _instruction(_RETURN, result)]
 
 
 def _unless(test: int, value: int, result: int) -> list[bytes]:
-    return [_step(test, value, 1, 0), _step(_RETURN, result)]
+    return [_instruction(test, value, 1, 0), _instruction(_RETURN, result)]
 
 
-def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-def _refused(number: int) -> int:
+def _errno_result(number: int) -> int:
     return _ERRNO | number

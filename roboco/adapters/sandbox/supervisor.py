@@ -7,62 +7,62 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from roboco.adapters.sandbox.limits import SandboxLimits
-from roboco.adapters.sandbox.output_buffer import Output
-from roboco.adapters.sandbox.process import Box
-from roboco.adapters.sandbox.resource_usage import exceeded
-from roboco.adapters.sandbox.result import Ended
+from roboco.adapters.sandbox.output_buffer import OutputBuffer
+from roboco.adapters.sandbox.process import SandboxProcess
+from roboco.adapters.sandbox.resource_usage import exceeded_limit
+from roboco.adapters.sandbox.result import EndReason
 
-_LOOK, _ASK = 0.02, 0.05
+_USAGE_INTERVAL, _CANCEL_CHECK_INTERVAL = 0.02, 0.05
 """Seconds between two measurements of resource usage, and between two checks for a cancellation."""
-_READ = 65_536
+_READ_BYTES = 65_536
 
 
 @dataclass
-class Attended:
+class RunSupervisor:
     """One run. `end_reason` is the limit that ended it; "" while it runs and if it ended by itself."""
 
-    box: Box
+    process: SandboxProcess
     code: bytes
     limits: SandboxLimits
     cancelled: Callable[[], bool]
-    output: Output = field(init=False)
-    ended: Ended = ""
+    output: OutputBuffer = field(init=False)
+    end_reason: EndReason = ""
 
     def __post_init__(self) -> None:
-        self.output = Output(self.limits.output)
+        self.output = OutputBuffer(self.limits.output)
         self._deadline = time.monotonic() + self.limits.seconds
-        self._ask_at = 0.0
+        self._next_cancel_check = 0.0
 
-    def to_the_end(self) -> None:
+    def wait(self) -> None:
         """Return when no process is left, because the code ended, exceeded a limit, or was cancelled."""
         with selectors.DefaultSelector() as ready:
-            ready.register(self.box.output, selectors.EVENT_READ, self._read)
-            ready.register(self.box.channel, selectors.EVENT_READ, self._begin)
-            ready.register(self.box.death, selectors.EVENT_READ, self._read)
-            look_at = 0.0
-            while not self.ended and self.box.bwrap.poll() is None:
-                for key, _ in ready.select(_LOOK):
+            ready.register(self.process.output, selectors.EVENT_READ, self._read_output)
+            ready.register(self.process.channel, selectors.EVENT_READ, self._start_code)
+            ready.register(self.process.death, selectors.EVENT_READ, self._read_output)
+            next_usage_check = 0.0
+            while not self.end_reason and self.process.bwrap.poll() is None:
+                for key, _ in ready.select(_USAGE_INTERVAL):
                     if not key.data():
                         ready.unregister(key.fileobj)
-                if time.monotonic() >= look_at:
-                    self.ended = self._look()
-                    look_at = time.monotonic() + _LOOK
-        self.box.end()
+                if time.monotonic() >= next_usage_check:
+                    self.end_reason = self._check_limits()
+                    next_usage_check = time.monotonic() + _USAGE_INTERVAL
+        self.process.kill()
         self._read_rest()
 
-    def _begin(self) -> bool:
-        self.box.take()
-        if self.box.handles is not None:
-            self.box.give(self.code)
+    def _start_code(self) -> bool:
+        self.process.receive_handles()
+        if self.process.handles is not None:
+            self.process.send_code(self.code)
         return False
 
-    def _read(self) -> bool:
+    def _read_output(self) -> bool:
         """Read once. Return False at the end of the output."""
         try:
-            data = os.read(self.box.output, _READ)
+            data = os.read(self.process.output, _READ_BYTES)
         except BlockingIOError:
             return True
-        self.output.feed(data)
+        self.output.append(data)
         return bool(data)
 
     def _read_rest(self) -> None:
@@ -70,16 +70,16 @@ class Attended:
         before = -1
         while before < self.output.total:
             before = self.output.total
-            self._read()
+            self._read_output()
 
-    def _look(self) -> Ended:
+    def _check_limits(self) -> EndReason:
         now = time.monotonic()
         if now >= self._deadline:
             return "time"
-        if now >= self._ask_at:
-            self._ask_at = now + _ASK
+        if now >= self._next_cancel_check:
+            self._next_cancel_check = now + _CANCEL_CHECK_INTERVAL
             if self.cancelled():
                 return "cancelled"
         if self.output.total > self.limits.printed:
             return "output"
-        return exceeded(self.box.handles, self.limits) if self.box.handles else ""
+        return exceeded_limit(self.process.handles, self.limits) if self.process.handles else ""

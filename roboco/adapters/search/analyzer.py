@@ -16,11 +16,11 @@ from importlib.metadata import version
 from operator import add
 from typing import Any
 
-LONGEST = 64
+MAX_TERM_CHARS = 64
 """Maximum number of characters of a term; longer ones are truncated."""
-_STEMMED = range(4, 41)
+_STEMMED_LENGTHS = range(4, 41)
 """Lengths of words that have a stem."""
-_KEPT = 1 << 16
+_MAX_CACHED_WORDS = 1 << 16
 """Maximum number of words whose terms are cached."""
 
 _CJK = (
@@ -39,8 +39,8 @@ _GERMAN = (
     "der und das den von zu mit dem des ist nicht ein eine auf für im sich auch als es bei oder wird sind nach wie "
     "aus zur zum über wir einer einen dass"
 )
-_IN_ENGLISH, _IN_GERMAN = frozenset(_ENGLISH.split()), frozenset(_GERMAN.split())
-_PROOF = 3
+_ENGLISH_WORDS, _GERMAN_WORDS = frozenset(_ENGLISH.split()), frozenset(_GERMAN.split())
+_MIN_FUNCTION_WORDS = 3
 """Minimum number of different function words that identify a language, and their minimum ratio to the other one's."""
 
 
@@ -67,49 +67,49 @@ def spelling() -> str:
     return f"1 {type(_stemmers().german).__module__} {version('snowballstemmer')}"
 
 
-def spelled(text: str) -> str:
+def normalize(text: str) -> str:
     """Return the terms of the text in one line, as often as they occur."""
     found = _WORD.findall(unicodedata.normalize("NFC", text))
-    return " ".join(map(_spelt[_language(found)].__getitem__, found))
+    return " ".join(map(_term_caches[_detect_language(found)].__getitem__, found))
 
 
-def words(text: str) -> Iterator[tuple[int, int, str]]:
+def iter_words(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, the end and the terms (in one line) of each word of the text.
 
     In scripts without spaces, yield each pair of characters, with the terms of the pair and of its first character.
     """
-    language = _language(_WORD.findall(text))
+    language = _detect_language(_WORD.findall(text))
     for found in _WORD.finditer(text):
         if not _UNSPACED.match(found.group()):
-            yield found.start(), found.end(), _spelt[language][found.group()]
+            yield found.start(), found.end(), _term_caches[language][found.group()]
             continue
         for place in range(found.start(), found.end()):
             end = min(place + 2, found.end())
             yield place, end, unicodedata.normalize("NFKC", f"{text[place:end]} {text[place]}")
 
 
-def unspaced(term: str) -> bool:
+def is_unspaced(term: str) -> bool:
     """Return True if the term is in a script without spaces between words, which is indexed in pairs of characters."""
     return _UNSPACED.match(term) is not None
 
 
-class _Spelt(dict[str, str]):
+class _TermCache(dict[str, str]):
     """A cache of the terms of words in a language: most words of a long history cost only a look-up."""
 
     def __init__(self, language: str) -> None:
         self._language = language
 
     def __missing__(self, word: str) -> str:
-        if len(self) >= _KEPT:
+        if len(self) >= _MAX_CACHED_WORDS:
             self.clear()
-        self[word] = terms = _spell(word, self._language)
+        self[word] = terms = _terms_of(word, self._language)
         return terms
 
 
-_spelt = {language: _Spelt(language) for language in ("", "english", "german")}
+_term_caches = {language: _TermCache(language) for language in ("", "english", "german")}
 
 
-def _spell(word: str, language: str) -> str:
+def _terms_of(word: str, language: str) -> str:
     """Return the terms of a word in a language ("" if unknown), or of characters of a script without spaces."""
     if word.isascii() and word.islower() and word.isalpha():
         return " ".join(dict.fromkeys(_stems(word, language)))
@@ -117,7 +117,7 @@ def _spell(word: str, language: str) -> str:
     if _UNSPACED.match(word):
         return " ".join(map(add, plain, [*plain[1:], ""]))
     pieces = _PIECE.findall(plain)
-    terms = dict.fromkeys(["_".join(pieces).casefold()[:LONGEST]] if len(pieces) > 1 else [])
+    terms = dict.fromkeys(["_".join(pieces).casefold()[:MAX_TERM_CHARS]] if len(pieces) > 1 else [])
     for piece in pieces:
         inner = _CAMEL.split(piece)
         for one in [piece, *inner] if len(inner) > 1 else [piece]:
@@ -129,39 +129,39 @@ def _spell(word: str, language: str) -> str:
 
 def _stems(word: str, language: str) -> tuple[str, ...]:
     """Return the word's stems, English first, without accents; or the word itself if it is short or has digits."""
-    if len(word) not in _STEMMED or not word.isalpha():
-        return (_bare(word),)
+    if len(word) not in _STEMMED_LENGTHS or not word.isalpha():
+        return (_strip_accents(word),)
     if language == "german" or _UMLAUT.search(word):
-        return (_in_german(word),)
+        return (_german_stem(word),)
     if language == "english":
-        return (_in_english(word),)
-    return (_in_english(word), _in_german(word))
+        return (_english_stem(word),)
+    return (_english_stem(word), _german_stem(word))
 
 
-@lru_cache(maxsize=_KEPT)
-def _in_english(word: str) -> str:
-    return _bare(_stemmers().english.stemWord(word))
+@lru_cache(maxsize=_MAX_CACHED_WORDS)
+def _english_stem(word: str) -> str:
+    return _strip_accents(_stemmers().english.stemWord(word))
 
 
-@lru_cache(maxsize=_KEPT)
-def _in_german(word: str) -> str:
-    return _bare(_stemmers().german.stemWord(word))
+@lru_cache(maxsize=_MAX_CACHED_WORDS)
+def _german_stem(word: str) -> str:
+    return _strip_accents(_stemmers().german.stemWord(word))
 
 
-def _language(found: list[str]) -> str:
+def _detect_language(found: list[str]) -> str:
     """Return the language that the function words among these words identify, or "" if they identify none."""
     distinct = set(found)
-    english, german = len(_IN_ENGLISH & distinct), len(_IN_GERMAN & distinct)
-    if english >= _PROOF and english > _PROOF * german:
+    english, german = len(_ENGLISH_WORDS & distinct), len(_GERMAN_WORDS & distinct)
+    if english >= _MIN_FUNCTION_WORDS and english > _MIN_FUNCTION_WORDS * german:
         return "english"
-    if german >= _PROOF and german > _PROOF * english:
+    if german >= _MIN_FUNCTION_WORDS and german > _MIN_FUNCTION_WORDS * english:
         return "german"
     return ""
 
 
-def _bare(word: str) -> str:
+def _strip_accents(word: str) -> str:
     if word.isascii():
-        return word[:LONGEST]
+        return word[:MAX_TERM_CHARS]
     decomposed = unicodedata.normalize("NFKD", word)
     kept = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
-    return "".join(_PIECE.findall(unicodedata.normalize("NFC", kept)))[:LONGEST]
+    return "".join(_PIECE.findall(unicodedata.normalize("NFC", kept)))[:MAX_TERM_CHARS]

@@ -1,4 +1,4 @@
-"""EmbeddingRank: vectors from any server that implements OpenAI's embeddings protocol."""
+"""OpenAIEmbedder: vectors from any server that implements OpenAI's embeddings protocol."""
 
 import os
 import threading
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import openai
 from openai import OpenAI
 
-from roboco.adapters.search.vector import Vector, unit
+from roboco.adapters.search.vector import Vector, unit_vector
 from roboco.errors import TransientError
 
-TIMEOUT = 5.0
+SEARCH_TIMEOUT = 5.0
 """Seconds for all requests of one search."""
-REST = 30.0
+RETRY_DELAY = 30.0
 """Seconds for which no request is sent to an endpoint that failed, so that not every search waits for it."""
-BATCH = 48
+BATCH_SIZE = 48
 """Maximum number of texts in one request."""
 
 
-class EmbeddingRank:
+class OpenAIEmbedder:
     """Requests vectors from the endpoint. The key is read from an environment variable and never appears in errors."""
 
     def __init__(
@@ -27,15 +27,15 @@ class EmbeddingRank:
         model: str,
         base_url: str | None = None,
         key_env: str = "OPENAI_API_KEY",
-        timeout: float = TIMEOUT,
-        rest: float = REST,
+        timeout: float = SEARCH_TIMEOUT,
+        retry_delay: float = RETRY_DELAY,
     ) -> None:
         self._model = model
         self._base_url = base_url
         self._key_env = key_env
         self._timeout = timeout
-        self._rest = rest
-        self._resting_until = 0.0
+        self._retry_delay = retry_delay
+        self._retry_at = 0.0
         self._lock = threading.Lock()
         self._client: tuple[int, str, OpenAI] | None = None
 
@@ -47,27 +47,27 @@ class EmbeddingRank:
     def vectors(self, texts: Sequence[str]) -> list[Vector]:
         """Return a vector of length 1 for each text.
 
-        Raise TransientError if the endpoint fails, is slow, or failed less than `rest` seconds ago.
+        Raise TransientError if the endpoint fails, is slow, or failed less than `retry_delay` seconds ago.
         """
-        if time.monotonic() < self._resting_until:
-            raise TransientError(f"embeddings model {self._model!r} failed less than {self._rest:g} s ago")
+        if time.monotonic() < self._retry_at:
+            raise TransientError(f"embeddings model {self._model!r} failed less than {self._retry_delay:g} s ago")
         until = time.monotonic() + self._timeout
         try:
-            batches = [texts[place : place + BATCH] for place in range(0, len(texts), BATCH)]
-            return [vector for batch in batches for vector in self._batch(batch, until)]
+            batches = [texts[place : place + BATCH_SIZE] for place in range(0, len(texts), BATCH_SIZE)]
+            return [vector for batch in batches for vector in self._request_batch(batch, until)]
         except TransientError:
-            self._resting_until = time.monotonic() + self._rest
+            self._retry_at = time.monotonic() + self._retry_delay
             raise
 
-    def _batch(self, texts: Sequence[str], until: float) -> list[Vector]:
+    def _request_batch(self, texts: Sequence[str], until: float) -> list[Vector]:
         left = until - time.monotonic()
         if left <= 0:
             raise TransientError(f"embeddings model {self._model!r} did not answer within {self._timeout:g} s")
         try:
-            answer = self._connected().embeddings.create(
+            answer = self._connected_client().embeddings.create(
                 model=self._model, input=list(texts), encoding_format="float", timeout=left
             )
-            placed = {item.index: unit(item.embedding) for item in answer.data}
+            placed = {item.index: unit_vector(item.embedding) for item in answer.data}
             return [placed[index] for index in range(len(texts))]
         except openai.APITimeoutError as error:
             raise TransientError(
@@ -80,7 +80,7 @@ class EmbeddingRank:
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise TransientError(f"embeddings model {self._model!r} sent no vector for each text") from error
 
-    def _connected(self) -> OpenAI:
+    def _connected_client(self) -> OpenAI:
         """Return this process's client. A self-hosted server may need no key."""
         key = os.environ.get(self._key_env, "")
         if not (key.isascii() and key.isprintable()):

@@ -13,63 +13,65 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from roboco.adapters.search.sqlite_index import IndexFile
+from roboco.adapters.search.sqlite_index import SqliteIndex
 from roboco.errors import TransientError, UsageError
 
-CAPACITY = 512 * 1024 * 1024
+MAX_CACHE_BYTES = 512 * 1024 * 1024
 """Maximum number of bytes of all files together."""
-PATIENCE = 30.0
+LOCK_TIMEOUT = 30.0
 """Seconds to wait for a file that another process uses."""
-_POLL = 0.005
+_POLL_INTERVAL = 0.005
 _SETTINGS = ("temp_store = MEMORY", "synchronous = NORMAL", "cache_size = -32000")
 _SUFFIX = ".index"
-_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
+_BROKEN_FILE_CODES = frozenset(
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
+)
 
 
-class Shelf:
+class IndexCache:
     """Index files by name. If they are too large together, the least recently used ones are removed."""
 
-    def __init__(self, folder: Path, capacity: int = CAPACITY, patience: float = PATIENCE) -> None:
+    def __init__(self, folder: Path, capacity: int = MAX_CACHE_BYTES, lock_timeout: float = LOCK_TIMEOUT) -> None:
         self._folder = folder
         self._capacity = capacity
-        self._patience = patience
+        self._lock_timeout = lock_timeout
 
     @contextmanager
-    def opened(self, *name: str) -> Iterator[IndexFile]:
+    def open(self, *name: str) -> Iterator[SqliteIndex]:
         """Open the file of this name exclusively, and create it if necessary.
 
         Raises sqlite3.DatabaseError if the file is broken, and TransientError if the file or the folder cannot be used.
         """
         path = self._path(name)
         with self._locked(path):
-            size = self._made(path)
+            size = self._create(path)
             with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as database:
                 for setting in _SETTINGS:
                     database.execute(f"PRAGMA {setting}")
-                yield IndexFile(database)
-            self._put_back(path, size)
+                yield SqliteIndex(database)
+            self._record_use(path, size)
 
     def remove(self, *name: str) -> None:
         """Remove the file of this name if it exists."""
         path = self._path(name)
-        with self._locked(path), self._errors():
+        with self._locked(path), self._translating_errors():
             _remove(path)
 
-    def _made(self, path: Path) -> int:
+    def _create(self, path: Path) -> int:
         """Create the file if necessary, readable only by its owner, and return its size."""
-        with self._errors():
+        with self._translating_errors():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             return path.stat().st_size
 
-    def _put_back(self, path: Path, size: int) -> None:
+    def _record_use(self, path: Path, size: int) -> None:
         """Record the use of the file. If its size has changed, remove other files until all fit."""
-        with self._errors():
+        with self._translating_errors():
             os.utime(path)
             if path.stat().st_size != size:
                 self._make_room(path)
 
     def _path(self, name: tuple[str, ...]) -> Path:
-        with self._errors():
+        with self._translating_errors():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if (owner := self._folder.stat().st_uid) != os.geteuid():
                 raise UsageError(
@@ -88,36 +90,36 @@ class Shelf:
         for _, size, path in sorted(files):
             if total <= self._capacity:
                 return
-            if path != ours and self._removed(path):
+            if path != ours and self._try_remove(path):
                 total -= size
 
-    def _removed(self, path: Path) -> bool:
+    def _try_remove(self, path: Path) -> bool:
         with ExitStack() as stack:
             lock = _lock_file(path)
             stack.callback(os.close, lock)
-            if not _taken(lock):
+            if not _try_lock(lock):
                 return False
             _remove(path)
             return True
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
-        with self._errors():
+        with self._translating_errors():
             lock = _lock_file(path)
         try:
-            until = time.monotonic() + self._patience
-            while not _taken(lock):
+            until = time.monotonic() + self._lock_timeout
+            while not _try_lock(lock):
                 if time.monotonic() > until:
                     raise TransientError(
-                        f"memory index {path} was in use for {self._patience:g} s by another process; retry later"
+                        f"memory index {path} was in use for {self._lock_timeout:g} s by another process; retry later"
                     )
-                time.sleep(_POLL)
+                time.sleep(_POLL_INTERVAL)
             yield
         finally:
             os.close(lock)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -125,10 +127,10 @@ class Shelf:
             raise TransientError(f"folder {self._folder} for memory indexes cannot be used: {reason}") from error
 
 
-def is_broken(error: sqlite3.Error) -> bool:
+def is_broken_file(error: sqlite3.Error) -> bool:
     """Return True if the error means that the file is broken and must be removed."""
     code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _BROKEN
+    return code is not None and code & 0xFF in _BROKEN_FILE_CODES
 
 
 def _remove(path: Path) -> None:
@@ -141,7 +143,7 @@ def _lock_file(path: Path) -> int:
     return os.open(path.with_name(f"{path.name[:2]}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
-def _taken(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

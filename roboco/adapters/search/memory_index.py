@@ -9,37 +9,37 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from roboco.adapters.search.hit import Filters, Found, Hit
-from roboco.adapters.search.index_cache import CAPACITY, Shelf, is_broken
-from roboco.adapters.search.indexer import Intake, ReadArtifact
-from roboco.adapters.search.passage import LENGTH
-from roboco.adapters.search.query import Asked, asked
-from roboco.adapters.search.rank_fusion import SemanticRank, fused
+from roboco.adapters.search.index_cache import MAX_CACHE_BYTES, IndexCache, is_broken_file
+from roboco.adapters.search.indexer import Indexer, ReadArtifact
+from roboco.adapters.search.passage import MAX_PASSAGE_CHARS
+from roboco.adapters.search.query import Query, parse_query
+from roboco.adapters.search.rank_fusion import Embedder, fuse_rankings
+from roboco.adapters.search.result import SearchFilters, SearchHit, SearchResult
 from roboco.adapters.search.snippet import snippet
-from roboco.adapters.search.sqlite_index import IndexFile, Place, Stored
-from roboco.adapters.search.vector import cosine, hash_of
+from roboco.adapters.search.sqlite_index import PassageRef, SqliteIndex, StoredPassage
+from roboco.adapters.search.vector import cosine, text_hash
 from roboco.errors import TransientError
 from roboco.ports import Histories
 
 COMPOUND_WEIGHT = 0.3
 """The weight of a compound, or of a member of one, relative to the word itself."""
-RANKED, NEWEST = 60, 20
+MAX_COMPARED, MAX_NEWEST = 60, 20
 """Maximum number of passages that are compared by meaning: the best by words, and the newest regardless of words."""
-_OF_ONE = 3
+_MAX_HITS_PER_ARTIFACT = 3
 """Maximum number of hits in one artifact."""
-_SPARE = 20
+_CANDIDATES_PER_HIT = 20
 """Passages that are fetched per hit: several may be of one step."""
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Search:
     """One search: the original query and its parsed form."""
 
     task_id: str
     query: str
-    asked: Asked
+    parsed: Query
     limit: int
-    filters: Filters
+    filters: SearchFilters
 
 
 class MemoryIndex:
@@ -53,95 +53,97 @@ class MemoryIndex:
         histories: Histories,
         read_artifact: ReadArtifact,
         folder: Path,
-        rank: SemanticRank | None = None,
+        embedder: Embedder | None = None,
         workspace: str = "",
-        capacity: int = CAPACITY,
+        capacity: int = MAX_CACHE_BYTES,
     ) -> None:
         self._histories = histories
         self._read_artifact = read_artifact
-        self._shelf = Shelf(folder, capacity)
-        self._rank = rank
+        self._cache = IndexCache(folder, capacity)
+        self._embedder = embedder
         self._workspace = workspace
 
-    def search(self, task_id: str, query: str, limit: int, filters: Filters | None = None) -> Found:
+    def search(self, task_id: str, query: str, limit: int, filters: SearchFilters | None = None) -> SearchResult:
         """Return the best hits: one per step, or per neighbourhood in an artifact; the newest first among equals.
 
         Raise TransientError if the index cannot be used, even after a rebuild.
         """
-        wanted = _Wanted(task_id, query, asked(query), limit, filters or Filters())
-        if not wanted.asked.terms or limit < 1:
-            return Found()
+        search = _Search(task_id, query, parse_query(query), limit, filters or SearchFilters())
+        if not search.parsed.terms or limit < 1:
+            return SearchResult()
         try:
-            return self._search(wanted)
+            return self._search(search)
         except sqlite3.Error as error:
-            if not is_broken(error):
+            if not is_broken_file(error):
                 raise TransientError(f"memory index of task {task_id!r} cannot be used: {error}") from error
-            self._shelf.remove(self._workspace, task_id)
+            self._cache.remove(self._workspace, task_id)
         try:
-            return self._search(wanted)
+            return self._search(search)
         except sqlite3.Error as error:
             raise TransientError(f"memory index of task {task_id!r} was made anew and is broken: {error}") from error
 
-    def _search(self, wanted: _Wanted) -> Found:
-        with self._shelf.opened(self._workspace, wanted.task_id) as file:
-            Intake(self._histories, self._read_artifact, wanted.task_id, file).update()
-            by_words, words = _by_words(file, wanted)
-            if self._rank is None:
-                return Found(tuple(_hits(by_words, file.stored, words, wanted.limit)))
-            newest = file.newest(wanted.filters, NEWEST)
-            stored = {place.id: file.stored(place.id) for place in (*by_words, *newest)}
+    def _search(self, search: _Search) -> SearchResult:
+        with self._cache.open(self._workspace, search.task_id) as file:
+            Indexer(self._histories, self._read_artifact, search.task_id, file).update()
+            by_words, words = _rank_by_words(file, search)
+            if self._embedder is None:
+                return SearchResult(tuple(_select_hits(by_words, file.passage, words, search.limit)))
+            newest = file.newest(search.filters, MAX_NEWEST)
+            stored = {place.id: file.passage(place.id) for place in (*by_words, *newest)}
         known = {place.id for place in by_words}
-        compared = [*by_words[:RANKED], *(place for place in newest if place.id not in known)]
+        compared = [*by_words[:MAX_COMPARED], *(place for place in newest if place.id not in known)]
         texts = {place.id: stored[place.id].text for place in compared}
-        likeness, note = self._likeness(self._rank, wanted, texts)
-        ranked = fused(by_words, compared, likeness) if likeness else by_words
-        return Found(tuple(_hits(ranked, stored.__getitem__, words, wanted.limit)), note)
+        similarity, note = self._similarities(self._embedder, search, texts)
+        ranked = fuse_rankings(by_words, compared, similarity) if similarity else by_words
+        return SearchResult(tuple(_select_hits(ranked, stored.__getitem__, words, search.limit)), note)
 
-    def _likeness(self, rank: SemanticRank, wanted: _Wanted, texts: dict[int, str]) -> tuple[dict[int, float], str]:
+    def _similarities(self, embedder: Embedder, search: _Search, texts: dict[int, str]) -> tuple[dict[int, float], str]:
         """Return the similarity of the query and each text by passage id, and ""; or nothing and the reason.
 
         The index is not locked during the requests to the endpoint.
         """
-        hashes = {one: hash_of(text) for one, text in texts.items()}
-        with self._shelf.opened(self._workspace, wanted.task_id) as file:
-            vectors = file.vectors(rank.model, set(hashes.values()))
+        hashes = {one: text_hash(text) for one, text in texts.items()}
+        with self._cache.open(self._workspace, search.task_id) as file:
+            vectors = file.vectors(embedder.model, set(hashes.values()))
         missing = {hashes[one]: text for one, text in texts.items() if hashes[one] not in vectors}
         try:
-            query, *made = rank.vectors([wanted.query, *missing.values()])
+            query, *computed = embedder.vectors([search.query, *missing.values()])
         except TransientError as error:
             return {}, f"ranked by words alone: {error}"
-        fresh = dict(zip(missing, made, strict=True))
-        if fresh:
-            with self._shelf.opened(self._workspace, wanted.task_id) as file:
-                file.keep_vectors(rank.model, fresh)
-        vectors |= fresh
+        new_vectors = dict(zip(missing, computed, strict=True))
+        if new_vectors:
+            with self._cache.open(self._workspace, search.task_id) as file:
+                file.store_vectors(embedder.model, new_vectors)
+        vectors |= new_vectors
         return {one: cosine(query, vectors[key]) for one, key in hashes.items()}, ""
 
 
-def _by_words(file: IndexFile, wanted: _Wanted) -> tuple[list[Place], set[str]]:
+def _rank_by_words(file: SqliteIndex, search: _Search) -> tuple[list[PassageRef], set[str]]:
     """Return the passages with words of the query, best first, and the words that count: compounds count less."""
-    query = wanted.asked
-    related = [*file.compounds(query.members), *query.pieces]
-    most = wanted.limit * _SPARE + RANKED
-    places = {place.id: place for place in file.places(query.terms, wanted.filters, most)}
-    for place in file.places(related, wanted.filters, most):
+    query = search.parsed
+    related = [*file.find_compounds(query.members), *query.compound_parts]
+    max_passages = search.limit * _CANDIDATES_PER_HIT + MAX_COMPARED
+    places = {place.id: place for place in file.match(query.terms, search.filters, max_passages)}
+    for place in file.match(related, search.filters, max_passages):
         score = COMPOUND_WEIGHT * place.score + (places[place.id].score if place.id in places else 0.0)
-        places[place.id] = place.scored(score)
+        places[place.id] = place.with_score(score)
     best = sorted(places.values(), key=lambda place: (-place.score, -place.seq, place.id))
-    return best[:most], {*query.terms, *related}
+    return best[:max_passages], {*query.terms, *related}
 
 
-def _hits(places: Sequence[Place], stored: Callable[[int], Stored], words: set[str], limit: int) -> Iterator[Hit]:
+def _select_hits(
+    places: Sequence[PassageRef], stored: Callable[[int], StoredPassage], words: set[str], limit: int
+) -> Iterator[SearchHit]:
     """Yield at most `limit` hits, without repeating a step or a section of an artifact."""
-    given: dict[object, list[int]] = {}
+    offsets_by_source: dict[object, list[int]] = {}
     shown: set[tuple[int, str]] = set()
     for place in places:
-        offsets = given.setdefault(place.uri or place.seq, [])
+        offsets = offsets_by_source.setdefault(place.uri or place.seq, [])
         offset = place.offset or 0
-        most = 1 if place.uri is None else _OF_ONE
-        if len(offsets) >= most or any(abs(offset - other) < 2 * LENGTH for other in offsets):
+        most = 1 if place.uri is None else _MAX_HITS_PER_ARTIFACT
+        if len(offsets) >= most or any(abs(offset - other) < 2 * MAX_PASSAGE_CHARS for other in offsets):
             continue
-        hit = _hit(place, stored(place.id), words)
+        hit = _to_hit(place, stored(place.id), words)
         if (hit.seq, hit.snippet) in shown:
             continue
         offsets.append(offset)
@@ -151,9 +153,9 @@ def _hits(places: Sequence[Place], stored: Callable[[int], Stored], words: set[s
             return
 
 
-def _hit(place: Place, passage: Stored, words: set[str]) -> Hit:
+def _to_hit(place: PassageRef, passage: StoredPassage, words: set[str]) -> SearchHit:
     start, shown = snippet(passage.text, words)
-    return Hit(
+    return SearchHit(
         step_id=passage.step_id,
         seq=passage.seq,
         agent_name=passage.agent,

@@ -4,19 +4,19 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roboco.adapters.search.analyzer import spelled, unspaced
+from roboco.adapters.search.analyzer import is_unspaced, normalize
 
-MOST = 64
+MAX_QUERY_TERMS = 64
 """Maximum number of terms of a query; later ones are left out."""
-COMPOUND = 10
+MIN_COMPOUND_CHARS = 10
 """Minimum number of letters of a word that may be a compound."""
-MEMBER = 4
+MIN_MEMBER_CHARS = 4
 """Minimum number of letters of a compound's members."""
-_LONG = re.compile(rf"\S{{{COMPOUND},}}")
+_LONG_TERM = re.compile(rf"\S{{{MIN_COMPOUND_CHARS},}}")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """The terms of a query, each once."""
 
     terms: tuple[str, ...]
@@ -24,39 +24,41 @@ class Asked:
     @property
     def members(self) -> tuple[str, ...]:
         """Return the terms that may be members of compounds."""
-        return tuple(term for term in self.terms if len(term) >= MEMBER and may_be_compound(term, MEMBER))
+        return tuple(
+            term for term in self.terms if len(term) >= MIN_MEMBER_CHARS and may_be_compound(term, MIN_MEMBER_CHARS)
+        )
 
     @property
-    def pieces(self) -> tuple[str, ...]:
+    def compound_parts(self) -> tuple[str, ...]:
         """Return the possible first and last members of the compounds among the terms."""
         found: dict[str, None] = {}
         for term in self.terms:
             if may_be_compound(term):
-                lengths = range(MEMBER, len(term) - MEMBER + 1)
+                lengths = range(MIN_MEMBER_CHARS, len(term) - MIN_MEMBER_CHARS + 1)
                 found |= dict.fromkeys(piece for size in lengths for piece in (term[:size], term[-size:]))
-        return tuple(piece for piece in found if piece not in self.terms)[: 2 * MOST]
+        return tuple(piece for piece in found if piece not in self.terms)[: 2 * MAX_QUERY_TERMS]
 
 
-def asked(query: str) -> Asked:
+def parse_query(text: str) -> Query:
     """Return the parsed query. It has no terms if the text has no word."""
     terms: dict[str, None] = {}
-    for word in query.split():
-        spoken = spelled(word).split()
-        pairs = any(unspaced(term) and len(term) > 1 for term in spoken)
-        terms |= dict.fromkeys(term for term in spoken if not (pairs and unspaced(term) and len(term) == 1))
-    return Asked(tuple(terms)[:MOST])
+    for word in text.split():
+        word_terms = normalize(word).split()
+        pairs = any(is_unspaced(term) and len(term) > 1 for term in word_terms)
+        terms |= dict.fromkeys(term for term in word_terms if not (pairs and is_unspaced(term) and len(term) == 1))
+    return Query(tuple(terms)[:MAX_QUERY_TERMS])
 
 
 def long_terms(line: str) -> list[str]:
     """Return the terms of a line that are long enough for compounds."""
-    return _LONG.findall(line)
+    return _LONG_TERM.findall(line)
 
 
-def may_be_compound(term: str, least: int = COMPOUND) -> bool:
+def may_be_compound(term: str, min_chars: int = MIN_COMPOUND_CHARS) -> bool:
     """Return True if the term is one long word of letters."""
-    return len(term) >= least and term.isalpha() and not unspaced(term)
+    return len(term) >= min_chars and term.isalpha() and not is_unspaced(term)
 
 
-def any_of(terms: Iterable[str]) -> str:
+def match_expression(terms: Iterable[str]) -> str:
     """Return the full-text expression for any of the terms, each quoted. A single character matches pairs with it."""
-    return " OR ".join(f'"{term}"*' if unspaced(term) and len(term) == 1 else f'"{term}"' for term in terms)
+    return " OR ".join(f'"{term}"*' if is_unspaced(term) and len(term) == 1 else f'"{term}"' for term in terms)

@@ -1,4 +1,4 @@
-"""IndexFile: the passages of one task in an SQLite file, with their terms in a full-text index."""
+"""SqliteIndex: the passages of one task in an SQLite file, with their terms in a full-text index."""
 
 import sqlite3
 from array import array
@@ -9,17 +9,17 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from roboco.adapters.search.analyzer import spelled, spelling
-from roboco.adapters.search.hit import Filters, Kind
+from roboco.adapters.search.analyzer import normalize, spelling
 from roboco.adapters.search.passage import Passage
-from roboco.adapters.search.query import MEMBER, any_of, long_terms, may_be_compound
+from roboco.adapters.search.query import MIN_MEMBER_CHARS, long_terms, match_expression, may_be_compound
+from roboco.adapters.search.result import PartKind, SearchFilters
 from roboco.adapters.search.vector import Vector
 from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 
-LAYOUT = 1
+LAYOUT_VERSION = 1
 """The version of the tables. A file of another layout, or with other stemmers, is thrown away."""
-_EXPANDED = 20
+_MAX_COMPOUNDS = 20
 """Maximum number of compounds to which a query's word is expanded."""
 _TABLES = (
     "CREATE TABLE layout (name TEXT)",
@@ -31,30 +31,30 @@ _TABLES = (
     "CREATE TABLE vectors (model TEXT, hash BLOB, vector BLOB, PRIMARY KEY (model, hash)) WITHOUT ROWID",
     "CREATE VIRTUAL TABLE terms USING fts5(spelled, content='', tokenize=\"ascii tokenchars '_'\")",
 )
-_FORGET = (
+_CLEAR_STATEMENTS = (
     "DELETE FROM reached",
     "DELETE FROM passages",
     "DELETE FROM artifacts",
     "DELETE FROM compounds",
     "INSERT INTO terms (terms) VALUES ('delete-all')",
 )
-_PLACES = """SELECT id, seq, uri, offset, score FROM
+_MATCH_QUERY = """SELECT id, seq, uri, offset, score FROM
  (SELECT rowid AS number, -bm25(terms) AS score FROM terms WHERE terms MATCH :terms
  ORDER BY score DESC, number DESC LIMIT :most)
  JOIN passages ON id = number ORDER BY score DESC, id DESC"""
-_FILTERED = """SELECT id, seq, uri, offset, -bm25(terms) AS score FROM terms JOIN passages ON id = terms.rowid
+_FILTERED_QUERY = """SELECT id, seq, uri, offset, -bm25(terms) AS score FROM terms JOIN passages ON id = terms.rowid
  WHERE terms MATCH :terms
  AND (:agent IS NULL OR agent = :agent) AND (:part IS NULL OR part = :part)
  AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)
  ORDER BY score DESC, id DESC LIMIT :most"""
-_NEWEST = """SELECT id, seq, uri, offset, 0.0 FROM passages
+_NEWEST_QUERY = """SELECT id, seq, uri, offset, 0.0 FROM passages
  WHERE (:agent IS NULL OR agent = :agent) AND (:part IS NULL OR part = :part)
  AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)
  ORDER BY id DESC LIMIT :most"""
 
 
 @dataclass(frozen=True)
-class Reached:
+class IndexedStep:
     """The newest step in the index."""
 
     seq: int
@@ -62,7 +62,7 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Place:
+class PassageRef:
     """A passage that matches. `id` is its number in the file; ids grow with the history."""
 
     id: int
@@ -71,47 +71,47 @@ class Place:
     offset: int | None
     score: float
 
-    def scored(self, score: float) -> "Place":
+    def with_score(self, score: float) -> "PassageRef":
         """Return this passage with another score."""
         return replace(self, score=score)
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredPassage:
     """A passage as the file stores it; `at` in Unix seconds."""
 
     id: int
     seq: int
     step_id: str
     agent: str
-    part: Kind
+    part: PartKind
     at: float
     uri: str | None
     offset: int | None
     text: str
 
 
-class IndexFile:
+class SqliteIndex:
     """One task's index, opened exclusively. Methods raise sqlite3.DatabaseError if the file is broken."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
-        need_fts5()
+        require_fts5()
         self._database = database
-        self._set_up()
+        self._create_tables()
 
-    def reached(self) -> Reached | None:
+    def newest_step(self) -> IndexedStep | None:
         """Return the newest step in the index, or None if the index is empty."""
         row = self._database.execute("SELECT seq, digest FROM reached").fetchone()
-        return Reached(*row) if row else None
+        return IndexedStep(*row) if row else None
 
-    def holds(self, uri: str) -> bool:
+    def has_artifact(self, uri: str) -> bool:
         """Return True if the artifact was indexed, whether it has a text or not."""
         return self._database.execute("SELECT 1 FROM artifacts WHERE uri = ?", (uri,)).fetchone() is not None
 
     def add(self, passages: Sequence[Passage], uris: Collection[str], newest: TaskStep) -> None:
         """Add the passages in one transaction. The index then reaches to the step `newest`."""
-        texts = [(spelled(passage.text), passage) for passage in passages]
-        with self._writing() as database:
+        texts = [(normalize(passage.text), passage) for passage in passages]
+        with self._transaction() as database:
             (first,) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM passages").fetchone()
             database.executemany(
                 "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -126,41 +126,41 @@ class IndexFile:
             database.execute("DELETE FROM reached")
             database.execute("INSERT INTO reached VALUES (?, ?)", (newest.seq, newest.digest))
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Delete all that was derived from the history. Vectors remain, since they depend only on texts."""
-        with self._writing() as database:
-            for statement in _FORGET:
+        with self._transaction() as database:
+            for statement in _CLEAR_STATEMENTS:
                 database.execute(statement)
 
-    def places(self, terms: Iterable[str], filters: Filters, most: int) -> list[Place]:
+    def match(self, terms: Iterable[str], filters: SearchFilters, limit: int) -> list[PassageRef]:
         """Return the passages with any of the terms, best first by BM25; the newest first among equals."""
-        expression = any_of(terms)
+        expression = match_expression(terms)
         if not expression:
             return []
-        statement = _PLACES if filters == Filters() else _FILTERED
-        rows = self._database.execute(statement, {"terms": expression, "most": most, **filters.values})
-        return [Place(*row) for row in rows]
+        statement = _MATCH_QUERY if filters == SearchFilters() else _FILTERED_QUERY
+        rows = self._database.execute(statement, {"terms": expression, "most": limit, **filters.values})
+        return [PassageRef(*row) for row in rows]
 
-    def newest(self, filters: Filters, most: int) -> list[Place]:
+    def newest(self, filters: SearchFilters, limit: int) -> list[PassageRef]:
         """Return the newest passages, newest first, regardless of their words."""
-        rows = self._database.execute(_NEWEST, {"most": most, **filters.values})
-        return [Place(*row) for row in rows]
+        rows = self._database.execute(_NEWEST_QUERY, {"most": limit, **filters.values})
+        return [PassageRef(*row) for row in rows]
 
-    def compounds(self, members: Iterable[str]) -> list[str]:
+    def find_compounds(self, members: Iterable[str]) -> list[str]:
         """Return the shortest long words of the history that begin or end with one of the members."""
         found: dict[str, None] = {}
         for member in members:
             rows = self._database.execute(
                 "SELECT word FROM compounds WHERE length(word) >= ? AND"
                 " (substr(word, 1, ?) = ? OR substr(word, ?) = ?) ORDER BY length(word), word LIMIT ?",
-                (len(member) + MEMBER, len(member), member, -len(member), member, _EXPANDED),
+                (len(member) + MIN_MEMBER_CHARS, len(member), member, -len(member), member, _MAX_COMPOUNDS),
             )
             found |= dict.fromkeys(word for (word,) in rows)
         return list(found)
 
-    def stored(self, number: int) -> Stored:
+    def passage(self, number: int) -> StoredPassage:
         """Return the passage with this number."""
-        return Stored(*self._database.execute("SELECT * FROM passages WHERE id = ?", (number,)).fetchone())
+        return StoredPassage(*self._database.execute("SELECT * FROM passages WHERE id = ?", (number,)).fetchone())
 
     def vectors(self, model: str, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
         """Return the known vectors of texts, by the hash of the text."""
@@ -171,16 +171,16 @@ class IndexFile:
                 found[one] = array("f", row[0])
         return found
 
-    def keep_vectors(self, model: str, vectors: Mapping[bytes, Vector]) -> None:
+    def store_vectors(self, model: str, vectors: Mapping[bytes, Vector]) -> None:
         """Store vectors of texts, by the hash of the text."""
-        with self._writing() as database:
+        with self._transaction() as database:
             rows = ((model, one, vector.tobytes()) for one, vector in vectors.items())
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
-    def _set_up(self) -> None:
+    def _create_tables(self) -> None:
         if self._layout() == _version():
             return
-        with self._writing() as database:
+        with self._transaction() as database:
             tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'terms_%'")
             for (name,) in tables.fetchall():
                 database.execute(f'DROP TABLE "{name}"')
@@ -195,7 +195,7 @@ class IndexFile:
         return str(row[0]) if row else None
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Run the block in one transaction."""
         self._database.execute("BEGIN IMMEDIATE")
         try:
@@ -208,7 +208,7 @@ class IndexFile:
 
 
 @lru_cache(maxsize=1)
-def need_fts5() -> None:
+def require_fts5() -> None:
     """Raise UsageError if this Python's SQLite has no full-text index."""
     database = sqlite3.connect(":memory:")
     try:
@@ -223,7 +223,7 @@ def need_fts5() -> None:
 
 
 def _version() -> str:
-    return f"{LAYOUT} {spelling()}"
+    return f"{LAYOUT_VERSION} {spelling()}"
 
 
 def _row(number: int, passage: Passage) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ Vector: TypeAlias = "array[float]"
 """Floats of single precision."""
 
 
-def unit(numbers: Iterable[float]) -> Vector:
+def unit_vector(numbers: Iterable[float]) -> Vector:
     """Return the vector scaled to length 1. Raise ValueError if it has no direction."""
     vector = array("f", numbers)
     length = math.sqrt(sum(map(mul, vector, vector)))
@@ -25,6 +25,6 @@ def cosine(one: Vector, other: Vector) -> float:
     return float(sum(map(mul, one, other)))
 
 
-def hash_of(text: str) -> bytes:
+def text_hash(text: str) -> bytes:
     """Return the key under which a text's vector is stored."""
     return hashlib.sha256(text.encode()).digest()

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 """Maximum number of values to which a text may expand."""
 
 
@@ -15,18 +15,18 @@ def read_yaml(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _unfolded(node, {}) > MOST_NODES:
-            raise yaml.YAMLError(f"its aliases unfold to more than {MOST_NODES} values")
+        if _count_nodes(node, {}) > MAX_NODES:
+            raise yaml.YAMLError(f"its aliases unfold to more than {MAX_NODES} values")
         return loader.construct_document(node)
     finally:
         loader.dispose()
 
 
-def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
+def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
     """Return the number of nodes in the node; each alias counts as the node that it repeats."""
     if id(node) not in known:
-        known[id(node)] = MOST_NODES + 1  # the value for a node that contains itself
+        known[id(node)] = MAX_NODES + 1  # the value for a node that contains itself
         items = () if isinstance(node, yaml.ScalarNode) else node.value
         inner = [one for item in items for one in (item if isinstance(item, tuple) else (item,))]
-        known[id(node)] = 1 + sum(_unfolded(one, known) for one in inner)
+        known[id(node)] = 1 + sum(_count_nodes(one, known) for one in inner)
     return known[id(node)]

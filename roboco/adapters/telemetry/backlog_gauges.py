@@ -10,13 +10,13 @@ from prometheus_client.metrics_core import Metric as PrometheusMetric
 
 from roboco.errors import RobocoError
 
-FRESH = 5.0
+MAX_AGE = 5.0
 """Seconds for which the gauges keep their values."""
 
 _log = logging.getLogger(__name__)
 
 
-class Levels:
+class BacklogGauges:
     """Open tasks, dead letters, and the lengths of queues. If a server does not answer, they are left out."""
 
     def __init__(
@@ -24,12 +24,12 @@ class Levels:
         open_tasks: Callable[[], int],
         dead_letters: Callable[[], int],
         queue_lengths: Callable[[], Mapping[str, int]],
-        fresh: float = FRESH,
+        max_age: float = MAX_AGE,
     ) -> None:
         self._open_tasks = open_tasks
         self._dead_letters = dead_letters
         self._queue_lengths = queue_lengths
-        self._fresh = fresh
+        self._max_age = max_age
         self._lock = threading.Lock()
         self._read_at = float("-inf")
         self._last: list[PrometheusMetric] = []
@@ -37,7 +37,7 @@ class Levels:
     def __call__(self) -> Iterable[PrometheusMetric]:
         """Return the gauges."""
         with self._lock:
-            if time.monotonic() - self._read_at >= self._fresh:
+            if time.monotonic() - self._read_at >= self._max_age:
                 self._last = self._read()
                 self._read_at = time.monotonic()
             return list(self._last)

@@ -10,12 +10,12 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, setup_logging
 
-from roboco.adapters.telemetry.log_context import NAMED
-from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.telemetry.log_context import LOG_CONTEXT
+from roboco.adapters.telemetry.redaction import Redactor
 
-_OTHERS = ("celery", "celery.task", "celery.redirected", "multiprocessing")
+_OTHER_LOGGERS = ("celery", "celery.task", "celery.redirected", "multiprocessing")
 """Loggers that may have handlers."""
-_PRINTED: Any = "WARNING"
+_STDOUT_LEVEL: Any = "WARNING"
 """The level of printed text; Celery wants its name."""
 
 
@@ -25,9 +25,9 @@ class JsonFormatter(logging.Formatter):
     It contains no other attributes of the record. Secrets of the environment are masked in messages and exceptions.
     """
 
-    def __init__(self, hidden: Hidden) -> None:
+    def __init__(self, redactor: Redactor) -> None:
         super().__init__()
-        self._hidden = hidden
+        self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
@@ -35,33 +35,33 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": self._hidden(_message(record)),
+            "message": self._redactor(_message(record)),
             "process": record.process,
         }
-        line |= NAMED.get() or {}
+        line |= LOG_CONTEXT.get() or {}
         if record.exc_info and record.exc_info[0] is not None:
-            line["exception"] = self._hidden(self.formatException(record.exc_info))
+            line["exception"] = self._redactor(self.formatException(record.exc_info))
         if record.stack_info:
-            line["stack"] = self._hidden(self.formatStack(record.stack_info))
+            line["stack"] = self._redactor(self.formatStack(record.stack_info))
         return json.dumps(line)
 
 
-def log_as_json(app: Celery, hidden: Hidden) -> None:
+def log_as_json(app: Celery, redactor: Redactor) -> None:
     """Let the worker of this process and its children log as JSON, to its log file or to stderr, without a banner."""
 
     def configure(loglevel: int, logfile: str | None) -> None:
         handler = WatchedFileHandler(logfile) if logfile else logging.StreamHandler(sys.__stderr__)
-        handler.setFormatter(JsonFormatter(hidden))
+        handler.setFormatter(JsonFormatter(redactor))
         root = logging.getLogger()
         root.handlers = [handler]
         root.setLevel(loglevel)
-        for name in _OTHERS:
+        for name in _OTHER_LOGGERS:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [], True
 
     def configure_worker(**options: Any) -> None:
         configure(options["loglevel"], options["logfile"])
-        app.log.redirect_stdouts(_PRINTED)  # printed text becomes log lines, as in any Celery worker
+        app.log.redirect_stdouts(_STDOUT_LEVEL)  # printed text becomes log lines, as in any Celery worker
 
     def be_quiet(instance: Any, **_: Any) -> None:
         instance.quiet = True

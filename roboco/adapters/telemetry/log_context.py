@@ -6,19 +6,19 @@ of the context. Each piece of work has one mapping object, so fields that are ad
 
 from contextvars import ContextVar
 
-Named = dict[str, str | int]
+LogFields = dict[str, str | int]
 
-NAMED: ContextVar[Named | None] = ContextVar("roboco_named", default=None)
+LOG_CONTEXT: ContextVar[LogFields | None] = ContextVar("roboco_log_context", default=None)
 """The fields `task_id`, `step`, `agent`, `tool_call_id`, as far as they apply."""
 
-LOGGED = {"agent": "agent", "tool": "tool", "task_id": "task_id", "seq": "step", "call_id": "tool_call_id"}
+LOGGED_ATTRIBUTES = {"agent": "agent", "tool": "tool", "task_id": "task_id", "seq": "step", "call_id": "tool_call_id"}
 """The attributes of an operation that log lines contain, with their names there."""
 
 
-def named(facts: dict[str, str | int | float | None]) -> Named:
+def log_fields(attributes: dict[str, str | int | float | None]) -> LogFields:
     """Return the attributes that log lines contain, under their names there."""
     return {
-        LOGGED[name]: value
-        for name, value in facts.items()
-        if name in LOGGED and isinstance(value, str | int) and value != ""
+        LOGGED_ATTRIBUTES[name]: value
+        for name, value in attributes.items()
+        if name in LOGGED_ATTRIBUTES and isinstance(value, str | int) and value != ""
     }

@@ -16,135 +16,139 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
-from roboco.ports import Figure
-from roboco.ports.telemetry import FIGURES
+from roboco.ports import MetricSpec
+from roboco.ports.telemetry import METRICS
 
-MOST_VALUES = 100
+MAX_LABEL_VALUES = 100
 """Values of a label at most: team files contain the names of models and tools."""
-LONGEST_VALUE = 100
+MAX_LABEL_CHARS = 100
 """Characters of a label value."""
-OTHER = "other"
+OTHER_VALUE = "other"
 """The label value that replaces those above the maximum."""
 
 Line = list[Any]
 """The index of a metric, the value, the label values, the process id, and the number of dropped values, if any."""
-Watch = Callable[[], Iterable[PrometheusMetric]]
+MetricReader = Callable[[], Iterable[PrometheusMetric]]
 """Reads metrics when Prometheus scrapes."""
 
 
 class Metrics:
     """The metrics of a worker. Create it in the worker's first process, before its pool; all children may use it."""
 
-    def __init__(self, figures: tuple[Figure, ...] = FIGURES) -> None:
+    def __init__(self, metrics: tuple[MetricSpec, ...] = METRICS) -> None:
         self.registry = CollectorRegistry()
-        self._numbers = {figure.name: number for number, figure in enumerate(figures)}
-        self._figures = figures
-        self._values = _Values(figures, self.registry)
+        self._numbers = {figure.name: number for number, figure in enumerate(metrics)}
+        self._metrics = metrics
+        self._values = _Values(metrics, self.registry)
         self._owner = os.getpid()
-        self._tell: Callable[[Line], None] = self._values.take
+        self._emit: Callable[[Line], None] = self._values.record
         self._read_from, self._write_to = os.pipe()
         os.set_blocking(self._write_to, False)
-        self._untold = 0
+        self._dropped = 0
         self._closed = False
-        os.register_at_fork(after_in_child=self._in_child)
-        threading.Thread(target=self._listen, args=(self._read_from,), name="roboco-metrics", daemon=True).start()
+        os.register_at_fork(after_in_child=self._after_fork_in_child)
+        threading.Thread(target=self._read_pipe, args=(self._read_from,), name="roboco-metrics", daemon=True).start()
 
-    def note(self, figure: Figure, value: float, *labels: str) -> None:
+    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Add to a counter or gauge, or record a value of a histogram."""
-        self._tell([self._numbers[figure.name], value, [str(label)[:LONGEST_VALUE] for label in labels], os.getpid()])
+        self._emit([self._numbers[metric.name], value, [str(label)[:MAX_LABEL_CHARS] for label in labels], os.getpid()])
 
-    def watch(self, read: Watch) -> None:
+    def add_reader(self, read: MetricReader) -> None:
         """Add metrics that `read` returns at each scrape."""
-        self.registry.register(_Watched(read))
+        self.registry.register(_ReadCollector(read))
 
     def close(self) -> None:
         """Stop taking values from children."""
         self._closed = True
         os.close(self._write_to)  # the listener closes the other end when no child is left
 
-    def _in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         if self._closed:
             return
-        if self._tell == self._values.take:  # a child of a child has nothing to close
+        if self._emit == self._values.record:  # a child of a child has nothing to close
             os.close(self._read_from)
-            self._untold = 0
-        self._tell = self._pass_on
+            self._dropped = 0
+        self._emit = self._write_to_pipe
 
-    def _pass_on(self, line: Line) -> None:
+    def _write_to_pipe(self, line: Line) -> None:
         """Write the line, which is shorter than a pipe's atomic write, with the number of dropped values before it."""
-        sent = [*line, self._untold] if self._untold else line
+        sent = [*line, self._dropped] if self._dropped else line
         try:
             os.write(self._write_to, json.dumps(sent).encode() + b"\n")
-            self._untold = 0
+            self._dropped = 0
         except OSError:  # the pipe is full, or its reader has ended
-            self._untold += 1
+            self._dropped += 1
 
-    def _listen(self, descriptor: int) -> None:
+    def _read_pipe(self, descriptor: int) -> None:
         rest = b""
         while data := os.read(descriptor, 65_536):
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                self._values.take(json.loads(line))
+                self._values.record(json.loads(line))
         os.close(descriptor)
 
 
 class _Values:
     """The values of all processes of a worker. A label keeps its first MOST_VALUES values."""
 
-    def __init__(self, figures: tuple[Figure, ...], registry: CollectorRegistry) -> None:
-        self._figures = figures
+    def __init__(self, metrics: tuple[MetricSpec, ...], registry: CollectorRegistry) -> None:
+        self._metrics = metrics
         self._lock = threading.Lock()
-        self._seen: dict[str, set[str]] = {}
-        self._levels: dict[str, dict[int, float]] = {figure.name: {} for figure in figures if figure.kind == "gauge"}
-        self._lost = Counter(
+        self._label_values: dict[str, set[str]] = {}
+        self._gauges_by_pid: dict[str, dict[int, float]] = {
+            figure.name: {} for figure in metrics if figure.kind == "gauge"
+        }
+        self._dropped = Counter(
             "roboco_metric_values_dropped_total",
             "Values that a child process could not pass on to the first process of its worker.",
             registry=registry,
         )
-        self._made = {figure.name: made for figure in figures if (made := _made(figure, registry)) is not None}
-        registry.register(_Watched(self._gauges))
+        self._collectors = {
+            figure.name: made for figure in metrics if (made := _make_collector(figure, registry)) is not None
+        }
+        registry.register(_ReadCollector(self._read_gauges))
 
-    def take(self, line: Line) -> None:
+    def record(self, line: Line) -> None:
         """Record the value of a line; for a gauge it is the change."""
         number, value, values, pid, *dropped = line
-        figure = self._figures[number]
+        figure = self._metrics[number]
         if figure.kind == "gauge":
             with self._lock:
-                levels = self._levels[figure.name]
+                levels = self._gauges_by_pid[figure.name]
                 levels[pid] = levels.get(pid, 0.0) + value
         else:
-            made = self._made[figure.name]
-            one = made.labels(*map(self._capped, figure.labels, values)) if figure.labels else made
+            made = self._collectors[figure.name]
+            one = made.labels(*map(self._cap_label, figure.labels, values)) if figure.labels else made
             if isinstance(one, Histogram):
                 one.observe(max(0.0, value))  # the clocks of two machines may differ
             else:
                 one.inc(value)
         if dropped:
-            self._lost.inc(dropped[0])
+            self._dropped.inc(dropped[0])
 
-    def _capped(self, label: str, value: str) -> str:
+    def _cap_label(self, label: str, value: str) -> str:
         with self._lock:
-            seen = self._seen.setdefault(label, set())
+            seen = self._label_values.setdefault(label, set())
             if value not in seen:
-                if len(seen) >= MOST_VALUES:
-                    return OTHER
+                if len(seen) >= MAX_LABEL_VALUES:
+                    return OTHER_VALUE
                 seen.add(value)
             return value
 
-    def _gauges(self) -> Iterator[PrometheusMetric]:
+    def _read_gauges(self) -> Iterator[PrometheusMetric]:
         """Yield the gauges, without the values of processes that have ended: those would never decrease."""
-        for figure in self._figures:
+        for figure in self._metrics:
             if figure.kind == "gauge":
                 with self._lock:
-                    levels = self._levels[figure.name]
-                    for pid in [pid for pid in levels if not _alive(pid)]:
+                    levels = self._gauges_by_pid[figure.name]
+                    for pid in [pid for pid in levels if not _is_alive(pid)]:
                         del levels[pid]
                     level = sum(levels.values())
                 yield GaugeMetricFamily(figure.name, figure.help, value=level)
 
 
-class _Watched(Collector):
-    def __init__(self, read: Watch) -> None:
+class _ReadCollector(Collector):
+    def __init__(self, read: MetricReader) -> None:
         self._read = read
 
     def collect(self) -> Iterable[PrometheusMetric]:
@@ -156,20 +160,20 @@ class _Watched(Collector):
         return ()
 
 
-def _made(figure: Figure, registry: CollectorRegistry) -> Counter | Histogram | None:
+def _make_collector(metric: MetricSpec, registry: CollectorRegistry) -> Counter | Histogram | None:
     made: Counter | Histogram
-    if figure.kind == "gauge":
+    if metric.kind == "gauge":
         return None
-    if figure.kind == "counter":
-        made = Counter(figure.name, figure.help, figure.labels, registry=registry)
+    if metric.kind == "counter":
+        made = Counter(metric.name, metric.help, metric.labels, registry=registry)
     else:
-        made = Histogram(figure.name, figure.help, figure.labels, registry=registry, buckets=figure.bounds)
-    for values in figure.known:
+        made = Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=metric.bounds)
+    for values in metric.initial_labels:
         made.labels(*values)
     return made
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

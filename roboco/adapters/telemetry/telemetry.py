@@ -4,85 +4,85 @@ from contextvars import Token
 from types import TracebackType
 from typing import Protocol
 
-from roboco.adapters.telemetry.log_context import NAMED, Named, named
+from roboco.adapters.telemetry.log_context import LOG_CONTEXT, LogFields, log_fields
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports import Doing, Figure, Work
+from roboco.ports import MetricSpec, Operation, OperationSpan
 
 
-class Figures(Protocol):
+class MetricRecorder(Protocol):
     """A recorder of metrics."""
 
-    def note(self, figure: Figure, value: float, *labels: str) -> None:
+    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Add to a counter or gauge, or record a value of a histogram."""
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """An open span of a trace."""
 
-    def tell(self, facts: dict[str, str | int | float]) -> None:
+    def set_attributes(self, attributes: dict[str, str | int | float]) -> None:
         """Add attributes to the span."""
 
     def end(self, error: str = "") -> None:
         """End the span, with this type of error, if any."""
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Discard the span: it is not sent."""
 
 
-class Spans(Protocol):
+class TaskTracer(Protocol):
     """The spans of this process. All spans of a task belong to one trace."""
 
-    def begin(self, work: Work, task_id: str) -> Span:
+    def start_span(self, operation: Operation, task_id: str) -> TraceSpan:
         """Start a span. Later spans of this context become its children, unless the work is a model call."""
 
-    def ended(self, summary: TaskSummary) -> None:
+    def end_task(self, summary: TaskSummary) -> None:
         """Send the root span of the ended task."""
 
     def close(self) -> None:
         """Send the remaining spans."""
 
 
-class Observed:
+class ProcessTelemetry:
     """The telemetry of a process. Metrics, traces, or both may be off."""
 
-    def __init__(self, figures: Figures | None, spans: Spans | None) -> None:
-        self._figures = figures
-        self._spans = spans
+    def __init__(self, metrics: MetricRecorder | None, tracer: TaskTracer | None) -> None:
+        self._metrics = metrics
+        self._tracer = tracer
 
-    def note(self, figure: Figure, value: float, *labels: str) -> None:
+    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Add to a counter or gauge, or record a value of a histogram."""
-        if self._figures is not None:
-            self._figures.note(figure, value, *labels)
+        if self._metrics is not None:
+            self._metrics.record(metric, value, *labels)
 
-    def work(self, work: Work) -> "_Doing":
+    def operation(self, operation: Operation) -> "_OpenOperation":
         """Return a context manager: until its block ends, log lines and spans belong to this work."""
-        return _Doing(work, self._spans)
+        return _OpenOperation(operation, self._tracer)
 
-    def ended(self, summary: TaskSummary) -> None:
+    def task_ended(self, summary: TaskSummary) -> None:
         """Send the root span of the ended task."""
-        if self._spans is not None:
-            self._spans.ended(summary)
+        if self._tracer is not None:
+            self._tracer.end_task(summary)
 
     def close(self) -> None:
         """Send the remaining spans."""
-        if self._spans is not None:
-            self._spans.close()
+        if self._tracer is not None:
+            self._tracer.close()
 
 
-class _Doing:
-    def __init__(self, work: Work, spans: Spans | None) -> None:
-        self._work = work
-        self._spans = spans
-        self._named: Named = {}
-        self._token: Token[Named | None] | None = None
-        self._span: Span | None = None
+class _OpenOperation:
+    def __init__(self, operation: Operation, tracer: TaskTracer | None) -> None:
+        self._operation = operation
+        self._tracer = tracer
+        self._log_fields: LogFields = {}
+        self._token: Token[LogFields | None] | None = None
+        self._span: TraceSpan | None = None
 
-    def __enter__(self) -> Doing:
-        self._named = (NAMED.get() or {}) | named(vars(self._work))
-        if self._work.kind != "model":  # a model call may end in any thread, and contains no other work
-            self._token = NAMED.set(self._named)
-        if self._spans is not None:
-            self._span = self._spans.begin(self._work, str(self._named.get("task_id", "")))
+    def __enter__(self) -> OperationSpan:
+        self._log_fields = (LOG_CONTEXT.get() or {}) | log_fields(vars(self._operation))
+        if self._operation.kind != "model":  # a model call may end in any thread, and contains no other work
+            self._token = LOG_CONTEXT.set(self._log_fields)
+        if self._tracer is not None:
+            self._span = self._tracer.start_span(self._operation, str(self._log_fields.get("task_id", "")))
         return self
 
     def __exit__(
@@ -91,16 +91,16 @@ class _Doing:
         if self._span is not None:
             self._span.end("" if kind is None else kind.__name__)
         if self._token is not None:
-            NAMED.reset(self._token)
+            LOG_CONTEXT.reset(self._token)
 
-    def tell(self, **facts: str | int | float) -> None:
+    def annotate(self, **facts: str | int | float) -> None:
         """Add attributes to the span."""
-        self._named.update(named(dict(facts)))
+        self._log_fields.update(log_fields(dict(facts)))
         if self._span is not None:
-            self._span.tell(facts)
+            self._span.set_attributes(facts)
 
-    def void(self) -> None:
+    def discard(self) -> None:
         """Discard the span, because this work belongs to another worker."""
         if self._span is not None:
-            self._span.drop()
+            self._span.discard()
             self._span = None

@@ -23,11 +23,11 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports import Work
+from roboco.ports import Operation
 
-DELAY = 1000
+EXPORT_DELAY_MS = 1000
 """Milliseconds until spans are sent, unless OTEL_BSP_SCHEDULE_DELAY is set. A killed child loses no more."""
-CLOSING = 3000
+FLUSH_TIMEOUT_MS = 3000
 """Milliseconds to wait for the sending of the last spans."""
 
 _OPERATIONS = {"turn": "invoke_agent", "model": "chat", "tool": "execute_tool"}
@@ -40,12 +40,12 @@ _ATTRIBUTES = {
     "tokens_out": "gen_ai.usage.output_tokens",
     "first_token_seconds": "gen_ai.response.time_to_first_chunk",
 }
-_TITLES = {"turn": "agent", "tool": "tool"}
+_NAME_ATTRIBUTES = {"turn": "agent", "tool": "tool"}
 """The attribute that is part of the name of a span of this kind."""
-Value = str | int | float | Sequence[str]
+AttributeValue = str | int | float | Sequence[str]
 
 
-def ids_of(task_id: str) -> tuple[int, int]:
+def trace_ids(task_id: str) -> tuple[int, int]:
     """Return the ids of the task's trace and of its root span."""
     digest = hashlib.sha256(f"roboco {task_id}".encode()).digest()
     return int.from_bytes(digest[:16]) or 1, int.from_bytes(digest[16:24]) or 1
@@ -55,36 +55,36 @@ class Tracer:
     """Sends the spans of this process to the exporter, in the background. A forked process needs a new one."""
 
     def __init__(self, exporter: SpanExporter) -> None:
-        self._ids = _Ids()
+        self._ids = _IdGenerator()
         self._provider = TracerProvider(id_generator=self._ids, resource=_resource())
-        delay = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else DELAY
+        delay = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else EXPORT_DELAY_MS
         self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=delay))
         self._tracer = self._provider.get_tracer("roboco")
 
-    def begin(self, work: Work, task_id: str) -> "_Span":
+    def start_span(self, operation: Operation, task_id: str) -> "_Span":
         """Start a span for the work."""
-        name = _OPERATIONS.get(work.kind, work.kind)
-        facts: dict[str, Value | None] = {
-            "gen_ai.operation.name": name if work.kind in _OPERATIONS else None,
+        name = _OPERATIONS.get(operation.kind, operation.kind)
+        facts: dict[str, AttributeValue | None] = {
+            "gen_ai.operation.name": name if operation.kind in _OPERATIONS else None,
             "gen_ai.conversation.id": task_id,
-            "gen_ai.provider.name": "openai" if work.kind in ("turn", "model") else None,  # its protocol
-            "gen_ai.request.model": work.model or None,
-            "gen_ai.tool.call.id": work.call_id or None,
-            "gen_ai.tool.type": "function" if work.kind == "tool" else None,
-            "roboco.step": work.seq,
-            "roboco.attempt": work.attempt,
+            "gen_ai.provider.name": "openai" if operation.kind in ("turn", "model") else None,  # its protocol
+            "gen_ai.request.model": operation.model or None,
+            "gen_ai.tool.call.id": operation.call_id or None,
+            "gen_ai.tool.type": "function" if operation.kind == "tool" else None,
+            "roboco.step": operation.seq,
+            "roboco.attempt": operation.attempt,
         }
         span = self._tracer.start_span(
-            f"{name} {work.model}" if work.model else name,
-            context=self._above(work, task_id),
-            kind=SpanKind.CLIENT if work.kind == "model" else SpanKind.INTERNAL,
+            f"{name} {operation.model}" if operation.model else name,
+            context=self._parent_context(operation, task_id),
+            kind=SpanKind.CLIENT if operation.kind == "model" else SpanKind.INTERNAL,
             attributes={key: value for key, value in facts.items() if value is not None},
         )
-        return _Span(span, work.kind)
+        return _Span(span, operation.kind)
 
-    def ended(self, summary: TaskSummary) -> None:
+    def end_task(self, summary: TaskSummary) -> None:
         """Send the root span of the task's trace, from its submission to its end."""
-        facts: dict[str, Value] = {
+        facts: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": summary.team,
             "gen_ai.conversation.id": summary.task_id,
@@ -94,7 +94,7 @@ class Tracer:
             "roboco.steps": summary.steps,
             "roboco.cost": summary.cost,
         }
-        with self._ids.given(*ids_of(summary.task_id)):
+        with self._ids.fixed(*trace_ids(summary.task_id)):
             span = self._tracer.start_span(
                 f"invoke_workflow {summary.team}",
                 context=Context(),
@@ -102,18 +102,18 @@ class Tracer:
                 start_time=_nanoseconds(summary.created_at.timestamp()),
             )
         if summary.status in (TaskStatus.FAILED, TaskStatus.GOALS_FAILED):
-            _fail(span, str(summary.status))
+            _set_error(span, str(summary.status))
         span.end(_nanoseconds(summary.updated_at.timestamp()))
 
     def close(self) -> None:
         """Send the remaining spans. Those that the exporter does not take in time are dropped."""
-        self._provider.force_flush(CLOSING)
+        self._provider.force_flush(FLUSH_TIMEOUT_MS)
 
-    def _above(self, work: Work, task_id: str) -> Context:
+    def _parent_context(self, operation: Operation, task_id: str) -> Context:
         """Return the parent of a span: the turn for a model call, the root span for all other work."""
-        if work.kind == "model" and trace.get_current_span().get_span_context().is_valid:
+        if operation.kind == "model" and trace.get_current_span().get_span_context().is_valid:
             return trace.set_span_in_context(trace.get_current_span())
-        trace_id, root = ids_of(task_id)
+        trace_id, root = trace_ids(task_id)
         decision = self._provider.sampler.should_sample(None, trace_id, "invoke_workflow").decision
         sampled = decision is Decision.RECORD_AND_SAMPLE
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
@@ -131,41 +131,41 @@ class _Span:
             self._current = trace.use_span(span, record_exception=False, set_status_on_exception=False)
             self._current.__enter__()
 
-    def tell(self, facts: Mapping[str, str | int | float]) -> None:
+    def set_attributes(self, attributes: Mapping[str, str | int | float]) -> None:
         """Add attributes to the span."""
-        for name, value in facts.items():
+        for name, value in attributes.items():
             if name == "error":
-                _fail(self._span, str(value))
+                _set_error(self._span, str(value))
             elif name == "finish_reason":
                 self._span.set_attribute("gen_ai.response.finish_reasons", [str(value)])
             elif name in _ATTRIBUTES:
                 self._span.set_attribute(_ATTRIBUTES[name], value)
-        if title := facts.get(_TITLES.get(self._kind, "")):
+        if title := attributes.get(_NAME_ATTRIBUTES.get(self._kind, "")):
             self._span.update_name(f"{_OPERATIONS[self._kind]} {title}")
 
     def end(self, error: str = "") -> None:
         """End the span, with this type of error, if any."""
         if error:
-            _fail(self._span, error)
-        self.drop()
+            _set_error(self._span, error)
+        self.discard()
         self._span.end()
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Discard the span: a span that never ends is never sent."""
         if self._current is not None:
             self._current.__exit__(None, None, None)
             self._current = None
 
 
-class _Ids(RandomIdGenerator):
+class _IdGenerator(RandomIdGenerator):
     """Generates random ids, or fixed ones within a `given` block."""
 
     def __init__(self) -> None:
         self._local = threading.local()
 
-    def given(self, trace_id: int, span_id: int) -> "_Given":
+    def fixed(self, trace_id: int, span_id: int) -> "_FixedIds":
         """Return a context manager: until its block ends, spans of this thread get these ids."""
-        return _Given(self._local, (trace_id, span_id))
+        return _FixedIds(self._local, (trace_id, span_id))
 
     def generate_trace_id(self) -> int:
         """Return the fixed id, or a random one."""
@@ -178,7 +178,7 @@ class _Ids(RandomIdGenerator):
         return given[1] if given else super().generate_span_id()
 
 
-class _Given:
+class _FixedIds:
     def __init__(self, local: threading.local, ids: tuple[int, int]) -> None:
         self._local = local
         self._ids = ids
@@ -195,7 +195,7 @@ def _resource() -> Resource:
     return Resource.create(({} if named else {"service.name": "roboco"}) | {"process.pid": os.getpid()})
 
 
-def _fail(span: trace.Span, error: str) -> None:
+def _set_error(span: trace.Span, error: str) -> None:
     span.set_attribute("error.type", error)
     span.set_status(Status(StatusCode.ERROR))
 

@@ -11,35 +11,35 @@ from jinja2 import Environment, TemplateError, nodes
 
 from roboco.adapters.templates.filters import FILTERS
 from roboco.adapters.templates.template_tests import TESTS
-from roboco.domain.team.team import MAX_PROMPT
+from roboco.domain.team.team import MAX_PROMPT_CHARS
 
 VARIABLES = ("task", "team", "agent", "context")
 """Variables of a template, beside its own ones and `loop`."""
-MOST_TOKENS = 4000
+MAX_CODE_TOKENS = 4000
 """Maximum number of words and signs of code in a template."""
-LONGEST_KEPT = 16 * 1024
+MAX_CACHED_CHARS = 16 * 1024
 """Maximum length of a template whose tree is cached. 64 cached trees take at most 40 MB. A longer one takes 60 ms."""
-DEEPEST = 50
+MAX_DEPTH = 50
 """Maximum depth of nested expressions, loops and conditions."""
-METHODS = frozenset({"get", "items", "keys", "values"})
+ALLOWED_METHODS = frozenset({"get", "items", "keys", "values"})
 """The methods that a template may call, of objects only."""
-_TEST_AT = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
+_TEST_ARGUMENT_INDEX = {"select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}
 """The position of the argument that names a test, by filter."""
-_CALLS = "range(...), and get, items, keys and values of objects"
-_NODES = (
+_ALLOWED_CALLS = "range(...), and get, items, keys and values of objects"
+_ALLOWED_NODES = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Name, nodes.Const),
     *(nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not),
     *(nodes.CondExpr, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Concat, nodes.Add, nodes.Sub, nodes.Mul),
     *(nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Neg, nodes.Pos, nodes.Filter, nodes.Test, nodes.Call, nodes.Keyword),
 )
-_ALLOWED = (
+_ALLOWED_SYNTAX = (
     "{{ expressions }}, if, for and set; in expressions: names, constants, lists, comparisons, and, or, not, "
     "filters, tests, + - * / // % ~"
 )
 _environment = Environment(autoescape=False, optimized=False)  # noqa: S701 a prompt is not HTML
 
 
-class RefusedTemplate(ValueError):
+class InvalidTemplate(ValueError):
     """A template that these rules do not accept; `mistakes` contains the reasons."""
 
     def __init__(self, mistakes: tuple[str, ...]) -> None:
@@ -47,68 +47,68 @@ class RefusedTemplate(ValueError):
         self.mistakes = mistakes
 
 
-def is_plain(template: str) -> bool:
+def is_plain_text(template: str) -> bool:
     """Return True if the template is a text without code."""
     return "{{" not in template and "{%" not in template and "{#" not in template
 
 
-def plain_text(template: str) -> str:
+def render_plain_text(template: str) -> str:
     """Return the text of a template without code, as Jinja renders it: normalized line ends, without the last one."""
     return template.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
-def code_size(template: str) -> int:
+def count_code_tokens(template: str) -> int:
     """Return the number of words and signs of code in the template, counted up to one more than the maximum."""
-    if is_plain(template):
+    if is_plain_text(template):
         return 0
     count = 0
     try:
         for _, token, _ in _environment.lexer.tokeniter(template, None):
             count += token not in ("data", "whitespace")
-            if count > MOST_TOKENS:
+            if count > MAX_CODE_TOKENS:
                 break
     except (TemplateError, RecursionError):
         pass  # parsing it reports the mistake
     return count
 
 
-def parsed(template: str) -> nodes.Template:
-    """Return the tree of the template. Raise RefusedTemplate if the rules do not accept it."""
-    if len(template) > MAX_PROMPT:  # before anything reads it
-        raise RefusedTemplate((f"has {len(template)} characters, at most {MAX_PROMPT} are possible",))
-    return _kept(template) if len(template) <= LONGEST_KEPT else _parsed(template)
+def parse_template(template: str) -> nodes.Template:
+    """Return the tree of the template. Raise InvalidTemplate if the rules do not accept it."""
+    if len(template) > MAX_PROMPT_CHARS:  # before anything reads it
+        raise InvalidTemplate((f"has {len(template)} characters, at most {MAX_PROMPT_CHARS} are possible",))
+    return _parse_cached(template) if len(template) <= MAX_CACHED_CHARS else _parse(template)
 
 
-def _parsed(template: str) -> nodes.Template:
-    if code_size(template) > MOST_TOKENS:
-        raise RefusedTemplate((f"has more than {MOST_TOKENS} words and signs of code, make it simpler",))
+def _parse(template: str) -> nodes.Template:
+    if count_code_tokens(template) > MAX_CODE_TOKENS:
+        raise InvalidTemplate((f"has more than {MAX_CODE_TOKENS} words and signs of code, make it simpler",))
     try:
         tree = _environment.parse(template)
-        mistakes = tuple(dict.fromkeys(_mistakes(tree)))
+        mistakes = tuple(dict.fromkeys(_find_mistakes(tree)))
     except TemplateError as error:
-        raise RefusedTemplate((f"is not a Jinja template: {error}",)) from error
+        raise InvalidTemplate((f"is not a Jinja template: {error}",)) from error
     except RecursionError:
-        raise RefusedTemplate(("is not a Jinja template: it is nested too deep",)) from None
+        raise InvalidTemplate(("is not a Jinja template: it is nested too deep",)) from None
     except ValueError as error:  # a number of thousands of digits
-        raise RefusedTemplate((f"is not a Jinja template: {error}",)) from error
+        raise InvalidTemplate((f"is not a Jinja template: {error}",)) from error
     if mistakes:
-        raise RefusedTemplate(mistakes)
+        raise InvalidTemplate(mistakes)
     return tree
 
 
-_kept = lru_cache(maxsize=64)(_parsed)
+_parse_cached = lru_cache(maxsize=64)(_parse)
 
 
-def _mistakes(tree: nodes.Template) -> Iterator[str]:
+def _find_mistakes(tree: nodes.Template) -> Iterator[str]:
     waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
     read: list[tuple[str, int]] = []
     known = {*VARIABLES, "loop"}
     while waiting:
         node, depth = waiting.pop()
-        if depth > DEEPEST:
-            yield f"line {node.lineno}: is nested deeper than {DEEPEST} levels, use 'set' for parts of it"
+        if depth > MAX_DEPTH:
+            yield f"line {node.lineno}: is nested deeper than {MAX_DEPTH} levels, use 'set' for parts of it"
             return
-        yield from (f"line {node.lineno}: {wrong}" for wrong in _wrong(node))
+        yield from (f"line {node.lineno}: {wrong}" for wrong in _node_mistakes(node))
         if isinstance(node, nodes.Name):
             known |= {node.name} if node.ctx == "store" else set()
             read += [(node.name, node.lineno)] if node.ctx == "load" else []
@@ -130,64 +130,64 @@ def _children(node: nodes.Node) -> Iterator[nodes.Node]:
     yield from children
 
 
-def _wrong(node: nodes.Node) -> Iterator[str]:
+def _node_mistakes(node: nodes.Node) -> Iterator[str]:
     """Yield the mistakes of a node, without those of its child nodes."""
-    if type(node) not in _NODES:
-        yield f"{_called(node)} is not possible, only {_ALLOWED}"
+    if type(node) not in _ALLOWED_NODES:
+        yield f"{_node_label(node)} is not possible, only {_ALLOWED_SYNTAX}"
     elif (rule := _RULES.get(type(node))) is not None:
         yield from filter(None, [rule(node)])
     if isinstance(node, nodes.Filter | nodes.Test | nodes.Call) and (node.dyn_args or node.dyn_kwargs):
         yield "'*' and '**' in arguments are not possible, name them one by one"
 
 
-def _wrong_filter(node: nodes.Filter) -> str:
+def _filter_mistake(node: nodes.Filter) -> str:
     if node.node is None or node.name not in FILTERS:
         return f"no filter {node.name!r:.60} here, possible are {', '.join(sorted(FILTERS))}"
-    place = _TEST_AT.get(node.name)
+    place = _TEST_ARGUMENT_INDEX.get(node.name)
     test = node.args[place] if place is not None and len(node.args) > place else None
-    return _no_test(test.value) if isinstance(test, nodes.Const) and test.value not in TESTS else ""
+    return _unknown_test(test.value) if isinstance(test, nodes.Const) and test.value not in TESTS else ""
 
 
-def _wrong_test(node: nodes.Test) -> str:
-    return "" if node.name in TESTS else _no_test(node.name)
+def _test_mistake(node: nodes.Test) -> str:
+    return "" if node.name in TESTS else _unknown_test(node.name)
 
 
-def _no_test(name: object) -> str:
+def _unknown_test(name: object) -> str:
     return f"no test {name!r:.60}, possible are {', '.join(sorted(TESTS))}"
 
 
-def _wrong_call(node: nodes.Call) -> str:
+def _call_mistake(node: nodes.Call) -> str:
     return (
         ""
-        if _callable(node.node)
-        else f"this call is not possible, only {_CALLS}; or use a filter: {{{{ x | upper }}}}"
+        if _is_allowed_call(node.node)
+        else f"this call is not possible, only {_ALLOWED_CALLS}; or use a filter: {{{{ x | upper }}}}"
     )
 
 
-def _wrong_loop(node: nodes.For) -> str:
+def _loop_mistake(node: nodes.For) -> str:
     return "'recursive' is not possible, loops may be nested instead" if node.recursive else ""
 
 
-def _wrong_set(node: nodes.Assign) -> str:
+def _set_mistake(node: nodes.Assign) -> str:
     known = isinstance(node.target, nodes.Name | nodes.Tuple)
     return "" if known else "'set' sets variables alone, possible is {% set name = value %}"
 
 
 _RULES: dict[type[nodes.Node], Callable[[Any], str]] = {
-    nodes.Filter: _wrong_filter,
-    nodes.Test: _wrong_test,
-    nodes.Call: _wrong_call,
-    nodes.For: _wrong_loop,
-    nodes.Assign: _wrong_set,
+    nodes.Filter: _filter_mistake,
+    nodes.Test: _test_mistake,
+    nodes.Call: _call_mistake,
+    nodes.For: _loop_mistake,
+    nodes.Assign: _set_mistake,
 }
 
 
-def _callable(called: nodes.Expr) -> bool:
+def _is_allowed_call(called: nodes.Expr) -> bool:
     if isinstance(called, nodes.Getattr):
-        return called.attr in METHODS
+        return called.attr in ALLOWED_METHODS
     return isinstance(called, nodes.Name) and called.name == "range"
 
 
-def _called(node: nodes.Node) -> str:
+def _node_label(node: nodes.Node) -> str:
     names = {nodes.Pow: "'**'", nodes.AssignBlock: "a block of 'set'", nodes.NSRef: "a namespace"}
     return names.get(type(node), f"'{type(node).__name__.lower()}'")

@@ -4,82 +4,91 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from roboco.adapters.templates.values import Allowance, Missing, TemplateFailure, needed, number, same, short
+from roboco.adapters.templates.values import (
+    RenderBudget,
+    TemplateFailure,
+    Undefined,
+    is_equal,
+    preview,
+    require_defined,
+    require_number,
+)
 
-_PER_STEP = 1000
-_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+_CHARS_PER_STEP = 1000
+_ORDER_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("lt", "lessthan", "<"), operator.lt),
     **dict.fromkeys(("le", "lteq", "<="), operator.le),
     **dict.fromkeys(("gt", "greaterthan", ">"), operator.gt),
     **dict.fromkeys(("ge", "gteq", ">="), operator.ge),
 }
-_EQUAL, _UNEQUAL = frozenset({"eq", "equalto", "=="}), frozenset({"ne", "!="})
-_OF_VALUE: dict[str, Callable[[Any], bool]] = {
+_EQUAL_NAMES, _UNEQUAL_NAMES = frozenset({"eq", "equalto", "=="}), frozenset({"ne", "!="})
+_VALUE_TESTS: dict[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
-    "even": lambda value: number(value) % 2 == 0,
+    "even": lambda value: require_number(value) % 2 == 0,
     "false": lambda value: value is False,
     "iterable": lambda value: isinstance(value, str | list | tuple | dict),
     "mapping": lambda value: isinstance(value, dict),
     "none": lambda value: value is None,
     "number": lambda value: isinstance(value, int | float),
-    "odd": lambda value: number(value) % 2 == 1,
+    "odd": lambda value: require_number(value) % 2 == 1,
     "sequence": lambda value: isinstance(value, str | list | tuple | dict),
     "string": lambda value: isinstance(value, str),
     "true": lambda value: value is True,
 }
 """Tests of a defined value, without an argument."""
 TESTS = frozenset(
-    {*_OF_VALUE, *_EQUAL, *_UNEQUAL, *_ORDERS, "in", "divisibleby", "defined", "undefined"} - {"lteq", "gteq"}
+    {*_VALUE_TESTS, *_EQUAL_NAMES, *_UNEQUAL_NAMES, *_ORDER_OPERATORS, "in", "divisibleby", "defined", "undefined"}
+    - {"lteq", "gteq"}
 )
 """The tests by name. `lteq` and `gteq` are only names of operators."""
 
 
-def holds(name: str, value: Any, args: Sequence[Any], allowance: Allowance) -> bool:
+def passes_test(name: str, value: Any, args: Sequence[Any], budget: RenderBudget) -> bool:
     """Return True if the value passes the test. Raise TemplateFailure if the test does not exist or does not apply."""
     if name in ("defined", "undefined"):
-        return isinstance(value, Missing) == (name == "undefined")
-    if name in _OF_VALUE:
-        return _OF_VALUE[name](needed(value))
+        return isinstance(value, Undefined) == (name == "undefined")
+    if name in _VALUE_TESTS:
+        return _VALUE_TESTS[name](require_defined(value))
     if name not in TESTS:
         raise TemplateFailure(f"there is no test {name!r:.60}")
     if len(args) != 1:
         raise TemplateFailure(f"the test {name!r} takes one argument")
     match name:
         case "in":
-            return contains(args[0], needed(value), allowance)
+            return contains(args[0], require_defined(value), budget)
         case "divisibleby":
-            return bool(number(value) % number(args[0]) == 0)
+            return bool(require_number(value) % require_number(args[0]) == 0)
         case _:
-            return compared(name, needed(value), args[0], allowance)
+            return compare(name, require_defined(value), args[0], budget)
 
 
-def compared(how: str, left: Any, right: Any, allowance: Allowance) -> bool:
+def compare(operator_name: str, left: Any, right: Any, budget: RenderBudget) -> bool:
     """Return the result of the comparison. Only texts or only numbers have an order."""
-    if how in _EQUAL or how in _UNEQUAL:
-        return same(left, right, allowance) == (how in _EQUAL)
+    if operator_name in _EQUAL_NAMES or operator_name in _UNEQUAL_NAMES:
+        return is_equal(left, right, budget) == (operator_name in _EQUAL_NAMES)
     if isinstance(left, str) and isinstance(right, str):
-        allowance.step(min(len(left), len(right)) // _PER_STEP)
+        budget.charge_steps(min(len(left), len(right)) // _CHARS_PER_STEP)
     else:
-        number(left), number(right)
-    return bool(_ORDERS[how](left, right))
+        require_number(left), require_number(right)
+    return bool(_ORDER_OPERATORS[operator_name](left, right))
 
 
-def contains(whole: Any, part: Any, allowance: Allowance) -> bool:
+def contains(whole: Any, part: Any, budget: RenderBudget) -> bool:
     """Return True if the text, object or list contains the part."""
-    match needed(whole), needed(part):
+    match require_defined(whole), require_defined(part):
         case str(), str():
-            allowance.text(len(whole) + len(part))
+            budget.charge_text(len(whole) + len(part))
             return part in whole
         case dict(), _:
-            return key_of(part) in whole
+            return object_key(part) in whole
         case ((list() | tuple()), _):
-            return any(same(item, part, allowance) for item in whole)
+            return any(is_equal(item, part, budget) for item in whole)
         case _:
-            raise TemplateFailure(f"{short(whole)} holds nothing, so not {short(part)}")
+            raise TemplateFailure(f"{preview(whole)} holds nothing, so not {preview(part)}")
 
 
-def key_of(value: Any) -> Any:
+def object_key(value: Any) -> Any:
     """Return the value. Raise TemplateFailure if it cannot be a name in an object."""
-    if isinstance(needed(value), list | tuple | dict):
-        raise TemplateFailure(f"{short(value)} names nothing in an object")
+    if isinstance(require_defined(value), list | tuple | dict):
+        raise TemplateFailure(f"{preview(value)} names nothing in an object")
     return value

@@ -9,17 +9,17 @@ from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from roboco.adapters.tools.tool_result import as_json
+from roboco.adapters.tools.tool_result import to_json
 from roboco.errors import UsageError
-from roboco.ports import CallContext
+from roboco.ports import ToolContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Verify = Callable[[dict[str, Any], str], Any]
 """Finds out whether a call with these arguments and this idempotency key had its effect."""
 
-_MARK = "__roboco_tool__"
-_VERIFY = "__roboco_verify__"
+_TOOL_ATTRIBUTE = "__roboco_tool__"
+_VERIFY_ATTRIBUTE = "__roboco_verify__"
 
 
 @overload
@@ -48,8 +48,8 @@ def tool(function: Function | None = None, *, verify: Verify | None = None) -> A
 
     def mark(marked: Function) -> Function:
         describe_function(marked)
-        setattr(marked, _MARK, True)
-        setattr(marked, _VERIFY, verify)
+        setattr(marked, _TOOL_ATTRIBUTE, True)
+        setattr(marked, _VERIFY_ATTRIBUTE, verify)
         return marked
 
     return mark if function is None else mark(function)
@@ -57,11 +57,11 @@ def tool(function: Function | None = None, *, verify: Verify | None = None) -> A
 
 def is_tool(function: object) -> bool:
     """Return True if the function was marked with `tool`."""
-    return callable(function) and getattr(function, _MARK, False) is True
+    return callable(function) and getattr(function, _TOOL_ATTRIBUTE, False) is True
 
 
 @dataclass(frozen=True)
-class Found:
+class Verified:
     """The finding of a tool's `verify`: whether the effect happened, and its result."""
 
     happened: bool
@@ -87,7 +87,7 @@ class FunctionTool:
             "function": {"name": name, "description": description or self.description, "parameters": parameters},
         }
 
-    def call(self, args: Mapping[str, Any], context: CallContext) -> Any:
+    def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         """Return the function's result as JSON.
 
         Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
@@ -95,28 +95,28 @@ class FunctionTool:
         try:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
-            raise UsageError(_told(error, self.arguments)) from error
+            raise UsageError(_argument_errors(error, self.arguments)) from error
         fields = type(checked).model_fields
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        return self._awaited(self.function(**keywords))
+        return self._run_to_json(self.function(**keywords))
 
-    def find_out(self, args: dict[str, Any], context: CallContext) -> Found | None:
+    def verify_call(self, args: dict[str, Any], context: ToolContext) -> Verified | None:
         """Return the outcome of a call that was started, or None if the tool cannot determine it."""
         if self.verify is None:
             return None
-        found = self._awaited(self.verify(args, context.idempotency_key))
+        found = self._run_to_json(self.verify(args, context.idempotency_key))
         if found is None:
             return None
         if found is False:
-            return Found(happened=False)
-        return Found(happened=True, result="the call had its effect" if found is True else found)
+            return Verified(happened=False)
+        return Verified(happened=True, result="the call had its effect" if found is True else found)
 
-    def _awaited(self, result: Any) -> Any:
+    def _run_to_json(self, result: Any) -> Any:
         """Return the function's result as JSON. If it is a coroutine, run it first."""
         name = f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
-        return as_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
+        return to_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
 
 
 def describe_function(function: Callable[..., Any]) -> FunctionTool:
@@ -129,20 +129,22 @@ def describe_function(function: Callable[..., Any]) -> FunctionTool:
             raise UsageError(f"tool {_name(function)}: parameter {name!r} cannot be passed by name")
         if name not in hints:
             raise UsageError(f"tool {_name(function)}: parameter {name!r} has no type hint")
-        if hints[name] is CallContext:
+        if hints[name] is ToolContext:
             context = name
         else:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
     arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
-    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, getattr(function, _VERIFY, None))
+    return FunctionTool(
+        function, inspect.getdoc(function) or "", arguments, context, getattr(function, _VERIFY_ATTRIBUTE, None)
+    )
 
 
 def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", repr(function))
 
 
-def _told(error: ValidationError, arguments: type[BaseModel]) -> str:
+def _argument_errors(error: ValidationError, arguments: type[BaseModel]) -> str:
     possible = ", ".join(str(field.alias) for field in arguments.model_fields.values()) or "none"
     lines = [
         f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']} (found {detail['input']!r:.80})"

@@ -4,15 +4,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from roboco.adapters.artifacts.store import Written, list_artifacts, pieces_of, store_artifact
+from roboco.adapters.artifacts.store import NewArtifact, iter_pieces, list_artifacts, store_artifact
 from roboco.adapters.sandbox.limits import SandboxLimits
-from roboco.adapters.sandbox.result import Ran
+from roboco.adapters.sandbox.result import RunResult
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
-from roboco.ports import CallContext, Files
+from roboco.ports import Files, ToolContext
 
-_WHY = {
+_END_REASONS = {
     "time": "it ran longer than its time limit",
     "memory": "it used more memory than its limit",
     "processes": "it started more processes than its limit",
@@ -23,7 +23,7 @@ _WHY = {
 
 
 def run_code(
-    files: Files, sandbox: Sandbox, code: str, context: CallContext
+    files: Files, sandbox: Sandbox, code: str, context: ToolContext
 ) -> tuple[dict[str, Any], tuple[Artifact, ...]]:
     """Return the output and the end of the run as a tool result, and the artifacts of the files that it wrote.
 
@@ -33,51 +33,53 @@ def run_code(
     if refusal := sandbox.refusal():
         raise UsageError(f"tool 'python' is not possible here: {refusal}")
     with tempfile.TemporaryDirectory(prefix="roboco-inputs-") as folder:
-        given, too_much = _chosen(list_artifacts(files, context.task_id), sandbox.limits)
-        inputs = {artifact.name: _copied(files, context.task_id, artifact, Path(folder)) for artifact in given}
-        with sandbox.run(code, inputs, lambda: context.cancelled) as ran:
-            made = tuple(_kept(files, context, ran))
-    return _told(ran, made, too_much), made
+        selected, left_out = _select_inputs(list_artifacts(files, context.task_id), sandbox.limits)
+        inputs = {artifact.name: _copy_input(files, context.task_id, artifact, Path(folder)) for artifact in selected}
+        with sandbox.run(code, inputs, lambda: context.cancelled) as result:
+            artifacts = tuple(_store_outputs(files, context, result))
+    return _tool_result(result, artifacts, left_out), artifacts
 
 
-def _chosen(artifacts: list[Artifact], limits: SandboxLimits) -> tuple[list[Artifact], list[str]]:
+def _select_inputs(artifacts: list[Artifact], limits: SandboxLimits) -> tuple[list[Artifact], list[str]]:
     """Return the artifacts that fit into the sandbox, smallest first, and the names of the others."""
-    given: list[Artifact] = []
-    too_much: list[str] = []
+    selected: list[Artifact] = []
+    left_out: list[str] = []
     left = limits.inputs
     for artifact in sorted(artifacts, key=lambda one: (one.size, one.name)):
-        if artifact.size <= left and len(given) < limits.input_files:
-            given.append(artifact)
+        if artifact.size <= left and len(selected) < limits.input_files:
+            selected.append(artifact)
             left -= artifact.size
         else:
-            too_much.append(artifact.name)
-    return given, too_much
+            left_out.append(artifact.name)
+    return selected, left_out
 
 
-def _copied(files: Files, task_id: str, artifact: Artifact, folder: Path) -> Path:
+def _copy_input(files: Files, task_id: str, artifact: Artifact, folder: Path) -> Path:
     path = folder / artifact.name
     with path.open("wb") as file:
-        for piece in pieces_of(files, task_id, artifact):
+        for piece in iter_pieces(files, task_id, artifact):
             file.write(piece)
     return path
 
 
-def _kept(files: Files, context: CallContext, ran: Ran) -> list[Artifact]:
-    kept: list[Artifact] = []
-    for written in ran.files:
+def _store_outputs(files: Files, context: ToolContext, result: RunResult) -> list[Artifact]:
+    artifacts: list[Artifact] = []
+    for written in result.files:
         with written.path.open("rb") as source:
-            kept.append(store_artifact(files, context.task_id, Written(written.name, step_id=context.step_id), source))
-    return kept
+            artifacts.append(
+                store_artifact(files, context.task_id, NewArtifact(written.name, step_id=context.step_id), source)
+            )
+    return artifacts
 
 
-def _told(ran: Ran, made: tuple[Artifact, ...], too_much: list[str]) -> dict[str, Any]:
-    told: dict[str, Any] = {"output": ran.output, "exit_code": ran.exit_code}
-    if ran.ended:
-        told["ended"] = _WHY[ran.ended]
-    if made:
-        told["files"] = [artifact.uri for artifact in made]
-    if ran.skipped:
-        told["not_kept"] = list(ran.skipped)
-    if too_much:
-        told["not_there"] = f"too many or too large to be copied: {', '.join(too_much)}"
-    return told
+def _tool_result(run_result: RunResult, artifacts: tuple[Artifact, ...], left_out: list[str]) -> dict[str, Any]:
+    result: dict[str, Any] = {"output": run_result.output, "exit_code": run_result.exit_code}
+    if run_result.end_reason:
+        result["ended"] = _END_REASONS[run_result.end_reason]
+    if artifacts:
+        result["files"] = [artifact.uri for artifact in artifacts]
+    if run_result.skipped:
+        result["not_kept"] = list(run_result.skipped)
+    if left_out:
+        result["not_there"] = f"too many or too large to be copied: {', '.join(left_out)}"
+    return result

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, PlainSerializer, RootModel, WrapSerializer
 
 
-def parts_of(value: Any) -> Iterable[Any]:
+def serialized_parts(value: Any) -> Iterable[Any]:
     """Return the values in a container, model or dataclass that pydantic serializes unchanged.
 
     Excluded fields, and values that a custom serializer of the model changes, are left out.
@@ -17,7 +17,7 @@ def parts_of(value: Any) -> Iterable[Any]:
         case None | str() | int() | float():
             return ()
         case RootModel():
-            return parts_of(value.root)
+            return serialized_parts(value.root)
         case BaseModel():
             return _fields(value, value.__dict__ | (value.__pydantic_extra__ or {}))
         case dict():

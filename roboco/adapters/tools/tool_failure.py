@@ -11,25 +11,25 @@ from roboco.domain.log_text import log_text
 Mask = Callable[[str], str]
 """Replaces secrets in a text."""
 
-LINE_MOST: Final = 300
+MAX_LINE_CHARS: Final = 300
 """Maximum number of characters of a line."""
-QUOTED_MOST: Final = 2000
+MAX_TEXT_CHARS: Final = 2000
 """Maximum number of characters of an exception's type and text; the model gets the same number."""
-CHAIN_MOST: Final = 3
+MAX_CHAIN_LENGTH: Final = 3
 """Maximum number of exceptions of a chain that are shown: the one that was raised, and its causes."""
-MEMBERS_MOST: Final = 5
+MAX_GROUP_MEMBERS: Final = 5
 """Maximum number of exceptions of a group that are shown."""
-GROUPS_MOST: Final = 3
+MAX_GROUP_DEPTH: Final = 3
 """Maximum depth of nested groups whose exceptions are shown."""
-SHOWN_MOST: Final = 10
+MAX_EXCEPTIONS: Final = 10
 """Maximum number of exceptions that are shown, those of groups and their causes included."""
-TEXT_MOST: Final = 1_000_000
+MAX_READ_CHARS: Final = 1_000_000
 """Maximum length of an exception's text that is read: secrets and arguments are replaced before it is truncated."""
-WORDS_MOST: Final = 100
+MAX_MASKED_TEXTS: Final = 100
 """Maximum number of texts among a call's arguments that are masked. With more, the log quotes no exception's text."""
-SHORTEST: Final = 4
+MIN_MASKED_CHARS: Final = 4
 """Minimum number of characters of such a text."""
-_OWN: Final = "roboco."
+_LIBRARY_PREFIX: Final = "roboco."
 """The prefix of the modules whose frames are left out before the tool's own."""
 
 
@@ -39,23 +39,23 @@ def error_text(error: BaseException) -> str:
         text = str(error)
     except BaseException as broken:
         text = f"(its text cannot be read: {type(broken).__name__})"
-    if len(text) > TEXT_MOST:
+    if len(text) > MAX_READ_CHARS:
         text = f"(a text of {len(text)} characters)"
     return f"{type(error).__name__}: {text}"
 
 
 def result_text(error: BaseException) -> str:
     """Return the type and the text of the exception, and of the exceptions in it if it is a group."""
-    shown = islice(_members(error, GROUPS_MOST), SHOWN_MOST)
+    shown = islice(_group_members(error, MAX_GROUP_DEPTH), MAX_EXCEPTIONS)
     return "; ".join([error_text(error), *map(error_text, shown)])
 
 
-def without_arguments(args: Mapping[str, Any], mask: Mask) -> Mask:
+def mask_arguments(args: Mapping[str, Any], mask: Mask) -> Mask:
     """Return a mask that also replaces the texts among a call's arguments, which a model or a user wrote.
 
     Secrets are replaced first: an argument that is a part of a secret must not hide it.
     """
-    found = islice(_long_texts(args), WORDS_MOST)
+    found = islice(_long_texts(args), MAX_MASKED_TEXTS)
     forms = {form for text in found for form in (text, repr(text)[1:-1])}
     words = sorted(filter(_is_long, forms | set(map(mask, forms))), key=len, reverse=True)
 
@@ -69,7 +69,7 @@ def without_arguments(args: Mapping[str, Any], mask: Mask) -> Mask:
 
 
 def _is_long(text: str) -> bool:
-    return len(text) >= SHORTEST
+    return len(text) >= MIN_MASKED_CHARS
 
 
 def _long_texts(args: Mapping[str, Any]) -> Iterator[str]:
@@ -98,59 +98,59 @@ def failure_lines(
     The exceptions of a group precede the group. Texts among `args` are masked. If there are too many, the texts of the
     exceptions are left out instead.
     """
-    masked = without_arguments(args, mask) if args else mask
-    text_of = _kind_alone if any(islice(_long_texts(args), WORDS_MOST, None)) else error_text
+    masked = mask_arguments(args, mask) if args else mask
+    text_of = _type_only if any(islice(_long_texts(args), MAX_MASKED_TEXTS, None)) else error_text
     lines: list[str] = []
-    for one in reversed(list(islice(_shown(error, GROUPS_MOST), SHOWN_MOST))):
-        lines += (log_text(masked(line), LINE_MOST) for line in _frames(one, frames))
-        lines.append(log_text(masked(text_of(one)), QUOTED_MOST))
+    for one in reversed(list(islice(_walk_chain(error, MAX_GROUP_DEPTH), MAX_EXCEPTIONS))):
+        lines += (log_text(masked(line), MAX_LINE_CHARS) for line in _frame_lines(one, frames))
+        lines.append(log_text(masked(text_of(one)), MAX_TEXT_CHARS))
     return tuple(lines)
 
 
-def _kind_alone(error: BaseException) -> str:
+def _type_only(error: BaseException) -> str:
     return (
         f"{type(error).__name__}: (its text is not logged, because it may quote the arguments of the call, which hold "
-        f"more than {WORDS_MOST} texts)"
+        f"more than {MAX_MASKED_TEXTS} texts)"
     )
 
 
-def _frames(error: BaseException, frames: int) -> Iterator[str]:
-    for frame in traceback.extract_tb(_outside(error.__traceback__), limit=-frames):
+def _frame_lines(error: BaseException, frames: int) -> Iterator[str]:
+    for frame in traceback.extract_tb(_outside_library(error.__traceback__), limit=-frames):
         yield f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
         if frame.line:
             yield f"    {frame.line}"
 
 
-def _shown(error: BaseException, groups: int) -> Iterator[BaseException]:
+def _walk_chain(error: BaseException, groups: int) -> Iterator[BaseException]:
     """Yield each exception of the chain, and after a group its members, with their chains."""
     for one in _chain(error):
         yield one
         if groups and isinstance(one, BaseExceptionGroup):
-            for member in one.exceptions[:MEMBERS_MOST]:
-                yield from _shown(member, groups - 1)
+            for member in one.exceptions[:MAX_GROUP_MEMBERS]:
+                yield from _walk_chain(member, groups - 1)
 
 
-def _members(error: BaseException, groups: int) -> Iterator[BaseException]:
+def _group_members(error: BaseException, groups: int) -> Iterator[BaseException]:
     """Yield the exceptions of a group and of the groups in it, without causes."""
     if groups and isinstance(error, BaseExceptionGroup):
-        for member in error.exceptions[:MEMBERS_MOST]:
+        for member in error.exceptions[:MAX_GROUP_MEMBERS]:
             yield member
-            yield from _members(member, groups - 1)
+            yield from _group_members(member, groups - 1)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield the exception, and those that Python shows as its causes."""
     one: BaseException | None = error
-    for _ in range(CHAIN_MOST):
+    for _ in range(MAX_CHAIN_LENGTH):
         if one is None:
             return
         yield one
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
 
 
-def _outside(trace: TracebackType | None) -> TracebackType | None:
+def _outside_library(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback from its first frame outside of Roboco, or the whole traceback if it has none."""
     whole = trace
-    while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_OWN):
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_LIBRARY_PREFIX):
         trace = trace.tb_next
     return trace or whole

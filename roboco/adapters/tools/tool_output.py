@@ -17,30 +17,30 @@ from typing import Any, Final, Self
 from roboco.adapters.tools.tool_failure import Mask
 from roboco.domain.log_text import log_text
 
-LINES_MOST: Final = 200
+MAX_LINES: Final = 200
 """Maximum number of lines of a call that are logged."""
-CHARACTERS_MOST: Final = 16 * 1024
+MAX_CHARS: Final = 16 * 1024
 """Maximum number of characters of a call that are logged."""
-LINE_MOST: Final = 1000
+MAX_LINE_CHARS: Final = 1000
 """Maximum number of characters of a line that are logged."""
-HELD_MOST: Final = 2 * LINE_MOST
+MAX_BUFFERED_CHARS: Final = 2 * MAX_LINE_CHARS
 """Maximum number of characters of a line that are read before it is truncated, so that a secret at its end is found."""
-NAMES: Final = ("stdout", "stderr")
-_BREAK: Final = re.compile(r"[\r\n]+")
+STREAM_NAMES: Final = ("stdout", "stderr")
+_LINE_BREAK: Final = re.compile(r"[\r\n]+")
 
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
-_calls: "list[_Output]" = []
-_CALL: "ContextVar[_Output | None]" = ContextVar("roboco_tool_output", default=None)
-_inside = threading.local()
+_running_calls: "list[_CallOutput]" = []
+_CURRENT_CALL: "ContextVar[_CallOutput | None]" = ContextVar("roboco_tool_output", default=None)
+_thread_state = threading.local()
 
 
 @contextmanager
 def log_output(tool: str, task_id: str, mask: Mask) -> Iterator[None]:
     """Log the output of the block as warnings, as Celery does. Beyond the limits of a call nothing more is logged."""
-    output, before = _Output(f"tool {tool!r} of task {task_id}", mask), _CALL.get()
+    output, before = _CallOutput(f"tool {tool!r} of task {task_id}", mask), _CURRENT_CALL.get()
     try:
-        _begin(output)
+        _enter(output)
         yield
     finally:  # the soft time limit raises once, at any line: the second _leave completes a first that it interrupts
         try:
@@ -50,78 +50,78 @@ def log_output(tool: str, task_id: str, mask: Mask) -> Iterator[None]:
             output.end()
 
 
-def _begin(output: "_Output") -> None:
+def _enter(output: "_CallOutput") -> None:
     with _lock:
-        if not _calls:
+        if not _running_calls:
             _install()
-        _calls.append(output)
-    _CALL.set(output)
+        _running_calls.append(output)
+    _CURRENT_CALL.set(output)
 
 
-def _leave(output: "_Output", before: "_Output | None") -> None:
-    """Undo `_begin`, also if it was interrupted. Idempotent."""
-    _CALL.set(before)
+def _leave(output: "_CallOutput", before: "_CallOutput | None") -> None:
+    """Undo `_enter`, also if it was interrupted. Idempotent."""
+    _CURRENT_CALL.set(before)
     with _lock:
-        if output in _calls:
-            _calls.remove(output)
-        if not _calls:
+        if output in _running_calls:
+            _running_calls.remove(output)
+        if not _running_calls:
             _uninstall()
 
 
-class _Output:
+class _CallOutput:
     """The output of one call."""
 
     def __init__(self, call: str, mask: Mask) -> None:
         self._call = call
         self._mask = mask
-        self._rest = dict.fromkeys(NAMES, "")
-        self._long = dict.fromkeys(NAMES, False)
-        self._lines = LINES_MOST
-        self._characters = CHARACTERS_MOST
+        self._partial_lines = dict.fromkeys(STREAM_NAMES, "")
+        self._line_dropped = dict.fromkeys(STREAM_NAMES, False)
+        self._lines_left = MAX_LINES
+        self._chars_left = MAX_CHARS
 
     def write(self, name: str, text: str) -> None:
         """Log the lines that the text completes. The rest of a line that is too long is dropped."""
-        if self._characters <= 0:
+        if self._chars_left <= 0:
             return
-        *lines, rest = _BREAK.split(self._rest[name] + text[: self._characters])
-        self._characters -= len(text)
+        *lines, rest = _LINE_BREAK.split(self._partial_lines[name] + text[: self._chars_left])
+        self._chars_left -= len(text)
         for line in lines:
-            self._say(name, line)
-        if len(rest) > HELD_MOST:
-            self._say(name, rest)
-            rest, self._long[name] = "", True
-        self._rest[name] = rest
-        if self._characters <= 0 or self._lines <= 0:
-            self._stop()
+            self._log_line(name, line)
+        if len(rest) > MAX_BUFFERED_CHARS:
+            self._log_line(name, rest)
+            rest, self._line_dropped[name] = "", True
+        self._partial_lines[name] = rest
+        if self._chars_left <= 0 or self._lines_left <= 0:
+            self._stop_logging()
 
     def end(self) -> None:
         """Log lines that were not completed."""
-        for name, rest in self._rest.items():
-            self._say(name, rest)
+        for name, rest in self._partial_lines.items():
+            self._log_line(name, rest)
 
-    def _say(self, name: str, line: str) -> None:
-        dropped, self._long[name] = self._long[name], False
-        if self._lines > 0 and line.strip() and not dropped:
-            self._lines -= 1
-            _put_down("%s, %s: %s", self._call, name, log_text(self._mask(line), LINE_MOST))
+    def _log_line(self, name: str, line: str) -> None:
+        dropped, self._line_dropped[name] = self._line_dropped[name], False
+        if self._lines_left > 0 and line.strip() and not dropped:
+            self._lines_left -= 1
+            _log_warning("%s, %s: %s", self._call, name, log_text(self._mask(line), MAX_LINE_CHARS))
 
-    def _stop(self) -> None:
+    def _stop_logging(self) -> None:
         """Log nothing more, not even the rest of a started line: a secret may be truncated in it."""
-        self._lines = self._characters = 0
-        self._rest = dict.fromkeys(NAMES, "")
-        _put_down("%s: further output is not logged (%d lines, %d characters)", self._call, LINES_MOST, CHARACTERS_MOST)
+        self._lines_left = self._chars_left = 0
+        self._partial_lines = dict.fromkeys(STREAM_NAMES, "")
+        _log_warning("%s: further output is not logged (%d lines, %d characters)", self._call, MAX_LINES, MAX_CHARS)
 
 
-def _put_down(message: str, *facts: str | int) -> None:
+def _log_warning(message: str, *facts: str | int) -> None:
     """Log the line. If a log handler prints it, that output is not logged again."""
-    _inside.log = True
+    _thread_state.log = True
     try:
         _log.warning(message, *facts)
     finally:
-        _inside.log = False
+        _thread_state.log = False
 
 
-class _Stream:
+class _StreamProxy:
     """Replaces sys.stdout or sys.stderr while calls run; other attributes are those of the stream below."""
 
     def __init__(self, name: str, below: Any) -> None:
@@ -130,7 +130,7 @@ class _Stream:
 
     def write(self, text: str) -> int:
         """Pass the text to the call that prints it, or to the stream below."""
-        output = None if getattr(_inside, "log", False) else _current()
+        output = None if getattr(_thread_state, "log", False) else _current_call()
         if output is None:
             self.below.write(text)
         else:
@@ -156,22 +156,22 @@ class _Stream:
         return getattr(self.below, name)
 
 
-def _current() -> _Output | None:
-    own = _CALL.get()
+def _current_call() -> _CallOutput | None:
+    own = _CURRENT_CALL.get()
     if own is not None:
         return own
-    calls = _calls[:2]
+    calls = _running_calls[:2]
     return calls[0] if len(calls) == 1 else None
 
 
 def _install() -> None:
-    for name in NAMES:
-        setattr(sys, name, _Stream(name, getattr(sys, name)))
+    for name in STREAM_NAMES:
+        setattr(sys, name, _StreamProxy(name, getattr(sys, name)))
 
 
 def _uninstall() -> None:
     """Restore the streams, unless the tool has replaced them."""
-    for name in NAMES:
+    for name in STREAM_NAMES:
         stream = getattr(sys, name)
-        if isinstance(stream, _Stream):
+        if isinstance(stream, _StreamProxy):
             setattr(sys, name, stream.below)

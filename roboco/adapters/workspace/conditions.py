@@ -8,26 +8,28 @@ from botocore.exceptions import ClientError
 from roboco.adapters.workspace.s3 import S3Objects
 from roboco.errors import TransientError
 
-TRIED: Final = "_checks/conditions"
+CHECK_PATH: Final = "_checks/conditions"
 """The object that every check writes. One name, so that checks leave one object at most; no task has such a name."""
 REMEDY: Final = "use a store that honours If-None-Match and If-Match on PUT, as AWS and SeaweedFS do, or a folder"
 _CONTENT: Final = b"Roboco checks with this object whether the store honours conditional writes.\n"
-_NO_TAG: Final = '"00000000000000000000000000000000"'
-_TRIES: Final = 3
+_UNKNOWN_ETAG: Final = '"00000000000000000000000000000000"'
+_MAX_WRITES: Final = 3
 """Writes of which a store that honours If-None-Match refuses one, even if an operator removes the object meanwhile."""
-_REFUSING: Final = frozenset({400, 405, 501})
+_REFUSAL_STATUSES: Final = frozenset({400, 405, 501})
 """HTTP statuses of a store that takes no conditional write."""
 
 
-def conditions_flaw(objects: S3Objects) -> str | None:
+def conditional_write_flaw(objects: S3Objects) -> str | None:
     """Return the flaw of the store's conditional writes, or None. Raise TransientError if the store does not answer.
 
     The check costs three requests, and one more in a bucket without an earlier check. Concurrent checks do no harm.
     """
-    return _flaw(objects, "If-None-Match", _keeps_first) or _flaw(objects, "If-Match", _keeps_newer)
+    return _header_flaw(objects, "If-None-Match", _honours_if_none_match) or _header_flaw(
+        objects, "If-Match", _honours_if_match
+    )
 
 
-def _flaw(objects: S3Objects, header: str, honours: Callable[[S3Objects], bool]) -> str | None:
+def _header_flaw(objects: S3Objects, header: str, honours: Callable[[S3Objects], bool]) -> str | None:
     try:
         honoured = honours(objects)
     except TransientError as error:
@@ -37,14 +39,14 @@ def _flaw(objects: S3Objects, header: str, honours: Callable[[S3Objects], bool])
     return None if honoured else f"does not honour {header}: a worker could replace an object of another worker"
 
 
-def _keeps_first(objects: S3Objects) -> bool:
+def _honours_if_none_match(objects: S3Objects) -> bool:
     """Return True if the store takes a first object and refuses a second one."""
-    refused = any(not objects.put(TRIED, _CONTENT, if_none=True) for _ in range(_TRIES))
-    return refused and objects.size(TRIED) is not None
+    refused = any(not objects.put(CHECK_PATH, _CONTENT, if_none=True) for _ in range(_MAX_WRITES))
+    return refused and objects.size(CHECK_PATH) is not None
 
 
-def _keeps_newer(objects: S3Objects) -> bool:
-    return not objects.put(TRIED, _CONTENT, if_match=_NO_TAG)
+def _honours_if_match(objects: S3Objects) -> bool:
+    return not objects.put(CHECK_PATH, _CONTENT, if_match=_UNKNOWN_ETAG)
 
 
 def _refusal(objects: S3Objects, error: TransientError) -> str | None:
@@ -53,6 +55,6 @@ def _refusal(objects: S3Objects, error: TransientError) -> str | None:
     if not isinstance(answer, ClientError):
         return None
     status = int(answer.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    if status not in _REFUSING or not objects.put(TRIED, _CONTENT):
+    if status not in _REFUSAL_STATUSES or not objects.put(CHECK_PATH, _CONTENT):
         return None
     return f"{status} {answer.response.get('Error', {}).get('Code', '')}".strip()

@@ -14,15 +14,15 @@ from typing import BinaryIO
 from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
-from roboco.ports import Versioned
+from roboco.ports import VersionedFile
 
-_LOCKS = 64
+_LOCK_FILES = 64
 """Lock files of a folder in which files are replaced: hidden, empty files that stay.
 
 A process that is stopped while it holds a lock blocks only the files that share the lock.
 """
 
-_NO_FILE = (FileNotFoundError, IsADirectoryError)
+_NO_FILE_ERRORS = (FileNotFoundError, IsADirectoryError)
 """Errors of a path that is no file: it does not exist, or is a folder."""
 
 
@@ -37,9 +37,9 @@ class FolderFiles:
 
     def create(self, path: str, data: bytes) -> bool:
         """Store the file if there is none. Return False if another file exists."""
-        target = self.at(path)
-        with self._usable():
-            written = self._write(target, data)
+        target = self.path_of(path)
+        with self._translating_errors():
+            written = self._write_temporary(target, data)
             try:
                 os.link(written, target)
             except FileExistsError:
@@ -52,23 +52,23 @@ class FolderFiles:
 
     def put(self, path: str, data: bytes) -> None:
         """Store the file, in place of an older one."""
-        target = self.at(path)
-        with self._usable():
-            self._write(target, data).replace(target)
+        target = self.path_of(path)
+        with self._translating_errors():
+            self._write_temporary(target, data).replace(target)
             _sync_folder(target.parent)
 
     def get(self, path: str) -> bytes | None:
         """Return the file's bytes, or None if there is none."""
-        with self._usable():
+        with self._translating_errors():
             try:
-                return self.at(path).read_bytes()
-            except _NO_FILE:
+                return self.path_of(path).read_bytes()
+            except _NO_FILE_ERRORS:
                 return None
 
-    def get_versioned(self, path: str) -> Versioned | None:
+    def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their SHA-256 as version, or None if there is none."""
         data = self.get(path)
-        return None if data is None else Versioned(data, hashlib.sha256(data).hexdigest())
+        return None if data is None else VersionedFile(data, hashlib.sha256(data).hexdigest())
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
         """Store the file if it still has this version. Return False if another write won.
@@ -77,11 +77,11 @@ class FolderFiles:
         """
         if version is None:
             return self.create(path, data)
-        target = self.at(path)
-        with self._usable():
+        target = self.path_of(path)
+        with self._translating_errors():
             if not target.parent.is_dir():
                 return False
-            with locked(target.parent / _lock_of(target.name)):
+            with locked(target.parent / _lock_name(target.name)):
                 stored = self.get_versioned(path)
                 if stored is not None and stored.data == data:
                     _sync_folder(target.parent)  # its writer may have died before this
@@ -93,63 +93,65 @@ class FolderFiles:
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the rest of the source, in place of an older file."""
-        target = self.at(path)
-        with self._usable():
-            self._write(target, source).replace(target)
+        target = self.path_of(path)
+        with self._translating_errors():
+            self._write_temporary(target, source).replace(target)
             _sync_folder(target.parent)
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""
-        with self._usable():
+        with self._translating_errors():
             try:
-                with self.at(source).open("rb") as file:
+                with self.path_of(source).open("rb") as file:
                     self.put_from(path, file)
-            except _NO_FILE:
+            except _NO_FILE_ERRORS:
                 return
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
         """Return at most `length` bytes of the file from `start` on, or None if there is no file."""
-        with self._usable():
+        with self._translating_errors():
             try:
-                with self.at(path).open("rb") as file:
+                with self.path_of(path).open("rb") as file:
                     file.seek(start)
                     return file.read(length)
-            except _NO_FILE:
+            except _NO_FILE_ERRORS:
                 return None
 
     def size(self, path: str) -> int | None:
         """Return the size of the file in bytes, or None if there is none."""
-        with self._usable():
+        with self._translating_errors():
             try:
-                found = self.at(path).stat()
-            except _NO_FILE:
+                found = self.path_of(path).stat()
+            except _NO_FILE_ERRORS:
                 return None
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
-    def link(self, path: str, seconds: int) -> str | None:
+    def presigned_url(self, path: str, seconds: int) -> str | None:
         """Return None: a folder has no URL for other readers."""
         return None
 
     def delete(self, path: str) -> None:
         """Remove the file, if it exists."""
-        target = self.at(path)
-        with self._usable():
+        target = self.path_of(path)
+        with self._translating_errors():
             if not target.is_dir():
                 target.unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly below a folder, sorted."""
-        with self._usable():
+        with self._translating_errors():
             try:
-                return sorted(entry.name for entry in os.scandir(self.at(folder)) if not entry.name.startswith("."))
+                return sorted(
+                    entry.name for entry in os.scandir(self.path_of(folder)) if not entry.name.startswith(".")
+                )
             except FileNotFoundError:
                 return []
 
-    def at(self, path: str) -> Path:
+    def path_of(self, path: str) -> Path:
         """Return the absolute path of a relative one. Raise ValueError if it leaves the workspace."""
         return self._root / checked_path(path)
 
-    def _write(self, target: Path, data: bytes | BinaryIO) -> Path:
+    def _write_temporary(self, target: Path, data: bytes | BinaryIO) -> Path:
         if not self._root.exists():
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -168,26 +170,26 @@ class FolderFiles:
         return written
 
     @contextmanager
-    def _usable(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise TransientError(f"workspace {self._root} cannot be used: {told(error)}") from error
+            raise TransientError(f"workspace {self._root} cannot be used: {with_remedy(error)}") from error
 
 
-def _lock_of(name: str) -> str:
-    return f".lock-{int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _LOCKS:02d}"
+def _lock_name(name: str) -> str:
+    return f".lock-{int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) % _LOCK_FILES:02d}"
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_PERMISSION = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def told(error: OSError) -> str:
+def with_remedy(error: OSError) -> str:
     """Return the error with a remedy for the operator."""
-    if error.errno in _FULL:
+    if error.errno in _DISK_FULL:
         return f"{error}; make room there: workers repeat the write"
-    if error.errno in _FORBIDDEN:
+    if error.errno in _NO_PERMISSION:
         return f"{error}; give the user of the workers write access there: workers repeat the write"
     return f"{error}; check ROBOCO_WORKSPACE"
 

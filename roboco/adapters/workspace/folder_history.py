@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import BinaryIO
 
-from roboco.adapters.workspace.folder import FolderFiles, told
+from roboco.adapters.workspace.folder import FolderFiles, with_remedy
 from roboco.adapters.workspace.lock import locked
-from roboco.domain.history.step import TaskStep, read_step
+from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path
 from roboco.errors import CorruptHistory, TransientError
 
-_BLOCK = 64 * 1024
-_READ_ONLY = frozenset({errno.EROFS, errno.EINVAL})
+_BLOCK_BYTES = 64 * 1024
+_READ_ONLY_ERRNOS = frozenset({errno.EROFS, errno.EINVAL})
 """Errors of a read-only file system: it has no data that must become durable."""
-_REMEMBERED = 10_000
+_MAX_REMEMBERED_HISTORIES = 10_000
 """Histories that a process remembers as durable; each needs about 400 bytes."""
 
 
@@ -36,7 +36,7 @@ class FolderHistories:
 
         Raise CorruptHistory if the history lacks steps before that position.
         """
-        path = self._files.at(history_path(task_id))
+        path = self._files.path_of(history_path(task_id))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(path) as file:
@@ -53,13 +53,13 @@ class FolderHistories:
                 _write_line(file, end, step.line().encode() + b"\n")
                 self._remember(task_id, _version(file))
         except OSError as error:
-            raise TransientError(f"history {path} cannot be written: {told(error)}") from error
+            raise TransientError(f"history {path} cannot be written: {with_remedy(error)}") from error
         return step
 
-    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+    def create(self, task_id: str, lines: Sequence[bytes]) -> bool:
         """Store the lines as the first steps of an empty history. Return False if it begins with other steps."""
         data = b"".join(line + b"\n" for line in lines)
-        path = self._files.at(history_path(task_id))
+        path = self._files.path_of(history_path(task_id))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(path) as file:
@@ -70,18 +70,18 @@ class FolderHistories:
                 file.seek(0)
                 return file.read(len(data)) == data
         except OSError as error:
-            raise TransientError(f"history {path} cannot be written: {told(error)}") from error
+            raise TransientError(f"history {path} cannot be written: {with_remedy(error)}") from error
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """Return the committed steps from a position on, each exactly once and in order."""
         if start == 0:
-            return map(read_step, self.lines(task_id))
-        return iter(self._read_back(task_id, start))
+            return map(parse_step, self.lines(task_id))
+        return iter(self._read_from_end(task_id, start))
 
     def lines(self, task_id: str) -> Iterator[bytes]:
         """Yield the stored lines, oldest first."""
         try:
-            with self._opened(task_id) as (file, left):
+            with self._open_complete(task_id) as (file, left):
                 file.seek(0)
                 while left > 0:
                     line = file.readline(left)
@@ -90,24 +90,24 @@ class FolderHistories:
         except FileNotFoundError:
             return
 
-    def fold(self, task_id: str) -> bool:
+    def compact(self, task_id: str) -> bool:
         """Return True: the file always contains every step."""
         return True
 
-    def _read_back(self, task_id: str, start: int) -> list[TaskStep]:
+    def _read_from_end(self, task_id: str, start: int) -> list[TaskStep]:
         try:
-            with self._opened(task_id) as (file, end):
+            with self._open_complete(task_id) as (file, end):
                 newest = _newest(file, end)
                 wanted = newest.seq + 1 - start if newest else 0
-                steps = [read_step(line) for line in islice(_lines_back(file, end), max(0, wanted))]
+                steps = [parse_step(line) for line in islice(_lines_backwards(file, end), max(0, wanted))]
                 return steps[::-1]
         except FileNotFoundError:
             return []
 
     @contextmanager
-    def _opened(self, task_id: str) -> Iterator[tuple[BinaryIO, int]]:
+    def _open_complete(self, task_id: str) -> Iterator[tuple[BinaryIO, int]]:
         """Yield the file and the size of its complete lines, all durable. Raise FileNotFoundError without a history."""
-        path = self._files.at(history_path(task_id))
+        path = self._files.path_of(history_path(task_id))
         try:
             with path.open("rb") as file:
                 if end := _complete_size(file):
@@ -116,7 +116,7 @@ class FolderHistories:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise TransientError(f"history {path} cannot be read: {told(error)}") from error
+            raise TransientError(f"history {path} cannot be read: {with_remedy(error)}") from error
 
     def _make_durable(self, task_id: str, file: BinaryIO) -> None:
         """Make the content of the file durable: its writer may be about to do so, or may have died.
@@ -129,12 +129,12 @@ class FolderHistories:
         try:
             os.fsync(file.fileno())
         except OSError as error:
-            if error.errno not in _READ_ONLY:
+            if error.errno not in _READ_ONLY_ERRNOS:
                 raise
         self._remember(task_id, version)
 
     def _remember(self, task_id: str, version: tuple[int, int, int]) -> None:
-        if len(self._durable) >= _REMEMBERED:
+        if len(self._durable) >= _MAX_REMEMBERED_HISTORIES:
             self._durable.clear()
         self._durable[task_id] = version
 
@@ -157,15 +157,15 @@ def _version(file: BinaryIO) -> tuple[int, int, int]:
 
 
 def _newest(file: BinaryIO, end: int) -> TaskStep | None:
-    line = next(_lines_back(file, end), None)
-    return None if line is None else read_step(line)
+    line = next(_lines_backwards(file, end), None)
+    return None if line is None else parse_step(line)
 
 
 def _complete_size(file: BinaryIO) -> int:
     """Return the size up to the last newline. Lines before it never change; text after it is no step yet."""
     position = file.seek(0, os.SEEK_END)
     while position > 0:
-        start = max(0, position - _BLOCK)
+        start = max(0, position - _BLOCK_BYTES)
         file.seek(start)
         found = file.read(position - start).rfind(b"\n")
         if found >= 0:
@@ -174,12 +174,12 @@ def _complete_size(file: BinaryIO) -> int:
     return 0
 
 
-def _lines_back(file: BinaryIO, end: int) -> Iterator[bytes]:
+def _lines_backwards(file: BinaryIO, end: int) -> Iterator[bytes]:
     """Yield the lines before `end`, newest first. Only the requested lines are read."""
     position = end
     rest = b""
     while position > 0:
-        start = max(0, position - _BLOCK)
+        start = max(0, position - _BLOCK_BYTES)
         file.seek(start)
         lines = (file.read(position - start) + rest).split(b"\n")
         rest = lines[0]

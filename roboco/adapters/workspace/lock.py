@@ -9,10 +9,10 @@ from typing import BinaryIO
 
 from roboco.errors import TransientError
 
-PATIENCE = 2.0
+LOCK_TIMEOUT = 2.0
 """Seconds to wait for a lock. A process that dies releases it. A process that is stopped while it holds the lock does
 not, and a sweeper that waited without a limit would hold up all tasks."""
-_PAUSE = 0.002
+_RETRY_DELAY = 0.002
 """Seconds between two tries."""
 
 
@@ -25,14 +25,14 @@ def locked(path: Path) -> Iterator[BinaryIO]:
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
                 raise TransientError(
-                    f"file {path} has been locked by another process for {PATIENCE:g} s; a process that was "
+                    f"file {path} has been locked by another process for {LOCK_TIMEOUT:g} s; a process that was "
                     "stopped in the middle of a write keeps the lock until it continues or ends"
                 ) from error
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_DELAY)

@@ -12,27 +12,27 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
-from roboco.adapters.workspace.tries import TRIES, tries
-from roboco.domain.url import without_credentials
+from roboco.adapters.workspace.tries import MAX_TRIES, tries
+from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
-from roboco.ports import Versioned
+from roboco.ports import VersionedFile
 
-LOST = frozenset({409, 412})
+CONFLICT_STATUSES = frozenset({409, 412})
 """HTTP statuses of a conditional write that lost: 412 as a rule, 409 if two writers collided."""
-ATTEMPTS = 4
+MAX_ATTEMPTS = 4
 """Attempts at a request that gets no answer, or a server error."""
 _NOT_IMPLEMENTED = 501
-_NOTHING_THERE = 416
+_RANGE_NOT_SATISFIABLE = 416
 """HTTP status of a range that begins after the end of an object."""
 _TRANSFER = TransferConfig(
     multipart_threshold=16 * 1024 * 1024, multipart_chunksize=16 * 1024 * 1024, max_concurrency=4
 )
-_REFUSED = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
-_NO_BUCKET = "NoSuchBucket"
+_REFUSAL_CODES = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+_NO_BUCKET_CODE = "NoSuchBucket"
 
 
 def connect_s3(
-    endpoint_url: str | None, region: str | None = None, timeout: float = 20.0, attempts: int = ATTEMPTS
+    endpoint_url: str | None, region: str | None = None, timeout: float = 20.0, attempts: int = MAX_ATTEMPTS
 ) -> Any:
     """Return a client with a limit on every wait. boto3 reads the credentials from the environment.
 
@@ -53,7 +53,7 @@ def connect_s3(
     return session.client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
 
 
-class _Open:
+class _KeepOpen:
     """A caller's file that boto3 must not close. It closes files that fit into one part."""
 
     def __init__(self, source: BinaryIO) -> None:
@@ -67,7 +67,7 @@ class _Open:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """An object's bytes, its entity tag and its metadata."""
 
     data: bytes
@@ -86,11 +86,11 @@ class S3Objects:
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
         """Store the object. Return False if the condition (no object, or an object with this tag) does not hold."""
         condition = {"IfNoneMatch": "*"} if if_none else {"IfMatch": if_match} if if_match else {}
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             try:
                 self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data, **condition, **extra)
             except ClientError as error:
-                if condition and (_status(error) in LOST or (if_match and _status(error) == 404)):
+                if condition and (_status(error) in CONFLICT_STATUSES or (if_match and _status(error) == 404)):
                     return False
                 if condition and _status(error) == _NOT_IMPLEMENTED:
                     raise TransientError(
@@ -100,12 +100,12 @@ class S3Objects:
                 raise
         return True
 
-    def get(self, path: str) -> Stored | None:
+    def get(self, path: str) -> StoredObject | None:
         """Return the object, or None if there is none."""
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
-                return Stored(answer["Body"].read(), answer["ETag"], answer["Metadata"])
+                return StoredObject(answer["Body"].read(), answer["ETag"], answer["Metadata"])
             except ClientError as error:
                 if _code(error) == "NoSuchKey":
                     return None
@@ -113,9 +113,9 @@ class S3Objects:
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the rest of the source, in parts if it is large."""
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             try:
-                self._client.upload_fileobj(_Open(source), self._bucket, self._key(path), Config=_TRANSFER)
+                self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), Config=_TRANSFER)
             except S3UploadFailedError as error:
                 raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
 
@@ -127,7 +127,7 @@ class S3Objects:
         if source == path:
             return
         origin = {"Bucket": self._bucket, "Key": self._key(source)}
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             try:
                 self._client.copy(origin, self._bucket, self._key(path), Config=_TRANSFER)
             except ClientError as error:
@@ -138,28 +138,28 @@ class S3Objects:
         """Return at most `length` bytes of the object from `start` on, or None if there is none."""
         if length < 1:  # HTTP has no empty range: a store would answer with the whole object
             return None if self.size(path) is None else b""
-        return self._part(path, f"bytes={start}-{start + length - 1}")
+        return self._get_range(path, f"bytes={start}-{start + length - 1}")
 
-    def end(self, path: str, length: int) -> bytes | None:
+    def read_last(self, path: str, length: int) -> bytes | None:
         """Return at most the last `length` bytes of the object, or None if there is none."""
-        return self._part(path, f"bytes=-{length}")
+        return self._get_range(path, f"bytes=-{length}")
 
-    def _part(self, path: str, span: str) -> bytes | None:
-        with _answering(self._client, self._bucket):
+    def _get_range(self, path: str, span: str) -> bytes | None:
+        with _translating_errors(self._client, self._bucket):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=span)
                 data: bytes = answer["Body"].read()
             except ClientError as error:
                 if _code(error) == "NoSuchKey":
                     return None
-                if _status(error) == _NOTHING_THERE:
+                if _status(error) == _RANGE_NOT_SATISFIABLE:
                     return b""
                 raise
         return data
 
     def size(self, path: str) -> int | None:
         """Return the size of the object in bytes, or None if there is none."""
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             try:
                 return int(self._client.head_object(Bucket=self._bucket, Key=self._key(path))["ContentLength"])
             except ClientError as error:
@@ -167,15 +167,15 @@ class S3Objects:
                     return None
                 raise
 
-    def link(self, path: str, seconds: int) -> str:
+    def presigned_url(self, path: str, seconds: int) -> str:
         """Return a URL, signed with this process' credentials, that grants access to the object for these seconds."""
         params = {"Bucket": self._bucket, "Key": self._key(path)}
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             return str(self._client.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds))
 
     def metadata(self, path: str) -> dict[str, str] | None:
         """Return the metadata of the object, or None if there is none."""
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             try:
                 found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._key(path))["Metadata"]
             except ClientError as error:
@@ -186,7 +186,7 @@ class S3Objects:
 
     def delete(self, path: str) -> None:
         """Remove the object, if it exists."""
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
 
     def _key(self, path: str) -> str:
@@ -196,7 +196,7 @@ class S3Objects:
         """Return the names directly below a folder, sorted; those of folders without the "/"."""
         base = self._key(folder)
         found: set[str] = set()
-        with _answering(self._client, self._bucket):
+        with _translating_errors(self._client, self._bucket):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=base, Delimiter="/"
             )
@@ -220,7 +220,7 @@ class S3Files:
             if (stored := self.get(path)) is not None:
                 return stored == data
         raise TransientError(
-            f"file {path!r} could neither be stored nor read in {TRIES} tries, because other workers store and "
+            f"file {path!r} could neither be stored nor read in {MAX_TRIES} tries, because other workers store and "
             "remove it; try again later"
         )
 
@@ -233,10 +233,10 @@ class S3Files:
         stored = self._objects.get(path)
         return None if stored is None else stored.data
 
-    def get_versioned(self, path: str) -> Versioned | None:
+    def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their entity tag as version, or None if there is none."""
         stored = self._objects.get(path)
-        return None if stored is None else Versioned(stored.data, stored.etag)
+        return None if stored is None else VersionedFile(stored.data, stored.etag)
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
         """Store the file if it still has this version. Return False if another write won."""
@@ -260,9 +260,9 @@ class S3Files:
         """Return the size of the file in bytes, or None if there is none."""
         return self._objects.size(path)
 
-    def link(self, path: str, seconds: int) -> str | None:
+    def presigned_url(self, path: str, seconds: int) -> str | None:
         """Return a URL that grants access to the file for these seconds."""
-        return self._objects.link(path, seconds)
+        return self._objects.presigned_url(path, seconds)
 
     def delete(self, path: str) -> None:
         """Remove the file, if it exists."""
@@ -274,13 +274,13 @@ class S3Files:
 
 
 @contextmanager
-def _answering(client: Any, bucket: str) -> Iterator[None]:
+def _translating_errors(client: Any, bucket: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        if _code(error) == _NO_BUCKET:
-            raise _no_bucket(without_credentials(client.meta.endpoint_url), bucket) from error
-        if _code(error) in _REFUSED:
+        if _code(error) == _NO_BUCKET_CODE:
+            raise _no_bucket(strip_credentials(client.meta.endpoint_url), bucket) from error
+        if _code(error) in _REFUSAL_CODES:
             raise TransientError(
                 f"the S3 store refuses bucket {bucket!r}: {_code(error)}; check AWS_ACCESS_KEY_ID, "
                 "AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"

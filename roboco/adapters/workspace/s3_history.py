@@ -15,17 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 
-from roboco.adapters.workspace.s3 import S3Objects, Stored
+from roboco.adapters.workspace.s3 import S3Objects, StoredObject
 from roboco.adapters.workspace.tries import tries
-from roboco.domain.history.step import TaskStep, read_step
+from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
 from roboco.errors import CorruptHistory, TransientError
 
-_STEPS = "steps"
-_NUMBER = re.compile("[0-9]{1,18}")
-_END = 256 * 1024
+_STEPS_KEY = "steps"
+_STEPS_PATTERN = re.compile("[0-9]{1,18}")
+_TAIL_BYTES = 256 * 1024
 """Bytes at the end of a history that are fetched first, for its newest steps."""
-_ABREAST = 16
+_MAX_CONCURRENT_REQUESTS = 16
 """Concurrent requests; the client has 50 connections."""
 
 
@@ -41,10 +41,10 @@ class S3Histories:
         A segment that was compacted and removed must not be created again. So this reads, after the write, whether
         `history.jsonl` contains the position. A later compaction includes the new segment.
         """
-        segment = _segment(task_id, step.seq)
+        segment = _segment_path(task_id, step.seq)
         for _ in tries():
             created = self._objects.put(segment, step.line().encode(), if_none=True)
-            if self._folded(task_id) > step.seq:
+            if self._compacted_count(task_id) > step.seq:
                 if created:
                     self._objects.delete(segment)
                 return next(self.read(task_id, step.seq))
@@ -52,64 +52,64 @@ class S3Histories:
                 return step
             stored = self._objects.get(segment)
             if stored is not None:
-                return read_step(stored.data)
+                return parse_step(stored.data)
         raise TransientError(f"step {step.seq} of task {task_id!r} could neither be stored nor read; try again")
 
-    def begin(self, task_id: str, lines: Sequence[bytes]) -> bool:
+    def create(self, task_id: str, lines: Sequence[bytes]) -> bool:
         """Store the lines as the first steps of an empty history. Return False if it begins with other steps."""
-        if not self._objects.names(segments_path(task_id)) and self._put(task_id, list(lines), None):
+        if not self._objects.names(segments_path(task_id)) and self._put_compacted(task_id, list(lines), None):
             return True
         return self._lines(task_id, 0)[: len(lines)] == list(lines)
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """Return the committed steps from a position on, each exactly once and in order."""
-        return map(read_step, self._lines(task_id, start))
+        return map(parse_step, self._lines(task_id, start))
 
     def lines(self, task_id: str) -> Iterator[bytes]:
         """Return the stored lines, oldest first."""
         return iter(self._lines(task_id, 0))
 
-    def fold(self, task_id: str) -> bool:
+    def compact(self, task_id: str) -> bool:
         """Compact the segments into `history.jsonl`, unless another worker does so, and remove them.
 
         Return False if another worker compacts, or if a segment is missing.
         """
         stored = self._objects.get(history_path(task_id))
         names = self._objects.names(segments_path(task_id))
-        lines = _split(stored)
-        wanted = [name for name in names if _seq(name) >= len(lines)]
+        lines = _split_lines(stored)
+        wanted = [name for name in names if _segment_seq(name) >= len(lines)]
         if _lacks_count(task_id, stored, lines) or wanted:
             fresh = self._segments(task_id, wanted)
-            if len(fresh) < len(wanted) or [_seq(name) for name in wanted] != _following(len(lines), wanted):
+            if len(fresh) < len(wanted) or [_segment_seq(name) for name in wanted] != _consecutive(len(lines), wanted):
                 return False  # another worker compacts, or a segment is missing, which a reader reports
             lines += fresh
-            if not self._put(task_id, lines, stored):
+            if not self._put_compacted(task_id, lines, stored):
                 return False
-        folded = [segments_path(task_id) + name for name in names if _seq(name) < len(lines)]
-        with _abreast() as pool:
+        folded = [segments_path(task_id) + name for name in names if _segment_seq(name) < len(lines)]
+        with _request_pool() as pool:
             list(pool.map(self._objects.delete, folded))
         return True
 
-    def _put(self, task_id: str, lines: list[bytes], stored: Stored | None) -> bool:
+    def _put_compacted(self, task_id: str, lines: list[bytes], stored: StoredObject | None) -> bool:
         data = b"".join(line + b"\n" for line in lines)
         etag = stored.etag if stored else None
-        metadata = {_STEPS: str(len(lines))}
+        metadata = {_STEPS_KEY: str(len(lines))}
         return self._objects.put(history_path(task_id), data, if_none=etag is None, if_match=etag, Metadata=metadata)
 
-    def _folded(self, task_id: str) -> int:
+    def _compacted_count(self, task_id: str) -> int:
         """Return the number of steps in `history.jsonl`. If a copy lost the metadata, count by its newest line."""
         metadata = self._objects.metadata(history_path(task_id))
         if metadata is None:
             return 0
-        noted = _noted(metadata)
-        return self._counted(task_id) if noted is None else noted
+        noted = _steps_in_metadata(metadata)
+        return self._count_by_last_line(task_id) if noted is None else noted
 
-    def _counted(self, task_id: str) -> int:
-        length = _END
+    def _count_by_last_line(self, task_id: str) -> int:
+        length = _TAIL_BYTES
         while True:
             lines, size = self._last_lines(task_id, length)
             if lines or size < length:
-                return _count(task_id, lines, size)
+                return _count_by_lines(task_id, lines, size)
             length *= 8
 
     def _lines(self, task_id: str, start: int) -> list[bytes]:
@@ -120,10 +120,10 @@ class S3Histories:
         for _ in tries():
             names = self._objects.names(segments_path(task_id))
             lines: list[bytes] = []
-            if self._folded(task_id) > start:
-                lines = self._folded_from(task_id, start)
-            wanted = [name for name in names if _seq(name) >= start + len(lines)]
-            if [_seq(name) for name in wanted] != _following(start + len(lines), wanted):
+            if self._compacted_count(task_id) > start:
+                lines = self._compacted_lines(task_id, start)
+            wanted = [name for name in names if _segment_seq(name) >= start + len(lines)]
+            if [_segment_seq(name) for name in wanted] != _consecutive(start + len(lines), wanted):
                 continue
             fresh = self._segments(task_id, wanted)
             if len(fresh) == len(wanted):
@@ -133,22 +133,22 @@ class S3Histories:
             "restore it, or remove the task's open marker to give the task up"
         )
 
-    def _folded_from(self, task_id: str, start: int) -> list[bytes]:
+    def _compacted_lines(self, task_id: str, start: int) -> list[bytes]:
         """Return the lines of `history.jsonl` from a position on. If possible, fetch only the end of the file."""
-        length = _END
+        length = _TAIL_BYTES
         while start > 0:
             lines, size = self._last_lines(task_id, length)
-            first = read_step(lines[0]).seq if lines else 0
+            first = parse_step(lines[0]).seq if lines else 0
             if first <= start and lines:
                 return lines[start - first :]
             if size < length:
                 return []
             length *= 8
-        return _split(self._objects.get(history_path(task_id)))
+        return _split_lines(self._objects.get(history_path(task_id)))
 
     def _last_lines(self, task_id: str, length: int) -> tuple[list[bytes], int]:
         """Return the complete lines in the last `length` bytes of `history.jsonl`, and the number of fetched bytes."""
-        data = self._objects.end(history_path(task_id), length) or b""
+        data = self._objects.read_last(history_path(task_id), length) or b""
         lines = data.split(b"\n")[:-1]
         return (lines if len(data) < length else lines[1:]), len(data)  # the first line may be incomplete
 
@@ -158,44 +158,46 @@ class S3Histories:
         if len(paths) == 1:
             found = [self._objects.get(paths[0])]
         else:
-            with _abreast() as pool:
+            with _request_pool() as pool:
                 found = list(pool.map(self._objects.get, paths))
         return [stored.data for stored in takewhile(bool, found) if stored]
 
 
-def _abreast() -> ThreadPoolExecutor:
+def _request_pool() -> ThreadPoolExecutor:
     """Return threads whose log lines name the work of the calling thread."""
-    return ThreadPoolExecutor(_ABREAST, initializer=_adopt, initargs=(contextvars.copy_context(),))
+    return ThreadPoolExecutor(
+        _MAX_CONCURRENT_REQUESTS, initializer=_adopt_context, initargs=(contextvars.copy_context(),)
+    )
 
 
-def _adopt(context: contextvars.Context) -> None:
+def _adopt_context(context: contextvars.Context) -> None:
     for variable, value in context.items():
         variable.set(value)
 
 
-def _segment(task_id: str, seq: int) -> str:
+def _segment_path(task_id: str, seq: int) -> str:
     return f"{segments_path(task_id)}{seq:08d}.json"
 
 
-def _seq(name: str) -> int:
+def _segment_seq(name: str) -> int:
     return int(name.partition(".")[0])
 
 
-def _split(stored: Stored | None) -> list[bytes]:
+def _split_lines(stored: StoredObject | None) -> list[bytes]:
     return stored.data.split(b"\n")[:-1] if stored else []
 
 
-def _noted(metadata: Mapping[str, str]) -> int | None:
+def _steps_in_metadata(metadata: Mapping[str, str]) -> int | None:
     """Return the number of steps in the metadata, or None: a restore or a copy through a file drops the metadata."""
-    steps = metadata.get(_STEPS, "")
-    return int(steps) if _NUMBER.fullmatch(steps) else None
+    steps = metadata.get(_STEPS_KEY, "")
+    return int(steps) if _STEPS_PATTERN.fullmatch(steps) else None
 
 
-def _count(task_id: str, lines: list[bytes], size: int) -> int:
+def _count_by_lines(task_id: str, lines: list[bytes], size: int) -> int:
     """Return the number of steps of a file with these last lines. Raise CorruptHistory if the lines do not give it."""
     try:
         if lines:
-            return read_step(lines[-1]).seq + 1
+            return parse_step(lines[-1]).seq + 1
     except CorruptHistory as error:
         raise CorruptHistory(_unreadable(task_id)) from error
     if size:
@@ -203,22 +205,22 @@ def _count(task_id: str, lines: list[bytes], size: int) -> int:
     return 0
 
 
-def _lacks_count(task_id: str, stored: Stored | None, lines: list[bytes]) -> bool:
+def _lacks_count(task_id: str, stored: StoredObject | None, lines: list[bytes]) -> bool:
     """Return True if the file must be written again to add its metadata. Raise CorruptHistory if it lacks lines."""
-    if stored is None or _noted(stored.metadata) is not None:
+    if stored is None or _steps_in_metadata(stored.metadata) is not None:
         return False
-    if _count(task_id, lines, len(stored.data)) != len(lines):
+    if _count_by_lines(task_id, lines, len(stored.data)) != len(lines):
         raise CorruptHistory(_unreadable(task_id))
     return bool(lines)
 
 
 def _unreadable(task_id: str) -> str:
     return (
-        f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS!r} in its metadata, and its last "
+        f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS_KEY!r} in its metadata, and its last "
         "line does not say how many steps it holds: restore the object, or remove the task's open marker to give the "
         "task up"
     )
 
 
-def _following(start: int, names: list[str]) -> list[int]:
+def _consecutive(start: int, names: list[str]) -> list[int]:
     return list(range(start, start + len(names)))

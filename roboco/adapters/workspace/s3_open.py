@@ -2,12 +2,12 @@
 
 from urllib.parse import urlsplit
 
-from roboco.adapters.workspace.s3 import ATTEMPTS, S3Files, S3Objects, connect_s3
+from roboco.adapters.workspace.s3 import MAX_ATTEMPTS, S3Files, S3Objects, connect_s3
 from roboco.adapters.workspace.s3_history import S3Histories
 
 
 def open_objects(
-    url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int = ATTEMPTS
+    url: str, s3_endpoint_url: str | None = None, s3_timeout: float = 20.0, attempts: int = MAX_ATTEMPTS
 ) -> S3Objects | None:
     """Return the objects at "s3://bucket/prefix", or None if the URL names no bucket."""
     parts = urlsplit(url)
@@ -21,5 +21,5 @@ def open_bucket(
     url: str, s3_endpoint_url: str | None, s3_timeout: float, attempts: int | None
 ) -> tuple[S3Files, S3Histories] | None:
     """Return the files and histories at "s3://bucket/prefix", or None if the URL names no bucket."""
-    objects = open_objects(url, s3_endpoint_url, s3_timeout, attempts or ATTEMPTS)
+    objects = open_objects(url, s3_endpoint_url, s3_timeout, attempts or MAX_ATTEMPTS)
     return None if objects is None else (S3Files(objects), S3Histories(objects))

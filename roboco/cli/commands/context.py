@@ -25,7 +25,7 @@ def context(task_id: str, seq: int | None, as_json: bool) -> None:
     """
     with open_task(task_id) as task:
         steps = [step for step in task.history() if step.by_agent and "context" in step.metadata]
-    step = _chosen(task_id, steps, seq)
+    step = _select_step(task_id, steps, seq)
     before = next((one for one in reversed(steps) if one.seq < step.seq and one.agent_name == step.agent_name), None)
     if as_json:
         record = {"step": step.seq, "agent_name": step.agent_name, "context": step.metadata["context"]}
@@ -34,7 +34,7 @@ def context(task_id: str, seq: int | None, as_json: bool) -> None:
         _print(Screen(sys.stdout), step, before)
 
 
-def _chosen(task_id: str, steps: list[TaskStep], seq: int | None) -> TaskStep:
+def _select_step(task_id: str, steps: list[TaskStep], seq: int | None) -> TaskStep:
     if not steps:
         raise UsageError(f"no agent of task {task_id!r} has had a turn yet")
     matching = [step for step in steps if seq is None or step.seq == seq]
@@ -46,8 +46,8 @@ def _chosen(task_id: str, steps: list[TaskStep], seq: int | None) -> TaskStep:
 
 def changes(before: TaskStep, step: TaskStep) -> dict[str, Any]:
     """Return the steps that the prompt of a step contained and that of the one before did not, and vice versa."""
-    old, new = (_numbers(one.metadata["context"].get("included") or []) for one in (before, step))
-    tokens, old_tokens = (_tokens(one) for one in (step, before))
+    old, new = (_positions(one.metadata["context"].get("included") or []) for one in (before, step))
+    tokens, old_tokens = (_total_tokens(one) for one in (step, before))
     return {
         "since": before.seq,
         "added": sorted(new - old),
@@ -61,10 +61,10 @@ def _print(screen: Screen, step: TaskStep, before: TaskStep | None) -> None:
     report = step.metadata["context"]
     screen.line((f"step {step.seq} · ", "dim"), (step.agent_name, "bold"), (f" · {report.get('strategy')}", "dim"))
     if (summary := report.get("summary")) is not None:
-        screen.line("   summary of steps ", _range(summary["steps"]), (f", written by {summary['by']}", "dim"))
-    screen.line("   included: steps ", ", ".join(map(_range, report.get("included") or [])) or "none")
+        screen.line("   summary of steps ", _range_text(summary["steps"]), (f", written by {summary['by']}", "dim"))
+    screen.line("   included: steps ", ", ".join(map(_range_text, report.get("included") or [])) or "none")
     for one in report.get("left_out") or []:
-        screen.line("   left out: steps ", _range(one["steps"]), (f", {one['why']}", "dim"))
+        screen.line("   left out: steps ", _range_text(one["steps"]), (f", {one['why']}", "dim"))
     if why := report.get("no_summary"):
         screen.line((f"   {why}", "yellow"))
     counted = ", ".join(f"{name} {count}" for name, count in (report.get("tokens") or {}).items())
@@ -85,13 +85,13 @@ def _print_changes(screen: Screen, found: dict[str, Any]) -> None:
     screen.line((f"   compared with its step {found['since']}: {'; '.join(parts)}", "cyan"))
 
 
-def _numbers(ranges: list[list[int]]) -> set[int]:
+def _positions(ranges: list[list[int]]) -> set[int]:
     return {seq for first, last in ranges for seq in range(first, last + 1)}
 
 
-def _tokens(step: TaskStep) -> int:
+def _total_tokens(step: TaskStep) -> int:
     return int((step.metadata["context"].get("tokens") or {}).get("total", 0))
 
 
-def _range(ends: list[int]) -> str:
+def _range_text(ends: list[int]) -> str:
     return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"

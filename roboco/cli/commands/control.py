@@ -8,16 +8,16 @@ import click
 
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.interactive.receipts import how_it_ended, what_came_of
+from roboco.cli.interactive.receipts import describe_effect, describe_reply_end
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
-from roboco.cli.terminal.format import colour
+from roboco.cli.terminal.format import status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
 from roboco.client.receipt import Receipt
 from roboco.client.stream import is_at_rest
 from roboco.client.task import Task
-from roboco.domain.decision.decide import RAISE_TO_GO_ON
+from roboco.domain.decision.decide import RAISE_LIMIT_HINT
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
@@ -31,7 +31,7 @@ _NO_STEP_AFTER: Final = 0.5
 @click.command()
 @click.argument("task_id")
 @click.argument("message")
-@options.answering
+@options.answering_agent
 @options.timeout(5)
 @options.as_json
 def interrupt(task_id: str, message: str, agent: str | None, timeout: float, as_json: bool) -> None:
@@ -42,7 +42,7 @@ def interrupt(task_id: str, message: str, agent: str | None, timeout: float, as_
     """
     with open_task(task_id) as task:
         receipt = task.interrupt(message, agent, timeout=timeout)
-    _print_receipt(receipt, what_came_of(receipt, task_id), as_json)
+    _print_receipt(receipt, describe_effect(receipt, task_id), as_json)
 
 
 @click.command()
@@ -57,10 +57,10 @@ def stop(task_id: str, reason: str, timeout: float, as_json: bool) -> None:
         receipt = task.stop(reason, timeout=0 if status.ended else timeout)
     if status.ended:
         text = f"{task_id} has ended before ({status})"
-    elif receipt.taken_at_seq is None:
+    elif receipt.applied_at_seq is None:
         text = f"{task_id} is asked to stop"
     else:
-        text = f"{task_id} has stopped" + ("" if receipt.seen_at is None else f": {how_it_ended(receipt)}")
+        text = f"{task_id} has stopped" + ("" if receipt.seen_at is None else f": {describe_reply_end(receipt)}")
     _print_receipt(receipt, text, as_json)
 
 
@@ -90,7 +90,7 @@ def resume(task_id: str, as_json: bool) -> None:
         receipt = task.resume()
         summary = task.summary()
     text = f"{task_id} continues"
-    if summary.status is TaskStatus.PAUSED and summary.reason.endswith(RAISE_TO_GO_ON):
+    if summary.status is TaskStatus.PAUSED and summary.reason.endswith(RAISE_LIMIT_HINT):
         text = f"{task_id} stays paused: {summary.reason}, with: roboco limits {task_id}"
     _print_receipt(receipt, text, as_json)
 
@@ -140,11 +140,11 @@ def _wait_for_step(task: Task, before: TaskSummary, seconds: float) -> TaskSumma
 def _print_steps(screen: Screen, earlier: list[TaskStep], new: list[TaskStep], now: TaskSummary) -> None:
     view = LiveView(screen)
     for one in earlier[-1:]:
-        view.known(one)
+        view.note_step(one)
     for one in new:
         view.step(one)
     screen.blank()
-    style = colour(now.status)
+    style = status_colour(now.status)
     reason = now.reason if is_at_rest(now) else "the step has not ended yet"
     screen.line(("── ", style), (now.status, f"bold {style}"), (f" · {reason}" if reason else "", "dim"))
     if not new and is_at_rest(now):

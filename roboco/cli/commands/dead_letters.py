@@ -17,9 +17,9 @@ from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.dead_letter import DeadLetter
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
-_letters = click.argument("letter_ids", metavar="LETTERS", nargs=-1)
+_letters_argument = click.argument("letter_ids", metavar="LETTERS", nargs=-1)
 
 
 @click.group("dead-letters", invoke_without_command=True)
@@ -41,7 +41,7 @@ def dead_letters(context: click.Context, as_json: bool) -> None:
 @options.as_json
 def list_letters(as_json: bool) -> None:
     """List dead letters with their reasons, oldest first."""
-    with _orchestrator() as orchestrator:
+    with _open_orchestrator() as orchestrator:
         letters = orchestrator.dead_letters()
     if as_json:
         print_json(letters)
@@ -56,7 +56,7 @@ def list_letters(as_json: bool) -> None:
 @options.as_json
 def show_letter(letter_id: str, as_json: bool) -> None:
     """Show a dead letter: its reason, its headers and its body."""
-    with _orchestrator() as orchestrator:
+    with _open_orchestrator() as orchestrator:
         letter = orchestrator.dead_letter(letter_id)
     if as_json:
         print_json(letter)
@@ -72,7 +72,7 @@ def show_letter(letter_id: str, as_json: bool) -> None:
 
 
 @dead_letters.command("requeue")
-@_letters
+@_letters_argument
 @options.as_json
 def requeue_letters(letter_ids: tuple[str, ...], as_json: bool) -> None:
     """Send dead letters again and remove them from the list.
@@ -82,7 +82,7 @@ def requeue_letters(letter_ids: tuple[str, ...], as_json: bool) -> None:
     if not letter_ids:
         raise click.UsageError("name the letters; roboco dead-letters lists them")
     sent: list[DeadLetter] = []
-    with _orchestrator() as orchestrator:
+    with _open_orchestrator() as orchestrator:
         for letter_id in letter_ids:
             sent.append(letter := orchestrator.requeue_dead_letter(letter_id))
             if not as_json:
@@ -92,7 +92,7 @@ def requeue_letters(letter_ids: tuple[str, ...], as_json: bool) -> None:
 
 
 @dead_letters.command("delete")
-@_letters
+@_letters_argument
 @click.option("--all", "every", is_flag=True, help="Delete all letters that are on the list now.")
 @options.as_json
 def delete_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> None:
@@ -102,25 +102,25 @@ def delete_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> N
     """
     if bool(letter_ids) == every:
         raise click.UsageError("name the letters, or use --all; roboco dead-letters lists them")
-    with _orchestrator() as orchestrator:
+    with _open_orchestrator() as orchestrator:
         chosen = [letter.letter_id for letter in orchestrator.dead_letters()] if every else letter_ids
         deleted = {letter_id: orchestrator.delete_dead_letter(letter_id) for letter_id in chosen}
     if as_json:
         print_json([{"letter_id": letter_id, "deleted": letter is not None} for letter_id, letter in deleted.items()])
         return
     for letter_id, letter in deleted.items():
-        click.echo(_deletion(letter_id, letter))
+        click.echo(_deletion_message(letter_id, letter))
     if not deleted:
         click.echo("no dead letters")
 
 
 @contextmanager
-def _orchestrator() -> Iterator[Orchestrator]:
-    with closing(Orchestrator(read_settings())) as orchestrator:
+def _open_orchestrator() -> Iterator[Orchestrator]:
+    with closing(Orchestrator(load_settings())) as orchestrator:
         yield orchestrator
 
 
-def _deletion(letter_id: str, letter: DeadLetter | None) -> str:
+def _deletion_message(letter_id: str, letter: DeadLetter | None) -> str:
     if letter is None:
         return f"{one_line(letter_id, 80)} is not on the list: it was deleted or sent again, or never existed"
     return f"{letter_id} is deleted ({one_line(letter.name, 64)}: {one_line(letter.reason, 160)})"

@@ -12,13 +12,13 @@ import click
 import yaml
 
 from roboco.adapters.extras import require_extra
-from roboco.adapters.team.file import team_from
-from roboco.cli.interactive.run_team import Wish, run_team
+from roboco.adapters.team.file import parse_team
+from roboco.cli.interactive.run_team import RunOptions, run_team
 from roboco.cli.terminal import options
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.team.team import Team
 
-EXAMPLES = resources.files("roboco.examples")
+EXAMPLES_FOLDER = resources.files("roboco.examples")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Example:
         return ",".join(("local", *self.extras))
 
 
-SHIPPED = {
+SHIPPED_TEAMS = {
     "demo": Example("Write a short paragraph about {topic}.", "the sea at night"),
     "research": Example("What is the mean high water level at {topic}?", "Cuxhaven", ("mcp", "sandbox")),
 }
@@ -46,7 +46,9 @@ SHIPPED = {
 
 @click.command()
 @click.argument("topic", required=False)
-@click.option("--team", "name", type=click.Choice(list(SHIPPED)), default="demo", show_default=True, help="Which team.")
+@click.option(
+    "--team", "name", type=click.Choice(list(SHIPPED_TEAMS)), default="demo", show_default=True, help="Which team."
+)
 @click.option("--list", "listed", is_flag=True, help="List the teams, and run none.")
 @options.as_json
 def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
@@ -56,15 +58,15 @@ def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
     it is set. On a terminal, Ctrl-C asks for a message and interrupts the team with it; twice stops the task.
     """
     if listed:
-        _print(Screen(sys.stdout))
+        _print_teams(Screen(sys.stdout))
         return 0
-    example = SHIPPED[name]
+    example = SHIPPED_TEAMS[name]
     if "mcp" in example.extras:
         require_extra("mcp", f"team {name!r}", example.install)
     team = shipped_team(name)
     allowed = tuple(join(server.command) for server in team.mcp_servers.values() if server.command)
     prompt = example.prompt.format(topic=topic or example.topic)
-    code = run_team(team, Wish(prompt, as_json=as_json, allowed=allowed, tools=_tool_modules(team)))
+    code = run_team(team, RunOptions(prompt, as_json=as_json, allowed=allowed, tools=_tool_modules(team)))
     if code == 0 and not as_json:
         Screen(sys.stdout).paragraph((f"make your own: {_program()} init my-team", "dim"))
     return code
@@ -72,10 +74,10 @@ def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
 
 def shipped_team(name: str) -> Team:
     """Return the team of this name. Its MCP servers start with the Python of this process."""
-    data: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8"))
+    data: dict[str, Any] = yaml.safe_load((EXAMPLES_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     for server in data.get("mcp_servers", {}).values():
         server["command"] = [sys.executable, *server["command"][1:]]
-    return team_from(data, f"{name}.yaml")
+    return parse_team(data, f"{name}.yaml")
 
 
 def _tool_modules(team: Team) -> tuple[str, ...]:
@@ -88,8 +90,8 @@ def _program() -> str:
     return "roboco" if shutil.which("roboco") else os.path.relpath(sys.argv[0])
 
 
-def _print(screen: Screen) -> None:
-    for name, example in SHIPPED.items():
+def _print_teams(screen: Screen) -> None:
+    for name, example in SHIPPED_TEAMS.items():
         team = shipped_team(name)
         screen.line((name, "bold"), f"  {team.description}")
         needs = f"; needs pip install 'roboco[{example.install}]'" if example.extras else ""

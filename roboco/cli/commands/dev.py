@@ -29,16 +29,16 @@ def dev(port_base: int | None, folder: Path) -> None:
     stack = DevStack(folder, port_base, screen.line)
     try:
         stack.start()
-        _print(screen, stack)
-        stack.supervisor.keep()
+        _print_addresses(screen, stack)
+        stack.supervisor.supervise()
     except Interrupted:
         screen.line("ending; workers finish their work (Ctrl-C again kills them)")
     finally:
-        stack.supervisor.end()
+        stack.supervisor.stop()
     screen.line("everything has ended")
 
 
-def _print(screen: Screen, stack: DevStack) -> None:
+def _print_addresses(screen: Screen, stack: DevStack) -> None:
     exports = stack.exports
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)

@@ -6,14 +6,14 @@ from pathlib import Path
 import click
 
 from roboco.adapters.team.file import load_team
-from roboco.cli.commands.rehearsal_source import source
+from roboco.cli.commands.rehearsal_source import render_test
 from roboco.cli.commands.task_replay import TaskReplay, task_replay
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
-from roboco.cli.terminal.sanitize import escaped
+from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.domain.replay.recording import recording_of
 from roboco.domain.replay.rehearsal import Rehearsal, rehearse
-from roboco.domain.replay.replay import Past
+from roboco.domain.replay.replay import RecordedTask
 from roboco.errors import UsageError
 
 
@@ -34,7 +34,7 @@ def export_test(task_id: str, team: Path | None, output: Path | None, force: boo
     if output is not None and output.exists() and not force:
         raise UsageError(f"file {str(output)!r} exists already; choose another one, or overwrite it with --force")
     with task_replay(task_id) as replay:
-        text, failure = _exported(replay, team, output)
+        text, failure = _render(replay, team, output)
     if output is not None:
         _write(output, text, force)
     if as_json:
@@ -49,22 +49,22 @@ def export_test(task_id: str, team: Path | None, output: Path | None, force: boo
         click.echo(f"the test fails now: {failure}", err=True)
 
 
-def _exported(replay: TaskReplay, team: Path | None, output: Path | None) -> tuple[str, str]:
+def _render(replay: TaskReplay, team: Path | None, output: Path | None) -> tuple[str, str]:
     """Return the source of the test, and why it fails now, or "" if it passes."""
     past = replay.recorded()
     recording = recording_of(past)
     expected = rehearse(past.team, recording, past.router)
-    _check(past, expected)
+    _check_reproducible(past, expected)
     chosen = past.team if team is None else load_team(team)
     now = expected if team is None else rehearse(chosen, recording, replay.router(chosen))
-    text = source(replay.task_id, chosen, recording, expected, _team_path(team, output))
+    text = render_test(replay.task_id, chosen, recording, expected, _team_path(team, output))
     if (now.agents, now.tools, now.status) == (expected.agents, expected.tools, expected.status):
         return text, ""
     agents = ", ".join(now.agents) or "no agent"
-    return text, f"with {team} {agents} would act, and then it would be {now.status}: {escaped(now.reason)}"
+    return text, f"with {team} {agents} would act, and then it would be {now.status}: {escape_invisible(now.reason)}"
 
 
-def _check(past: Past, expected: Rehearsal) -> None:
+def _check_reproducible(past: RecordedTask, expected: Rehearsal) -> None:
     """Raise UsageError if the rehearsal differs from the record, for example because a router has changed."""
     recorded = [step.agent_name for step in past.steps]
     rehearsed = [step.agent_name for step in expected.steps]

@@ -9,7 +9,7 @@ from roboco.cli.stack.celery_process import environment
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import SUCCESS, USAGE, print_error
 from roboco.cli.terminal.json_output import print_json
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 
 @click.command()
@@ -22,7 +22,7 @@ def health(pool: str, as_json: bool) -> int:
     `python -m roboco.workers.healthcheck POOL` does the same in 50 ms instead of two seconds, for containers.
     """
     command = [sys.executable, "-P", "-m", "roboco.workers.healthcheck", pool]
-    ended = subprocess.run(command, env=environment(read_settings(), {}), capture_output=True, text=True)
+    ended = subprocess.run(command, env=environment(load_settings(), {}), capture_output=True, text=True)
     message = f"{ended.stdout}{ended.stderr}".strip()
     if not as_json:
         click.echo(ended.stdout, nl=False)

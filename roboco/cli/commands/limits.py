@@ -7,7 +7,7 @@ import click
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
-from roboco.domain.limits import RaisedLimits, Spending, ToolSpending
+from roboco.domain.limits import LimitOverrides, ToolLimits, UsageLimits
 from roboco.errors import UsageError
 
 _HELP = {
@@ -41,7 +41,7 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     """
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:
-        receipt = task.raise_limits(**_scoped(agent, tool, given))
+        receipt = task.set_limits(**_scoped(agent, tool, given))
     if as_json:
         print_json(receipt)
         return
@@ -53,7 +53,7 @@ def _scoped(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:
     """Return the limits as those of the task, an agent or a tool. Raises UsageError for a limit that it cannot have."""
     if agent is not None and tool is not None:
         raise UsageError("--agent and --tool: name one of them")
-    possible = RaisedLimits if agent is tool is None else Spending if agent is not None else ToolSpending
+    possible = LimitOverrides if agent is tool is None else UsageLimits if agent is not None else ToolLimits
     if wrong := [name for name in given if name not in possible.model_fields]:
         wrong_one, possible_ones = (name.replace("_", "-") for name in (wrong[0], ", --".join(possible.model_fields)))
         raise UsageError(f"--{wrong_one}: a tool has no such limit, it has --{possible_ones}")

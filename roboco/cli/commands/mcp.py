@@ -9,8 +9,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.adapters.mcp.tool import McpTool, as_team_says
-from roboco.cli.doctor.asked_servers import Answer, ServerOf, ask_servers
+from roboco.adapters.mcp.tool import McpTool, apply_team_settings
+from roboco.cli.doctor.server_tools import ServerTools, TeamServer, fetch_tools
 from roboco.cli.doctor.teams import loaded_teams
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
@@ -18,10 +18,10 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.team_lookup import resolve_team
-from roboco.domain.team.known_tools import missing
-from roboco.domain.team.team import Team, prefix_of
+from roboco.domain.team.known_tools import missing_tools_error
+from roboco.domain.team.team import Team, default_prefix
 from roboco.errors import UsageError
-from roboco.settings import Settings, read_settings
+from roboco.settings import Settings, load_settings
 
 MAX_CELL_CHARS: Final = 300
 MAX_PARAMETERS: Final = 20
@@ -47,11 +47,11 @@ def tools(server: str, team: str | None, as_json: bool) -> int:
     sandbox, and with the variables of ROBOCO_ALLOWED_MCP_ENV alone. The exit code is 1 if the team names a tool that
     the server does not list.
     """
-    settings = read_settings()
-    found = ServerOf(_team_with(settings, team, server), server)
+    settings = load_settings()
+    found = TeamServer(_team_with_server(settings, team, server), server)
     answer = _list_all(settings, found)
-    shown = list(_shown(found, answer))
-    mistake = missing(found.team, server, answer.offer.tools, answer.offer.others)
+    shown = list(_listed_tools(found, answer))
+    mistake = missing_tools_error(found.team, server, answer.offer.tools, answer.offer.other_names)
     if as_json:
         print_json({"tools": [tool.record() for tool in shown], "mistake": mistake})
     else:
@@ -60,7 +60,7 @@ def tools(server: str, team: str | None, as_json: bool) -> int:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _ListedTool:
     """A tool in the list."""
 
     name: str
@@ -79,7 +79,7 @@ class _Shown:
         }
 
 
-def _team_with(settings: Settings, named: str | None, server: str) -> Team:
+def _team_with_server(settings: Settings, named: str | None, server: str) -> Team:
     """Return the team with this server. Raises UsageError if there is none, or more than one to choose from."""
     if named is not None:
         team = resolve_team(settings, named)
@@ -98,52 +98,55 @@ def _team_with(settings: Settings, named: str | None, server: str) -> Team:
     return next(iter(teams.values()))
 
 
-def _list_all(settings: Settings, found: ServerOf) -> Answer:
+def _list_all(settings: Settings, found: TeamServer) -> ServerTools:
     """Return all that the server lists. Raises UsageError if it does not answer, or is not allowed here."""
     whole = found.declared.model_copy(update={"tools": "all"})
     servers = found.team.mcp_servers | {found.name: whole}
     team = found.team.model_copy(update={"mcp_servers": servers})
-    (answer,) = ask_servers(settings, [ServerOf(team, found.name)])
+    (answer,) = fetch_tools(settings, [TeamServer(team, found.name)])
     if answer.error:
         raise UsageError(answer.error)
     return answer
 
 
-def _shown(found: ServerOf, answer: Answer) -> Iterator[_Shown]:
+def _listed_tools(found: TeamServer, answer: ServerTools) -> Iterator[_ListedTool]:
     declared = found.declared
     for name, tool in answer.offer.tools.items():
         known = declared.settings_of(name) is not None
-        called = declared.name_of(prefix_of(found.name), name) if known else None
-        yield _Shown(name, called, as_team_says(declared, name, tool))
+        called = declared.name_of(default_prefix(found.name), name) if known else None
+        yield _ListedTool(name, called, apply_team_settings(declared, name, tool))
 
 
-def _print(screen: Screen, shown: list[_Shown], answer: Answer, mistake: str) -> None:
+def _print(screen: Screen, shown: list[_ListedTool], answer: ServerTools, mistake: str) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("tool", "agents call", "effect", "parameters", "description"):
         table.add_column(heading, overflow="fold")
     for one in shown:
-        cells = (one.name, one.called or "-", one.tool.effect, _parameters(one.tool), one.tool.description)
+        cells = (one.name, one.called or "-", one.tool.effect, _parameter_list(one.tool), one.tool.description)
         table.add_row(*(Text(one_line(cell, MAX_CELL_CHARS)) for cell in cells))
     if shown:
         screen.table(table)
     else:
         screen.line("the server lists no tools")
-    if others := [*map(repr, answer.offer.others), *([f"{answer.offer.more} more"] if answer.offer.more else [])]:
+    if others := [
+        *map(repr, answer.offer.other_names),
+        *([f"{answer.offer.unnamed_count} more"] if answer.offer.unnamed_count else []),
+    ]:
         screen.line((f"not shown: {', '.join(others)}", "dim"))
     if mistake:
         screen.line((mistake, "yellow"))
 
 
-def _parameters(tool: McpTool) -> str:
+def _parameter_list(tool: McpTool) -> str:
     """Return the names of the parameters with their types; a "?" marks those that a call may leave out."""
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     listed = properties if isinstance(properties, dict) else {}
     needed = required if isinstance(required, list) else []
-    words = [f"{name}{'' if name in needed else '?'}: {_type(one)}" for name, one in listed.items()]
+    words = [f"{name}{'' if name in needed else '?'}: {_type_name(one)}" for name, one in listed.items()]
     more = [f"{len(words) - MAX_PARAMETERS} more"] if len(words) > MAX_PARAMETERS else []
     return ", ".join([*words[:MAX_PARAMETERS], *more]) or ("none" if isinstance(properties, dict) else "any")
 
 
-def _type(schema: object) -> str:
+def _type_name(schema: object) -> str:
     found = schema.get("type") if isinstance(schema, dict) else None
     return "|".join(map(str, found)) if isinstance(found, list) else str(found or "any")

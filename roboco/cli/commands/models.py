@@ -12,8 +12,8 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.team.model_offer import ModelOffer
-from roboco.settings import read_settings
+from roboco.domain.team.model_offer import ModelProfileInfo
+from roboco.settings import load_settings
 
 
 @click.command()
@@ -24,7 +24,7 @@ def models(team: str, as_json: bool) -> None:
 
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR.
     """
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    with closing(Orchestrator(load_settings())) as orchestrator:
         profiles = orchestrator.models(team)
     if as_json:
         print_json(profiles)
@@ -34,7 +34,7 @@ def models(team: str, as_json: bool) -> None:
         click.echo("the team declares no model profiles")
 
 
-def _table(profiles: list[ModelOffer]) -> Table:
+def _table(profiles: list[ModelProfileInfo]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("profile", "model", "label", "description"):
         table.add_column(heading, overflow="fold")

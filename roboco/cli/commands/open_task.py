@@ -5,11 +5,11 @@ from contextlib import closing, contextmanager
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 
 @contextmanager
 def open_task(task_id: str) -> Iterator[Task]:
     """Yield the task with this id, and close its connections afterwards. Raises UsageError if there is none."""
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    with closing(Orchestrator(load_settings())) as orchestrator:
         yield orchestrator.task(task_id)

@@ -10,7 +10,7 @@ from roboco.domain.team.team import Team
 
 LINE_WIDTH: Final = 116
 
-_WHOLE = """{about}
+_TEST_TEMPLATE = """{about}
 
 {imports}
 
@@ -26,7 +26,7 @@ def test_{name}():
     assert rehearsal.status == {status}, rehearsal.reason
 """
 
-_ABOUT = '''"""The agents that acted in task {task_id} of team {team}, rehearsed with {which}.
+_DOCSTRING_TEMPLATE = '''"""The agents that acted in task {task_id} of team {team}, rehearsed with {which}.
 
 The test replays the recorded answers and results.
 
@@ -37,17 +37,17 @@ This file holds the texts of the task: messages, answers, arguments and results 
 """'''
 
 
-def source(task_id: str, team: Team, recording: Recording, expected: Rehearsal, team_file: str | None) -> str:
+def render_test(task_id: str, team: Team, recording: Recording, expected: Rehearsal, team_file: str | None) -> str:
     """Return the test of this task. It contains the team, or reads `team_file` when it runs."""
     model = team.collaboration_model
     custom = model.router if isinstance(model, Custom) else None
     which = "the team below" if team_file is None else "the team's file"
-    return _WHOLE.format(
-        about=_ABOUT.format(task_id=task_id, team=team.name, which=which),
+    return _TEST_TEMPLATE.format(
+        about=_DOCSTRING_TEMPLATE.format(task_id=task_id, team=team.name, which=which),
         imports="\n".join(_imports(custom, team_file)),
         team=f"TEAM = {_literal(_team_data(team))}" if team_file is None else f"TEAM = load_team({team_file})",
-        recording=_recording(recording),
-        name=_name(task_id),
+        recording=_recording_literal(recording),
+        name=_test_name(task_id),
         router="" if custom is None else ", router",
         agents=_literal(expected.agents, 24),
         tools=_literal(expected.tools, 24),
@@ -70,7 +70,7 @@ def _imports(custom: str | None, team_file: str | None) -> list[str]:
     return lines
 
 
-def _recording(recording: Recording) -> str:
+def _recording_literal(recording: Recording) -> str:
     """Return the recording with a line for each turn, call and external input."""
     record = recording.model_dump(mode="json")
     lines = ["{"]
@@ -87,5 +87,5 @@ def _literal(value: Any, indent: int = 0) -> str:
     return pformat(value, width=LINE_WIDTH - indent, sort_dicts=False)
 
 
-def _name(task_id: str) -> str:
+def _test_name(task_id: str) -> str:
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in task_id)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from roboco.adapters.team.file import load_team
-from roboco.cli.interactive.run_team import Wish, run_team
+from roboco.cli.interactive.run_team import RunOptions, run_team
 from roboco.cli.terminal import options
 
 
@@ -30,4 +30,4 @@ def run(file: Path, prompt: str, **given: Any) -> int:
     Ctrl-C stops the task.
     The exit code is 0 if the task has completed or waits, and 1 if it has ended otherwise.
     """
-    return run_team(load_team(file), Wish(prompt, **given))
+    return run_team(load_team(file), RunOptions(prompt, **given))

@@ -7,7 +7,7 @@ import click
 from roboco.adapters.team.field_descriptions import describe_fields
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
-from roboco.domain.team.mcp_server import MOST_TOOLS
+from roboco.domain.team.mcp_server import MAX_SERVER_TOOLS
 from roboco.domain.team.team import Team
 
 
@@ -40,5 +40,5 @@ def team_file_schema() -> dict[str, Any]:
     }
     names = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
     tools = whole["$defs"]["McpServer"]["properties"]["tools"]["oneOf"]
-    tools.append({"items": names, "maxItems": MOST_TOOLS, "minItems": 1, "type": "array", "uniqueItems": True})
+    tools.append({"items": names, "maxItems": MAX_SERVER_TOOLS, "minItems": 1, "type": "array", "uniqueItems": True})
     return whole

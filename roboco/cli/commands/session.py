@@ -8,7 +8,7 @@ from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
 from roboco.domain.session.agent_session import SessionForm
 
-_form = click.option(
+_form_option = click.option(
     "--form",
     type=click.Choice(get_args(SessionForm)),
     default="roboco",
@@ -19,7 +19,7 @@ _form = click.option(
 
 @click.command()
 @click.argument("task_id")
-@_form
+@_form_option
 @options.always_json
 def session(task_id: str, form: SessionForm) -> None:
     """Print a task as a conversation, as JSON.
@@ -33,7 +33,7 @@ def session(task_id: str, form: SessionForm) -> None:
 @click.command()
 @click.argument("task_id")
 @click.argument("token", default="")
-@_form
+@_form_option
 @options.always_json
 def delta(task_id: str, token: str, form: SessionForm) -> None:
     """Print the changes of a task's conversation as JSON.

@@ -8,14 +8,14 @@ import click
 from roboco.cli.commands.task_summaries import TaskSummaries, check_complete
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
-from roboco.cli.terminal.format import colour, cost, counted, of_step, spending
+from roboco.cli.terminal.format import agent_usage, call_count, cost_suffix, status_colour, step_usage
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
 from roboco.domain.task_summary import TaskSummary
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 
 @click.command()
@@ -27,9 +27,9 @@ def show(task_id: str, as_json: bool) -> None:
     The command prints its steps with texts, tool calls and results, the last frames of exceptions of tools, its files,
     and the tokens, calls and cost of each agent and tool.
     """
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    with closing(Orchestrator(load_settings())) as orchestrator:
         summaries = TaskSummaries(orchestrator)
-        summary = summaries.of(task_id)
+        summary = summaries.get(task_id)
         task = orchestrator.stored_task(task_id)
         steps, artifacts, failures = task.history(), task.artifacts(), task.call_failures()
     if as_json:
@@ -49,18 +49,18 @@ def _print(
     screen.line(("task ", "dim"), summary.task_id, (f" · team {summary.team}", "dim"))
     for step in steps:
         view.step(step)
-        if used := of_step(step):
+        if used := step_usage(step):
             screen.line((f"   {used}", "dim"))
     screen.blank()
-    style = colour(summary.status)
+    style = status_colour(summary.status)
     reason = f" · {summary.reason}" if summary.reason else ""
     screen.line(("── ", style), (summary.status, f"bold {style}"), (reason, "dim"))
-    used = f"{summary.steps} steps · {summary.tokens_in} tokens in, {summary.tokens_out} out{cost(summary.cost)}"
+    used = f"{summary.steps} steps · {summary.tokens_in} tokens in, {summary.tokens_out} out{cost_suffix(summary.cost)}"
     seconds = (summary.updated_at - summary.created_at).total_seconds()
     screen.line((f"   {used} · {seconds:.1f} s", "dim"))
     for name, spent in summary.agents.items():
-        screen.line((f"   {name}: {spending(spent)}", "dim"))
+        screen.line((f"   {name}: {agent_usage(spent)}", "dim"))
     for name, spent in summary.tools.items():
-        screen.line((f"   {name}: {counted(spent.calls)} · {spent.seconds:.1f} s{cost(spent.cost)}", "dim"))
+        screen.line((f"   {name}: {call_count(spent.calls)} · {spent.seconds:.1f} s{cost_suffix(spent.cost)}", "dim"))
     for artifact in artifacts:
         screen.line((f"   file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes", "dim"))

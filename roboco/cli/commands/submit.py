@@ -12,7 +12,7 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.priority import PRIORITIES
 from roboco.domain.ids import check_tenant
-from roboco.settings import Settings, read_settings
+from roboco.settings import Settings, load_settings
 
 
 @click.command()
@@ -41,7 +41,7 @@ def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: A
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR. Nothing is stored if an option is wrong.
     """
     targets = notification_options.targets(given)
-    with closing(Orchestrator(_of_tenant(tenant))) as orchestrator:
+    with closing(Orchestrator(_tenant_settings(tenant))) as orchestrator:
         task = orchestrator.run(team, prompt, notify=targets, **given)
     if as_json:
         print_json({"task_id": task.task_id})
@@ -49,8 +49,8 @@ def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: A
         click.echo(task.task_id)
 
 
-def _of_tenant(tenant: str | None) -> Settings:
-    settings = read_settings()
+def _tenant_settings(tenant: str | None) -> Settings:
+    settings = load_settings()
     if tenant is None:
         return settings
     if settings.tenant not in (None, check_tenant(tenant)):
@@ -63,7 +63,7 @@ def _of_tenant(tenant: str | None) -> Settings:
 @click.command()
 @click.argument("task_id")
 @click.argument("message")
-@options.answering
+@options.answering_agent
 @click.option(
     "--if-busy",
     type=click.Choice(["queue", "interrupt", "reject"]),
@@ -82,7 +82,7 @@ def send(
     A task that waits for its user continues.
     """
     with open_task(task_id) as task:
-        receipt = task.send(message, agent, while_working=if_busy)
+        receipt = task.send(message, agent, if_busy=if_busy)
     if as_json:
         print_json(receipt)
     else:

@@ -10,12 +10,12 @@ import click
 from roboco.cli.commands.task_summaries import TaskSummaries
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.decision.router import Router, route
-from roboco.domain.replay.replay import Past
+from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.errors import TransientError
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 
 class TaskReplay:
@@ -25,10 +25,10 @@ class TaskReplay:
         self._orchestrator = orchestrator
         self.task_id = task_id
 
-    def recorded(self, with_router: bool = True) -> Past:
+    def recorded(self, with_router: bool = True) -> RecordedTask:
         """Return the recorded task. Raises UsageError if there is none, or if its router cannot be imported here."""
         summaries = TaskSummaries(self._orchestrator)
-        summary = summaries.of(self.task_id)
+        summary = summaries.get(self.task_id)
         if summaries.stale:
             click.echo(summaries.stale, err=True)
         task = self._orchestrator.stored_task(self.task_id)
@@ -59,5 +59,5 @@ class TaskReplay:
 @contextmanager
 def task_replay(task_id: str) -> Iterator[TaskReplay]:
     """Yield the replay of this task, and close its connections afterwards."""
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    with closing(Orchestrator(load_settings())) as orchestrator:
         yield TaskReplay(orchestrator, task_id)

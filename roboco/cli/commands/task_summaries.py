@@ -21,10 +21,10 @@ class TaskSummaries:
     def __iter__(self) -> Iterator[TaskSummary]:
         """Yield the summary of each task of the workspace, oldest first."""
         task_ids = self._orchestrator.task_ids()
-        stored = [summary for task_id in task_ids if (summary := self._readable(task_id)) is not None]
+        stored = [summary for task_id in task_ids if (summary := self._stored_or_none(task_id)) is not None]
         return map(self._current, sorted(stored, key=lambda summary: summary.created_at))
 
-    def of(self, task_id: str) -> TaskSummary:
+    def get(self, task_id: str) -> TaskSummary:
         """Return the summary of one task. Raises UsageError if there is none."""
         return self._current(self._orchestrator.stored_task(task_id).stored_summary())
 
@@ -36,7 +36,7 @@ class TaskSummaries:
                 self.stale = f"{error}; open tasks are shown as the workspace has them"
         return stored
 
-    def _readable(self, task_id: str) -> TaskSummary | None:
+    def _stored_or_none(self, task_id: str) -> TaskSummary | None:
         try:
             return self._orchestrator.stored_summary(task_id)
         except CorruptHistory as error:

@@ -11,7 +11,7 @@ from rich.text import Text
 from roboco.cli.commands.task_summaries import TaskSummaries
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
-from roboco.cli.terminal.format import age, colour
+from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
@@ -19,7 +19,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import CorruptHistory, TransientError
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 
 @click.command()
@@ -29,7 +29,7 @@ def tasks(as_json: bool) -> int:
 
     If the files of a task are broken, the list leaves it out, an error says why, and the exit code is 1.
     """
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    with closing(Orchestrator(load_settings())) as orchestrator:
         listed = TaskSummaries(orchestrator)
         summaries = list(listed)
         warnings = [listed.stale] if listed.stale else _missing_workers(orchestrator, summaries)
@@ -64,7 +64,7 @@ def _table(summaries: list[TaskSummary], now: datetime) -> Table:
         table.add_row(
             Text(summary.task_id),
             Text(one_line(summary.team, 64)),
-            Text(summary.status, colour(summary.status)),
+            Text(summary.status, status_colour(summary.status)),
             Text(str(summary.steps)),
             Text(str(summary.tokens_in)),
             Text(str(summary.tokens_out)),

@@ -6,16 +6,16 @@ from pathlib import Path
 import click
 
 from roboco.adapters.team.file import load_team
-from roboco.adapters.tools.functions import Functions
-from roboco.cli.doctor.asked_servers import Answer, ask_servers, servers_in
+from roboco.adapters.tools.function_loader import FunctionLoader
+from roboco.cli.doctor.server_tools import ServerTools, fetch_tools, team_servers
 from roboco.cli.doctor.teams import missing_functions
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import SUCCESS, USAGE
 from roboco.cli.terminal.json_output import print_json
-from roboco.cli.terminal.sanitize import escaped
+from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.domain.team.team import Team
-from roboco.errors import TeamError
-from roboco.settings import read_settings
+from roboco.errors import InvalidTeam
+from roboco.settings import load_settings
 
 
 @click.command()
@@ -30,46 +30,50 @@ def validate(file: Path, as_json: bool) -> int:
     mistake.
     """
     try:
-        team, notes, warnings = _checked(file)
-    except TeamError as error:
+        team, notes, warnings = _load_and_check(file)
+    except InvalidTeam as error:
         if not as_json:
             raise
         found = {"code": error.code, "message": str(error), "mistakes": error.mistakes, "warnings": []}
         print_json({"valid": False} | found)
         return USAGE
     for note in notes:
-        click.echo(f"note: {escaped(note)}", err=True)
+        click.echo(f"note: {escape_invisible(note)}", err=True)
     if as_json:
         print_json({"valid": True, "mistakes": [], "warnings": warnings})
         return SUCCESS
     for warning in warnings:
-        click.echo(f"{file}: warning: {escaped(warning)}", err=True)
+        click.echo(f"{file}: warning: {escape_invisible(warning)}", err=True)
     names = ", ".join(agent.name for agent in team.agents)
     click.echo(f"{file}: team {team.name!r} is valid: {team.collaboration_model.type}, agents {names}")
     return SUCCESS
 
 
-def _checked(file: Path) -> tuple[Team, list[str], list[str]]:
+def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
     """Return the team, a note for each server whose tools are not compared, and warnings.
 
-    Raises TeamError with all mistakes.
+    Raises InvalidTeam with all mistakes.
     """
     team = load_team(file)
-    settings = read_settings()
+    settings = load_settings()
     mistakes = [*missing_functions(team, settings)] if settings.tool_modules else []
-    answers = ask_servers(settings, servers_in(team)) if settings.allowed_mcp_servers else []
-    mistakes += [f"{_at(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
+    answers = fetch_tools(settings, team_servers(team)) if settings.allowed_mcp_servers else []
+    mistakes += [f"{_location(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
     if mistakes:
-        raise TeamError(str(file), tuple(mistakes))
-    notes = [f"{_at(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
-    return team, notes, [*_undescribed(team, Functions(settings.tool_modules))] if settings.tool_modules else []
+        raise InvalidTeam(str(file), tuple(mistakes))
+    notes = [f"{_location(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
+    return (
+        team,
+        notes,
+        [*_missing_descriptions(team, FunctionLoader(settings.tool_modules))] if settings.tool_modules else [],
+    )
 
 
-def _at(answer: Answer) -> str:
+def _location(answer: ServerTools) -> str:
     return f"{answer.server.at}mcp_servers.{answer.server.name}.tools"
 
 
-def _undescribed(team: Team, functions: Functions) -> Iterator[str]:
+def _missing_descriptions(team: Team, functions: FunctionLoader) -> Iterator[str]:
     """Yield a warning for each tool without a description for the models."""
     for index, tool in enumerate(team.tools):
         if not (tool.description or functions.tool(tool.function).description):

@@ -12,7 +12,7 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.step import verify_chain
 from roboco.errors import CorruptHistory, UsageError
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 
 @click.command()
@@ -40,8 +40,8 @@ def verify(task_or_file: str, as_json: bool) -> int:
 
 
 def _verify_task(task_id: str) -> int:
-    with closing(Orchestrator(read_settings())) as orchestrator:
-        summary = TaskSummaries(orchestrator).of(task_id)
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        summary = TaskSummaries(orchestrator).get(task_id)
         steps = orchestrator.stored_task(task_id).verify()
     check_complete(summary, steps)
     return steps

@@ -17,7 +17,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 
 @click.command()
@@ -31,19 +31,19 @@ def watch(task_id: str, cursor: str | None, as_json: bool) -> int:
     otherwise.
     """
     display = JsonLines(sys.stdout) if as_json else LiveView(Screen(sys.stdout))
-    with closing(Orchestrator(read_settings())) as orchestrator:
+    with closing(Orchestrator(load_settings())) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
-        return _show(task, display, cursor)
+        return _follow(task, display, cursor)
 
 
-def _show(task: Task, display: Display, cursor: str | None) -> int:
+def _follow(task: Task, display: Display, cursor: str | None) -> int:
     reader = ReaderThread(task.stream(cursor))
     try:
         while True:
             if (item := reader.next(1.0)) is None:
                 if isinstance(display, LiveView):
-                    display.idle()
+                    display.show_status()
                 continue
             display.show(item)
             cursor = item.cursor

@@ -7,12 +7,12 @@ import click
 
 from roboco.cli.commands.task_replay import task_replay
 from roboco.cli.terminal import options
-from roboco.cli.terminal.format import colour
+from roboco.cli.terminal.format import status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
-from roboco.domain.replay.explain import Scene, how_it_stands, tell
+from roboco.domain.replay.explain import StepExplanation, current_status, explain
 from roboco.domain.status import TaskStatus
 
 MAX_LINE_CHARS: Final = 240
@@ -34,7 +34,7 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
         past = replay.recorded(with_router=False)
         changes = replay.open_changes()
         missing = "" if past.status.ended else replay.missing_worker()
-    scenes, end = tell(past, step), f"it waits ({past.status}): {missing}" if missing else how_it_stands(past)
+    scenes, end = explain(past, step), f"it waits ({past.status}): {missing}" if missing else current_status(past)
     if as_json:
         record = {"task_id": task_id, "team": past.team.name, "status": past.status, "reason": past.reason}
         steps = [scene.record() for scene in scenes]
@@ -43,32 +43,32 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     screen = Screen(sys.stdout)
     screen.line(("task ", "dim"), task_id, (f" · team {past.team.name}", "dim"))
     for scene in scenes:
-        _show(screen, scene)
+        _print_step(screen, scene)
     for change in changes:
         show_change(screen, change)
-    _end(screen, past.status, end)
+    _print_end(screen, past.status, end)
 
 
-def _show(screen: Screen, scene: Scene) -> None:
+def _print_step(screen: Screen, scene: StepExplanation) -> None:
     screen.blank()
-    screen.line(("── ", "cyan"), (f"step {scene.seq} · {scene.who}", "bold cyan"))
+    screen.line(("── ", "cyan"), (f"step {scene.seq} · {scene.agent_name}", "bold cyan"))
     for line in scene.before:
-        _line(screen, "before", line, "dim")
-    _line(screen, "why", scene.why, "bold")
+        _print_line(screen, "before", line, "dim")
+    _print_line(screen, "why", scene.why, "bold")
     if scene.router:
-        _line(screen, "rule", f"{scene.rule}, of the {scene.router} router", "")
+        _print_line(screen, "rule", f"{scene.rule}, of the {scene.router} router", "")
     if any(candidate.name != scene.rule for candidate in scene.candidates):
         for candidate in scene.candidates:
             text = f"{candidate.name} · {candidate.why}" if candidate.why else candidate.name
-            _line(screen, "possible", text, "green" if candidate.taken else "dim")
-    for line in scene.did:
-        _line(screen, "then", line, "")
+            _print_line(screen, "possible", text, "green" if candidate.taken else "dim")
+    for line in scene.events:
+        _print_line(screen, "then", line, "")
 
 
-def _line(screen: Screen, label: str, text: str, style: str) -> None:
+def _print_line(screen: Screen, label: str, text: str, style: str) -> None:
     screen.line((f"   {label:<9}", "dim"), (one_line(text, MAX_LINE_CHARS), style))
 
 
-def _end(screen: Screen, status: TaskStatus, end: str) -> None:
+def _print_end(screen: Screen, status: TaskStatus, end: str) -> None:
     screen.blank()
-    screen.line(("── ", colour(status)), (one_line(end, 2 * MAX_LINE_CHARS), f"bold {colour(status)}"))
+    screen.line(("── ", status_colour(status)), (one_line(end, 2 * MAX_LINE_CHARS), f"bold {status_colour(status)}"))

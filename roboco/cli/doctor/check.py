@@ -3,15 +3,15 @@
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-State = Literal["ok", "warn", "fail"]
+CheckState = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckResult:
     """The result of one check."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     todo: str = ""
     """The remedy, or "" if none is needed."""
@@ -21,6 +21,6 @@ class Check:
         return asdict(self)
 
 
-def wanted(name: str, right: bool, found: str, todo: str, otherwise: State = "warn") -> Check:
+def expect(name: str, right: bool, found: str, todo: str, otherwise: CheckState = "warn") -> CheckResult:
     """Return the check of a condition that should be true; if it is not, `todo` is the remedy."""
-    return Check(name, "ok" if right else otherwise, found, "" if right else todo)
+    return CheckResult(name, "ok" if right else otherwise, found, "" if right else todo)

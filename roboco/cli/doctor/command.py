@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator
 import click
 
 from roboco.adapters.extras import missing_packages
-from roboco.adapters.sandbox.budget import Budget, read_budget
-from roboco.cli.doctor.abreast import Group, abreast
+from roboco.adapters.sandbox.budget import MemoryBudget, read_budget
 from roboco.cli.doctor.broker import check_broker
-from roboco.cli.doctor.check import Check
+from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import (
     check_flower,
     check_limits,
+    check_local_servers,
     check_model,
-    check_parts,
     check_python,
     check_sandbox,
 )
+from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 from roboco.cli.doctor.redis import check_redis
 from roboco.cli.doctor.servers import check_servers
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
@@ -31,7 +31,7 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.progress import Progress
 from roboco.cli.terminal.screen import Screen
 from roboco.errors import UsageError
-from roboco.settings import Settings, read_settings
+from roboco.settings import Settings, load_settings
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -51,9 +51,9 @@ def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> i
     ROBOCO_ALLOWED_MCP_SERVERS allows, asks them for their tools, and ends them.
     """
     screen = Screen(sys.stdout)
-    progress = Progress(sys.stdout, screen.terminal and not as_json)
-    checks: list[Check] = []
-    for check in abreast(list(_groups(models, flower)), timeout, progress.show):
+    progress = Progress(sys.stdout, screen.is_terminal and not as_json)
+    checks: list[CheckResult] = []
+    for check in run_parallel(list(_check_groups(models, flower)), timeout, progress.show):
         progress.clear()
         checks.append(check)
         if not as_json:
@@ -65,64 +65,64 @@ def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> i
     return FAILED if failed else SUCCESS
 
 
-def _groups(models: bool, flower: str | None) -> Iterator[Group]:
+def _check_groups(models: bool, flower: str | None) -> Iterator[CheckGroup]:
     """Yield all checks; those that wait for different servers are in different groups."""
-    yield Group("python", lambda: [check_python()], here=True)
-    budget = Budget()
+    yield CheckGroup("python", lambda: [check_python()], in_caller_thread=True)
+    budget = MemoryBudget()
     try:
-        settings = read_settings()
+        settings = load_settings()
     except UsageError as error:
-        wrong = Check("settings", "fail", str(error), "correct the variable")
-        yield Group("settings", lambda: [wrong], here=True)
+        wrong = CheckResult("settings", "fail", str(error), "correct the variable")
+        yield CheckGroup("settings", lambda: [wrong], in_caller_thread=True)
     else:
         budget = read_budget(settings.sandbox_memory, 1)
-        yield Group("settings", lambda: _of_settings(settings), here=True)
-        yield Group("redis and broker", lambda: _servers(settings))
-        yield Group("workspace", lambda: check_workspace(settings))
-        yield Group("teams", lambda: _teams(settings), here=True)
-        yield Group("mcp", lambda: _mcp(settings))
+        yield CheckGroup("settings", lambda: _check_settings(settings), in_caller_thread=True)
+        yield CheckGroup("redis and broker", lambda: _check_servers(settings))
+        yield CheckGroup("workspace", lambda: check_workspace(settings))
+        yield CheckGroup("teams", lambda: _check_teams(settings), in_caller_thread=True)
+        yield CheckGroup("mcp", lambda: _check_mcp(settings))
         if models:
-            yield Group("models", lambda: _models(settings))
-        yield Group("webhooks", lambda: check_webhooks(settings))
+            yield CheckGroup("models", lambda: _check_models(settings))
+        yield CheckGroup("webhooks", lambda: check_webhooks(settings))
     if flower is not None:
-        yield Group("flower", lambda: [check_flower(flower)])
-    yield Group("sandbox", lambda: [check_sandbox(budget)])
-    yield Group("model", lambda: [check_model(os.environ)], here=True)
-    yield Group("local parts", check_parts)
+        yield CheckGroup("flower", lambda: [check_flower(flower)])
+    yield CheckGroup("sandbox", lambda: [check_sandbox(budget)])
+    yield CheckGroup("model", lambda: [check_model(os.environ)], in_caller_thread=True)
+    yield CheckGroup("local parts", check_local_servers)
 
 
-def _of_settings(settings: Settings) -> Iterator[Check]:
-    yield Check("settings", "ok", _shown())
+def _check_settings(settings: Settings) -> Iterator[CheckResult]:
+    yield CheckResult("settings", "ok", _set_variables())
     yield from check_limits(settings.agents_concurrency)
-    yield _messages(settings)
+    yield _check_signing(settings)
 
 
-def _messages(settings: Settings) -> Check:
+def _check_signing(settings: Settings) -> CheckResult:
     if settings.signing_keys:
-        return Check("messages", "ok", f"signed, {len(settings.signing_keys)} keys")
-    return Check("messages", "ok", "not signed: every client that can write to the broker can have workers act")
+        return CheckResult("messages", "ok", f"signed, {len(settings.signing_keys)} keys")
+    return CheckResult("messages", "ok", "not signed: every client that can write to the broker can have workers act")
 
 
-def _teams(settings: Settings) -> Iterator[Check]:
+def _check_teams(settings: Settings) -> Iterator[CheckResult]:
     yield from check_tools(settings)
     yield from check_teams(settings, dict(loaded_teams(settings)))
 
 
-def _mcp(settings: Settings) -> Iterator[Check]:
+def _check_mcp(settings: Settings) -> Iterator[CheckResult]:
     yield from check_mcp(settings)
     yield from check_servers(settings, (team for _, team in loaded_teams(settings)))
 
 
-def _models(settings: Settings) -> Iterable[Check]:
+def _check_models(settings: Settings) -> Iterable[CheckResult]:
     if missing := missing_packages("workers"):
         found = f"not asked: {', '.join(missing)} not installed here"
-        return [Check("models", "fail", found, "pip install 'roboco[workers]'")]
+        return [CheckResult("models", "fail", found, "pip install 'roboco[workers]'")]
     asked = importlib.import_module("roboco.cli.doctor.models")  # which imports openai
-    checks: Iterable[Check] = asked.check_models(team for _, team in loaded_teams(settings))
+    checks: Iterable[CheckResult] = asked.check_models(team for _, team in loaded_teams(settings))
     return checks
 
 
-def _servers(settings: Settings) -> Iterator[Check]:
+def _check_servers(settings: Settings) -> Iterator[CheckResult]:
     reachable = False
     for check in check_redis(settings, bool(os.environ.get("ROBOCO_REDIS_URL"))):
         reachable = reachable or (check.name == "redis" and check.state == "ok")
@@ -131,12 +131,12 @@ def _servers(settings: Settings) -> Iterator[Check]:
         yield from check_broker(settings)
 
 
-def _shown() -> str:
+def _set_variables() -> str:
     """Return the names of the variables that are set, without their values, which may hold passwords."""
     return ", ".join(sorted(name for name in os.environ if name.startswith("ROBOCO_"))) or "no ROBOCO_* is set"
 
 
-def _print(screen: Screen, check: Check) -> None:
+def _print(screen: Screen, check: CheckResult) -> None:
     screen.line((f"{check.state:<5}", _COLOURS[check.state]), f"{check.name:<25} {check.found}")
     if check.todo:
         screen.line((f"      {'':<25}→ {check.todo}", "dim"))

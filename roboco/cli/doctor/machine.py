@@ -11,49 +11,49 @@ from contextlib import closing
 
 from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
-from roboco.adapters.sandbox.budget import Budget
+from roboco.adapters.sandbox.budget import MemoryBudget
 from roboco.adapters.sandbox.limits import MIB
 from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.cli.doctor.check import Check, wanted
+from roboco.cli.doctor.check import CheckResult, expect
 from roboco.domain.builtin_tools import PYTHON
 from roboco.errors import UsageError
 
-_PER_TURN, _ALWAYS = 3, 200
+FILES_PER_TURN, BASE_FILES = 3, 200
 """Open files of an agents worker: for each turn, with the connection to its model, and for the whole process."""
 
 
-def check_python() -> Check:
+def check_python() -> CheckResult:
     """Return the version of Python. It is always ok: pip installs Roboco only on versions on which it runs."""
-    return Check("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
+    return CheckResult("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
 
 
-def check_limits(concurrency: int) -> Iterator[Check]:
+def check_limits(concurrency: int) -> Iterator[CheckResult]:
     """Check the limit of open files for an agents worker, and the full-text search of SQLite for `memory_search`."""
-    most, need = resource.getrlimit(resource.RLIMIT_NOFILE)[0], concurrency * _PER_TURN + _ALWAYS
+    most, need = resource.getrlimit(resource.RLIMIT_NOFILE)[0], concurrency * FILES_PER_TURN + BASE_FILES
     unlimited = most == resource.RLIM_INFINITY
     found = f"{'any number' if unlimited else most}, and {concurrency} parallel turns need {need}"
     todo = f"ulimit -n {need} where the agents workers start, or a smaller ROBOCO_AGENTS_CONCURRENCY"
-    yield wanted("open files", unlimited or most >= need, found, todo)
+    yield expect("open files", unlimited or most >= need, found, todo)
     with closing(sqlite3.connect(":memory:")) as database:
         options = {row[0] for row in database.execute("PRAGMA compile_options")}
     indexes = "ENABLE_FTS5" in options
     found = f"{sqlite3.sqlite_version}, {'with' if indexes else 'without'} full-text search"
-    yield wanted("sqlite", indexes, found, "use a Python whose SQLite has FTS5: memory_search needs it", "fail")
+    yield expect("sqlite", indexes, found, "use a Python whose SQLite has FTS5: memory_search needs it", "fail")
 
 
-def check_sandbox(budget: Budget = Budget()) -> Check:  # noqa: B008 - immutable
+def check_sandbox(budget: MemoryBudget = MemoryBudget()) -> CheckResult:  # noqa: B008 - immutable
     """Check that this machine can run code of a model in a sandbox; tools workers need it on their machines.
 
     The budget is that of a single sandbox. The log of a tools worker has its number of sandboxes and their share.
     """
     sandbox = Sandbox(budget=budget)
     refusal = sandbox.refusal()
-    works = f"works, with {sandbox.limits.total // MIB} MiB if it runs alone"
+    works = f"works, with {sandbox.limits.total_memory // MIB} MiB if it runs alone"
     found, _, todo = refusal.partition(": ") if refusal else (works, "", "")
-    return wanted("sandbox", not refusal, found, f"only the tool {PYTHON} needs it: {todo}")
+    return expect("sandbox", not refusal, found, f"only the tool {PYTHON} needs it: {todo}")
 
 
-def check_flower(address: str) -> Check:
+def check_flower(address: str) -> CheckResult:
     """Check that Flower at this address asks for a password: it shows and ends Celery tasks."""
     try:
         with urllib.request.urlopen(f"{address.rstrip('/')}/tasks", timeout=5) as answer:  # noqa: S310 - the user's
@@ -61,34 +61,34 @@ def check_flower(address: str) -> Check:
     except urllib.error.HTTPError as error:
         asks = error.code in (401, 403)
         if not asks:
-            return Check("flower", "fail", f"{address}: its status is {error.code}", "see Flower's log")
+            return CheckResult("flower", "fail", f"{address}: its status is {error.code}", "see Flower's log")
     except (OSError, ValueError) as error:
-        return Check("flower", "fail", f"{address}: {error}", "check the address, and that Flower runs")
+        return CheckResult("flower", "fail", f"{address}: {error}", "check the address, and that Flower runs")
     todo = "set FLOWER_BASIC_AUTH=user:password; /metrics and /healthcheck stay open: keep its port inside"
-    return wanted("flower", asks, f"{address} {'asks' if asks else 'does not ask'} for a password", todo, "fail")
+    return expect("flower", asks, f"{address} {'asks' if asks else 'does not ask'} for a password", todo, "fail")
 
 
-def check_model(env: Mapping[str, str]) -> Check:
+def check_model(env: Mapping[str, str]) -> CheckResult:
     """Check that this environment can call models; agents workers need the same environment."""
     named = [name for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL") if env.get(name)]
     if named:
-        return Check("model", "ok", f"{' and '.join(named)} set here; agents workers need the same")
+        return CheckResult("model", "ok", f"{' and '.join(named)} set here; agents workers need the same")
     todo = "set OPENAI_API_KEY where the agents workers run; without it `roboco run` takes a small local model"
-    return Check("model", "warn", "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set", todo)
+    return CheckResult("model", "warn", "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set", todo)
 
 
-def check_parts() -> Iterator[Check]:
+def check_local_servers() -> Iterator[CheckResult]:
     """Check that the local servers for a laptop are installed."""
-    yield _part("local redis", lambda: " ".join(find_server()), "`roboco run` and `roboco dev` need it")
-    yield _part("local s3", find_weed, "`roboco dev` takes a folder instead", "dev-server")
-    yield _part("local model", _find_model, "`roboco run` needs a key then")
+    yield _check_installed("local redis", lambda: " ".join(find_server()), "`roboco run` and `roboco dev` need it")
+    yield _check_installed("local s3", find_weed, "`roboco dev` takes a folder instead", "dev-server")
+    yield _check_installed("local model", _find_model, "`roboco run` needs a key then")
 
 
-def _part(name: str, find: Callable[[], str], without: str, extra: str = "local") -> Check:
+def _check_installed(name: str, find: Callable[[], str], without: str, extra: str = "local") -> CheckResult:
     try:
-        return Check(name, "ok", find())
+        return CheckResult(name, "ok", find())
     except UsageError:
-        return Check(name, "warn", f"not installed: {without}", f"pip install 'roboco[{extra}]'")
+        return CheckResult(name, "warn", f"not installed: {without}", f"pip install 'roboco[{extra}]'")
 
 
 def _find_model() -> str:

@@ -7,8 +7,8 @@ from typing import Final
 
 import openai
 
-from roboco.cli.doctor.abreast import Group, abreast
-from roboco.cli.doctor.check import Check, wanted
+from roboco.cli.doctor.check import CheckResult, expect
+from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError
@@ -17,36 +17,38 @@ LIST_TIMEOUT: Final = 10.0
 """Seconds for a model's server to list its models."""
 
 
-def check_models(teams: Iterable[Team | RobocoError | OSError]) -> Iterator[Check]:
+def check_models(teams: Iterable[Team | RobocoError | OSError]) -> Iterator[CheckResult]:
     """Check that the servers of the teams' models answer, accept the keys and have the models."""
     declared = [profile for team in teams if isinstance(team, Team) for profile in team.models.values()]
     different = {
         (one.base_url, one.api_key_env, one.model): one for one in declared or [ModelProfile(model="gpt-4o-mini")]
     }
-    groups = [Group(f"model {one.model}", partial(_models, one)) for one in different.values()]
-    yield from abreast(groups, 2 * LIST_TIMEOUT)
+    groups = [CheckGroup(f"model {one.model}", partial(_checks_of_model, one)) for one in different.values()]
+    yield from run_parallel(groups, 2 * LIST_TIMEOUT)
 
 
-def _models(profile: ModelProfile) -> list[Check]:
-    return [_model(profile)]
+def _checks_of_model(profile: ModelProfile) -> list[CheckResult]:
+    return [_check_model(profile)]
 
 
-def _model(profile: ModelProfile) -> Check:
+def _check_model(profile: ModelProfile) -> CheckResult:
     name, variable = f"model {profile.model}", profile.api_key_env or "OPENAI_API_KEY"
     key = os.environ.get(variable)
     if not key:
-        return Check(name, "fail", f"{variable} is not set", "set it here and where the agents workers run")
+        return CheckResult(name, "fail", f"{variable} is not set", "set it here and where the agents workers run")
     try:
         with openai.OpenAI(base_url=profile.base_url, api_key=key, timeout=LIST_TIMEOUT, max_retries=0) as client:
             models = {model.id for model in client.models.list().data}
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-        return Check(name, "fail", f"its server refuses the key: {error.status_code}", f"correct {variable}")
+        return CheckResult(name, "fail", f"its server refuses the key: {error.status_code}", f"correct {variable}")
     except openai.NotFoundError:
-        return Check(name, "ok", "its server answers, but does not list its models")
+        return CheckResult(name, "ok", "its server answers, but does not list its models")
     except openai.OpenAIError as error:
         found = f"its server does not answer: {type(error).__name__}"
-        return Check(name, "fail", found, "check OPENAI_BASE_URL, or the team's base_url, and the network between")
-    return wanted(
+        return CheckResult(
+            name, "fail", found, "check OPENAI_BASE_URL, or the team's base_url, and the network between"
+        )
+    return expect(
         name,
         profile.model in models,
         "answers" if profile.model in models else "is not there",

@@ -9,66 +9,66 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from roboco.adapters.workspace.s3 import S3Objects
-from roboco.cli.doctor.check import Check, wanted
+from roboco.cli.doctor.check import CheckResult, expect
 
 _CONTENT = b"A check of Roboco reads this by a link.\n"
 _METADATA = {"steps": "1"}
 _LINK_SECONDS: Final = 60
 """Seconds for which the link is valid."""
 MAX_ERROR_BYTES: Final = 4096
-_CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,80})</Code>")
+_ERROR_CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _EXPIRED = b"expired"
-_CLOCK = "synchronise the clocks of this machine and the store by NTP"
+_CLOCK_REMEDY = "synchronise the clocks of this machine and the store by NTP"
 _REMEDIES = {
-    "RequestTimeTooSkewed": _CLOCK,
-    "RequestExpired": _CLOCK,
+    "RequestTimeTooSkewed": _CLOCK_REMEDY,
+    "RequestExpired": _CLOCK_REMEDY,
     "AccessDenied": "give its user s3:GetObject, and see that no policy of the bucket refuses links",
 }
 
 
-def check_objects(objects: S3Objects, wait: float) -> Iterator[Check]:
+def check_objects(objects: S3Objects, wait: float) -> Iterator[CheckResult]:
     """Check that the store keeps the metadata of an object, and gives the object to the holder of a link."""
     path = f"_doctor/{uuid.uuid4().hex}"
     objects.put(path, _CONTENT, Metadata=_METADATA)
     try:
         yield _check_metadata(objects.metadata(path))
-        yield _link(objects.link(path, _LINK_SECONDS), wait)
+        yield _check_link(objects.presigned_url(path, _LINK_SECONDS), wait)
     finally:
         objects.delete(path)
 
 
-def _check_metadata(found: dict[str, str] | None) -> Check:
+def _check_metadata(found: dict[str, str] | None) -> CheckResult:
     kept = {name.lower(): value for name, value in (found or {}).items()} == _METADATA
     fate = "is kept" if kept else "is dropped: for each step Roboco reads the end of history.jsonl (up to 256 KiB)"
     todo = "nothing is lost; if tasks have many steps, use a store that keeps x-amz-meta-* headers"
-    return wanted("s3 metadata", kept, f"user metadata {fate}", todo)
+    return expect("s3 metadata", kept, f"user metadata {fate}", todo)
 
 
-def _link(link: str, wait: float) -> Check:
+def _check_link(link: str, wait: float) -> CheckResult:
     """Check the link. Never print it: its signature grants access."""
     parts = urlsplit(link)
-    where, region = f"{parts.scheme}://{parts.netloc}", _region(parts.query)
+    where, region = f"{parts.scheme}://{parts.netloc}", _signing_region(parts.query)
     named = f"{where}, signed for region {region!r}"
     try:
         with urllib.request.urlopen(link, timeout=wait) as answer:  # noqa: S310 - the operator's store
             right = answer.read(len(_CONTENT) + 1) == _CONTENT
     except urllib.error.HTTPError as error:
         with error:
-            return Check("s3 links", "warn", *_refused(named, region, error))
+            return CheckResult("s3 links", "warn", *_refusal(named, region, error))
     except (OSError, ValueError) as error:
         found = f"a link to {where} cannot be followed: {getattr(error, 'reason', error)}"
-        return Check("s3 links", "warn", found, _unreachable(where))
+        return CheckResult("s3 links", "warn", found, _unreachable_remedy(where))
     result = "work" if right else "return something other than the object"
     todo = f"check which server answers at {where}: it is not the store"
-    return wanted("s3 links", right, f"links {result}: {named}; browsers must reach that address", todo)
+    return expect("s3 links", right, f"links {result}: {named}; browsers must reach that address", todo)
 
 
-def _refused(named: str, region: str, error: urllib.error.HTTPError) -> tuple[str, str]:
+def _refusal(named: str, region: str, error: urllib.error.HTTPError) -> tuple[str, str]:
     """Return the finding and the remedy for a link that the store refuses."""
     body = error.read(MAX_ERROR_BYTES)
-    match = _CODE.search(body)
+    match = _ERROR_CODE.search(body)
     code = match[1].decode() if match else "no code"
-    todo = _CLOCK if _EXPIRED in body.lower() else _REMEDIES.get(code)
+    todo = _CLOCK_REMEDY if _EXPIRED in body.lower() else _REMEDIES.get(code)
     if todo is None:
         todo = (
             f"set AWS_DEFAULT_REGION to the bucket's region (now {region!r}), and ROBOCO_S3_ENDPOINT_URL to the "
@@ -77,14 +77,14 @@ def _refused(named: str, region: str, error: urllib.error.HTTPError) -> tuple[st
     return f"a link is refused: {error.code} {code} from {named}", todo
 
 
-def _unreachable(where: str) -> str:
+def _unreachable_remedy(where: str) -> str:
     return (
         f"check that {where} resolves and answers here; if the bucket is in the host's name and must not be, set "
         "addressing_style = path below s3 = in the file of AWS_CONFIG_FILE"
     )
 
 
-def _region(query: str) -> str:
+def _signing_region(query: str) -> str:
     """Return the region in the signature's scope KEY/DATE/REGION/s3/aws4_request."""
     scope = parse_qs(query).get("X-Amz-Credential", [""])[0].split("/")
     return scope[-3] if len(scope) >= 5 else "?"

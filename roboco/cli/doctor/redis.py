@@ -13,13 +13,13 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.cluster import LazyCluster
+from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.refusal import refusal
 from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_store import RedisBoard
-from roboco.cli.doctor.check import Check, wanted
-from roboco.domain.url import without_credentials
+from roboco.adapters.redis.task_store import RedisTaskStore
+from roboco.cli.doctor.check import CheckResult, expect
+from roboco.domain.url import strip_credentials
 from roboco.errors import RobocoError
 from roboco.settings import Settings
 
@@ -36,28 +36,28 @@ MAX_MEMORY_SHARE: Final = 0.9
 """The part of its memory that Redis may use."""
 
 
-def check_redis(settings: Settings, named: bool) -> Iterator[Check]:
+def check_redis(settings: Settings, is_configured: bool) -> Iterator[CheckResult]:
     """Check that Redis answers, its speed, the rights of its user, and that it keeps its data.
 
-    If the environment names no address (`named`), a missing Redis is a warning: `roboco run` starts one.
+    If the environment names no address (`is_configured`), a missing Redis is a warning: `roboco run` starts one.
     """
-    where = without_credentials(settings.redis_url)
+    where = strip_credentials(settings.redis_url)
     try:
         with connect(settings.redis_url) as client:
             yield from _check_server(settings, client, where)
     except (RedisError, RobocoError, OSError) as error:
         todo = "check ROBOCO_REDIS_URL and that the server runs"
-        if not named:
+        if not is_configured:
             todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` start their own"
-        found, todo = refusal(error) or (str(error), todo)
-        yield Check("redis", "fail" if named else "warn", f"{where}: {found}", todo)
+        found, todo = find_refusal(error) or (str(error), todo)
+        yield CheckResult("redis", "fail" if is_configured else "warn", f"{where}: {found}", todo)
 
 
-def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterator[Check]:
+def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterator[CheckResult]:
     client.ping()
     keys = Keys(settings.prefix)
-    refused = _refused(client, keys)
-    yield wanted(
+    refused = _refused_commands(client, keys)
+    yield expect(
         "redis rights",
         not refused,
         f"refused: {', '.join(refused)}" if refused else "all needed rights",
@@ -65,43 +65,43 @@ def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterat
         "fail",
     )
     if refused:
-        yield Check("redis", "fail", f"{where} refuses commands that Roboco needs", "see the rights above")
+        yield CheckResult("redis", "fail", f"{where} refuses commands that Roboco needs", "see the rights above")
         return
-    nodes = _nodes(client)
-    yield _version(next(iter(nodes.values())), where)
-    trip = median(_timed(client.ping) for _ in range(9))
+    nodes = _node_infos(client)
+    yield _check_version(next(iter(nodes.values())), where)
+    trip = median(_seconds_of(client.ping) for _ in range(9))
     todo = "move workers and Redis closer together: a turn takes ten round trips"
-    yield wanted("redis latency", trip < MAX_ROUND_TRIP, f"round trip {trip * 1000:.1f} ms", todo)
-    yield _clock(client)
+    yield expect("redis latency", trip < MAX_ROUND_TRIP, f"round trip {trip * 1000:.1f} ms", todo)
+    yield _check_clock(client)
     yield from _check_nodes(nodes)
-    yield _readable(client, keys)
+    yield _check_keys(client, keys)
     letters = RedisDeadLetters(lambda: client, keys).count()
-    yield wanted("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
+    yield expect("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
 
 
-def _version(facts: dict[str, Any], where: str) -> Check:
+def _check_version(facts: dict[str, Any], where: str) -> CheckResult:
     version = str(facts.get("redis_version", "0"))
     name = f"Valkey {facts['valkey_version']}" if "valkey_version" in facts else f"Redis {version}"
     found = f"{name} at {where}"
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < MIN_VERSION:
-        return Check("redis", "fail", found, "use Redis 7.0 or newer, or Valkey")
+        return CheckResult("redis", "fail", found, "use Redis 7.0 or newer, or Valkey")
     if facts.get("role") in ("slave", "replica"):
-        return Check("redis", "fail", f"{found}, a replica", "name the primary in ROBOCO_REDIS_URL")
-    return Check("redis", "ok", found)
+        return CheckResult("redis", "fail", f"{found}, a replica", "name the primary in ROBOCO_REDIS_URL")
+    return CheckResult("redis", "ok", found)
 
 
-def _clock(client: redis.Redis) -> Check:
+def _check_clock(client: redis.Redis) -> CheckResult:
     before = time.time()
     asked: Any = client.time()
     seconds, micros = asked
     skew = seconds + micros / 1e6 - (before + time.time()) / 2
     found = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} this machine"
-    return wanted(
+    return expect(
         "redis clock", abs(skew) < MAX_CLOCK_SKEW, found, "synchronise the clocks of all machines by NTP", "fail"
     )
 
 
-def _nodes(client: redis.Redis) -> dict[str, dict[str, Any]]:
+def _node_infos(client: redis.Redis) -> dict[str, dict[str, Any]]:
     """Return the INFO of Redis, or of each primary of a cluster by its address."""
     if not isinstance(client, LazyCluster):
         return {"": client.info()}
@@ -109,9 +109,9 @@ def _nodes(client: redis.Redis) -> dict[str, dict[str, Any]]:
     return {"the only primary": answers} if "redis_version" in answers else dict(answers)
 
 
-def _check_nodes(nodes: dict[str, dict[str, Any]]) -> Iterator[Check]:
+def _check_nodes(nodes: dict[str, dict[str, Any]]) -> Iterator[CheckResult]:
     """Yield each check of persistence once: that of the first node that fails it, or of the first node."""
-    found: dict[str, Check] = {}
+    found: dict[str, CheckResult] = {}
     for node, facts in nodes.items():
         for check in _check_persistence(facts):
             if check.state != "ok" and node:
@@ -121,44 +121,44 @@ def _check_nodes(nodes: dict[str, dict[str, Any]]) -> Iterator[Check]:
     yield from found.values()
 
 
-def _check_persistence(facts: dict[str, Any]) -> Iterator[Check]:
+def _check_persistence(facts: dict[str, Any]) -> Iterator[CheckResult]:
     policy, evicted = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("evicted_keys", 0))
     found = f"maxmemory-policy {policy}" + (f", {evicted} keys were evicted" if evicted else "")
-    yield wanted(
+    yield expect(
         "redis memory", policy == "noeviction", found, "set it to noeviction: otherwise tasks lose their state"
     )
     used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
     if most:
         found = f"{used / 2**20:.0f} of {most / 2**20:.0f} MB are used"
         todo = "give Redis more memory: once it is full, it accepts no more writes"
-        yield wanted("redis room", used < most * MAX_MEMORY_SHARE, found, todo)
+        yield expect("redis room", used < most * MAX_MEMORY_SHARE, found, todo)
     kept, written = bool(facts.get("aof_enabled")), facts.get("aof_last_write_status", "ok") == "ok"
     todo = "set appendonly yes: otherwise a restart of Redis restarts every turn in flight"
     found = f"appendonly {'yes' if kept else 'no'}" + ("" if written else ", which fails")
-    yield wanted(
+    yield expect(
         "redis disk", kept and written, found, todo if written else "see the log of Redis: its disk may be full"
     )
 
 
-def _readable(client: redis.Redis, keys: Keys) -> Check:
+def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:
     """Check that this version can read the keys below the prefix."""
-    kinds = {keys.schedule: "zset", keys.telling: "zset", keys.dead: "hash", keys.sentinel: "string"}
+    kinds = {keys.schedule: "zset", keys.scheduled_jobs: "zset", keys.dead_letters: "hash", keys.sentinel: "string"}
     todo = "give this version another ROBOCO_PREFIX, or let the tasks of the other version end first"
     for key, kind in kinds.items():
         if (found := str(client.type(key))) not in (kind, "none"):
-            return Check("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
+            return CheckResult("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
     asked: Any = client.zrange(keys.schedule, 0, SAMPLED_TASKS - 1)
-    board = RedisBoard(Scripts(client), keys)
+    board = RedisTaskStore(Scripts(client), keys)
     for task_id in asked:
         try:
             board.load(task_id, 1)
         except (KeyError, ValueError) as error:
             found = f"task {task_id!r} below {keys.prefix!r} cannot be read: {type(error).__name__}"
-            return Check("redis keys", "fail", found, todo)
-    return Check("redis keys", "ok", f"prefix {keys.prefix!r}, {client.zcard(keys.schedule)} open tasks")
+            return CheckResult("redis keys", "fail", found, todo)
+    return CheckResult("redis keys", "ok", f"prefix {keys.prefix!r}, {client.zcard(keys.schedule)} open tasks")
 
 
-def _refused(client: redis.Redis, keys: Keys) -> list[str]:
+def _refused_commands(client: redis.Redis, keys: Keys) -> list[str]:
     """Return the commands that the user may not run. The check tries them on keys that no other process uses."""
     task_id = f"_doctor-{uuid.uuid4().hex}"
     state, log = keys.state(task_id), keys.events(task_id)
@@ -172,14 +172,14 @@ def _refused(client: redis.Redis, keys: Keys) -> list[str]:
         "XADD and XRANGE": lambda: (client.xadd(log, {"m": "{}"}), client.xrange(log)),
         "ZADD": lambda: client.zrange(keys.schedule, 0, 0),
         "PUBLISH": lambda: client.publish(log, "{}"),
-        "SUBSCRIBE": lambda: _subscribed(client, log),
+        "SUBSCRIBE": lambda: _subscribe(client, log),
     }
-    refused = [name for name, attempt in tries.items() if not _permitted(attempt)]
-    _permitted(lambda: client.delete(state, log))
+    refused = [name for name, attempt in tries.items() if not _is_permitted(attempt)]
+    _is_permitted(lambda: client.delete(state, log))
     return refused
 
 
-def _permitted(attempt: Callable[[], object]) -> bool:
+def _is_permitted(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
     except NoPermissionError:
@@ -189,14 +189,14 @@ def _permitted(attempt: Callable[[], object]) -> bool:
     return True
 
 
-def _subscribed(client: redis.Redis, channel: str) -> None:
+def _subscribe(client: redis.Redis, channel: str) -> None:
     untyped: Any = client
     with untyped.pubsub() as listener:
         listener.subscribe(channel)
         listener.get_message(timeout=1.0)
 
 
-def _timed(call: Callable[[], object]) -> float:
+def _seconds_of(call: Callable[[], object]) -> float:
     began = time.perf_counter()
     call()
     return time.perf_counter() - began

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from roboco.adapters.mcp.client_session import check_installed
 from roboco.adapters.team.file import load_team
-from roboco.adapters.tools.functions import Functions
-from roboco.cli.doctor.check import Check, wanted
+from roboco.adapters.tools.function_loader import FunctionLoader
+from roboco.cli.doctor.check import CheckResult, expect
 from roboco.client.team_lookup import team_files
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
@@ -20,7 +20,7 @@ from roboco.errors import RobocoError, UsageError
 from roboco.settings import Settings
 
 
-def check_tools(settings: Settings) -> Iterator[Check]:
+def check_tools(settings: Settings) -> Iterator[CheckResult]:
     """Check that the modules of ROBOCO_TOOL_MODULES can be imported here, as a worker imports them in its folder."""
     sys.path.insert(0, str(Path.cwd()))
     for module in settings.tool_modules:
@@ -28,9 +28,9 @@ def check_tools(settings: Settings) -> Iterator[Check]:
             importlib.import_module(module)
         except Exception as error:  # a module of the user's may fail in any way
             todo = "install it where the workers run, or start them in its folder; ROBOCO_TOOL_MODULES names modules"
-            yield Check(f"tools {module}", "fail", f"{type(error).__name__}: {error}", todo)
+            yield CheckResult(f"tools {module}", "fail", f"{type(error).__name__}: {error}", todo)
         else:
-            yield Check(f"tools {module}", "ok", "can be imported")
+            yield CheckResult(f"tools {module}", "ok", "can be imported")
 
 
 def loaded_teams(settings: Settings) -> Iterator[tuple[str, Team | RobocoError | OSError]]:
@@ -44,55 +44,59 @@ def loaded_teams(settings: Settings) -> Iterator[tuple[str, Team | RobocoError |
             yield name, error
 
 
-def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSError]) -> Iterator[Check]:
+def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSError]) -> Iterator[CheckResult]:
     """Check that the teams of ROBOCO_TEAMS_DIR load, and that their functions can be imported."""
     if settings.teams_dir is None:
         return
     if not teams:
-        yield Check("teams", "warn", f"none in {str(settings.teams_dir)!r}", "point ROBOCO_TEAMS_DIR to team files")
+        yield CheckResult(
+            "teams", "warn", f"none in {str(settings.teams_dir)!r}", "point ROBOCO_TEAMS_DIR to team files"
+        )
     for name, team in teams.items():
         if not isinstance(team, Team):
-            yield Check(f"team {name}", "fail", " ".join(str(team).split()), "roboco validate lists all mistakes")
+            yield CheckResult(f"team {name}", "fail", " ".join(str(team).split()), "roboco validate lists all mistakes")
             continue
         mistakes = list(missing_functions(team, settings))
         todo = "name their modules in ROBOCO_TOOL_MODULES, and install them where the workers run"
-        yield wanted(f"team {name}", not mistakes, "; ".join(mistakes) or "can be run", todo, "fail")
+        yield expect(f"team {name}", not mistakes, "; ".join(mistakes) or "can be run", todo, "fail")
 
 
-def check_mcp(settings: Settings) -> Iterator[Check]:
+def check_mcp(settings: Settings) -> Iterator[CheckResult]:
     """Check that the programs in ROBOCO_ALLOWED_MCP_SERVERS are installed; its other entries are addresses."""
     if not settings.allowed_mcp_servers:
         return
     try:
         check_installed()
     except UsageError as error:
-        yield Check("mcp", "fail", str(error), "pip install 'roboco[mcp]' where the tools workers run")
+        yield CheckResult("mcp", "fail", str(error), "pip install 'roboco[mcp]' where the tools workers run")
         return
     for entry in settings.allowed_mcp_servers:
         found = shlex.split(entry)
         if urlsplit(entry).scheme in ("http", "https"):
-            yield Check("mcp", "ok", entry)
+            yield CheckResult("mcp", "ok", entry)
         else:
             installed = bool(found) and shutil.which(found[0]) is not None
             finding = entry if installed else f"{entry}: there is no such program here"
             todo = "install it where the tools workers run, or correct ROBOCO_ALLOWED_MCP_SERVERS"
-            yield wanted("mcp", installed, finding, todo, "fail")
+            yield expect("mcp", installed, finding, todo, "fail")
     for variable in settings.allowed_mcp_env:
         if variable not in os.environ:
-            yield Check("mcp variable", "warn", f"{variable} is not set here", "set it where the tools workers run")
+            yield CheckResult(
+                "mcp variable", "warn", f"{variable} is not set here", "set it where the tools workers run"
+            )
 
 
 def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     """Yield a mistake for each function of the team file that cannot be imported here."""
     sys.path.insert(0, str(Path.cwd()))  # as on a worker
-    functions = Functions(settings.tool_modules)
+    functions = FunctionLoader(settings.tool_modules)
     for index, tool in enumerate(team.tools):
-        yield from _mistake(f"tools[{index}].function", functions.tool, tool.function)
+        yield from _import_mistake(f"tools[{index}].function", functions.tool, tool.function)
     if isinstance(model := team.collaboration_model, Custom):
-        yield from _mistake("collaboration_model.router", functions.router, model.router)
+        yield from _import_mistake("collaboration_model.router", functions.router, model.router)
 
 
-def _mistake(at: str, find: Callable[[str], object], name: str) -> Iterator[str]:
+def _import_mistake(at: str, find: Callable[[str], object], name: str) -> Iterator[str]:
     try:
         find(name)
     except RobocoError as error:

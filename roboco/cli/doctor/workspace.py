@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from roboco.adapters.workspace.conditions import REMEDY, conditions_flaw
+from roboco.adapters.workspace.conditions import REMEDY, conditional_write_flaw
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.open import open_workspace
 from roboco.adapters.workspace.s3 import S3Objects, connect_s3
 from roboco.adapters.workspace.s3_open import open_objects
-from roboco.cli.doctor.check import Check, State, wanted
+from roboco.cli.doctor.check import CheckResult, CheckState, expect
 from roboco.cli.doctor.objects import check_objects
 from roboco.errors import RobocoError
 from roboco.ports import Files
@@ -31,30 +31,32 @@ MAX_CLOCK_SKEW: Final = 60.0
 """Seconds by which the store's clock may differ; beyond 15 minutes it refuses all signed requests."""
 
 
-def check_workspace(settings: Settings) -> Iterator[Check]:
+def check_workspace(settings: Settings) -> Iterator[CheckResult]:
     """Check that the workspace can be written, that one of two writers wins, and that no rule deletes its files."""
     began = time.monotonic()
     try:
-        place = _opened(settings)
-        flaw = conditions_flaw(place) if isinstance(place, S3Objects) else _files_flaw(place)
+        place = _open_files(settings)
+        flaw = conditional_write_flaw(place) if isinstance(place, S3Objects) else _files_flaw(place)
     except (RobocoError, OSError) as error:
-        yield Check("workspace", "fail", str(error), "set ROBOCO_WORKSPACE to a folder or bucket that can be written")
+        yield CheckResult(
+            "workspace", "fail", str(error), "set ROBOCO_WORKSPACE to a folder or bucket that can be written"
+        )
         return
     found = f" {flaw}" if flaw else f", {(time.monotonic() - began) * 1000:.0f} ms for a check"
-    yield wanted("workspace", not flaw, f"{settings.workspace}{found}", REMEDY, "fail")
+    yield expect("workspace", not flaw, f"{settings.workspace}{found}", REMEDY, "fail")
     if isinstance(place, FolderFiles):
-        yield _disk(place)
+        yield _check_disk(place)
     elif isinstance(place, S3Objects):
-        yield from _bucket(settings, place, tried=not flaw)
+        yield from _check_bucket(settings, place, tried=not flaw)
 
 
-def _opened(settings: Settings) -> S3Objects | Files:
+def _open_files(settings: Settings) -> S3Objects | Files:
     """Return the bucket's objects, from a client with shorter time-outs than a worker's, or the files of a folder."""
-    objects = open_objects(settings.workspace, settings.s3_endpoint_url, _wait(settings), attempts=1)
+    objects = open_objects(settings.workspace, settings.s3_endpoint_url, _answer_timeout(settings), attempts=1)
     return objects or open_workspace(settings.workspace).files
 
 
-def _wait(settings: Settings) -> float:
+def _answer_timeout(settings: Settings) -> float:
     return min(MAX_WAIT, settings.s3_timeout)
 
 
@@ -69,36 +71,38 @@ def _files_flaw(files: Files) -> str | None:
     return None if right else "lets a second writer replace a file of the first"
 
 
-def _disk(files: FolderFiles) -> Check:
-    free = shutil.disk_usage(files.at("_doctor").parent).free
-    state: State = "ok" if free > LOW_DISK_BYTES else "warn" if free > FULL_DISK_BYTES else "fail"
+def _check_disk(files: FolderFiles) -> CheckResult:
+    free = shutil.disk_usage(files.path_of("_doctor").parent).free
+    state: CheckState = "ok" if free > LOW_DISK_BYTES else "warn" if free > FULL_DISK_BYTES else "fail"
     todo = "" if state == "ok" else "free some space: a full disk stops all tasks"
-    return Check("workspace disk", state, f"{free / 2**30:.1f} GB free", todo)
+    return CheckResult("workspace disk", state, f"{free / 2**30:.1f} GB free", todo)
 
 
-def _bucket(settings: Settings, objects: S3Objects, tried: bool) -> Iterator[Check]:
+def _check_bucket(settings: Settings, objects: S3Objects, tried: bool) -> Iterator[CheckResult]:
     parts = urlsplit(settings.workspace)
-    client = connect_s3(settings.s3_endpoint_url, timeout=_wait(settings), attempts=1)
+    client = connect_s3(settings.s3_endpoint_url, timeout=_answer_timeout(settings), attempts=1)
     try:
         if tried:
-            yield _replaced(objects)
-        yield from check_objects(objects, _wait(settings))
-        yield _clock(client.head_bucket(Bucket=parts.netloc))
+            yield _check_conditions(objects)
+        yield from check_objects(objects, _answer_timeout(settings))
+        yield _check_clock(client.head_bucket(Bucket=parts.netloc))
     except (RobocoError, BotoCoreError, ClientError) as error:
-        yield Check("s3", "fail", str(error), "check the rights of its user, and that the store honours If-Match")
+        yield CheckResult("s3", "fail", str(error), "check the rights of its user, and that the store honours If-Match")
         return
     try:
-        rules = _rules(client, parts.netloc)
+        rules = _lifecycle_rules(client, parts.netloc)
     except ClientError as error:
-        found = f"its rules cannot be read ({_code(error)})"
-        yield Check("s3 lifecycle", "warn", found, "have a user with the right check that no rule deletes histories")
+        found = f"its rules cannot be read ({_error_code(error)})"
+        yield CheckResult(
+            "s3 lifecycle", "warn", found, "have a user with the right check that no rule deletes histories"
+        )
         rules = []
     else:
-        yield _lifecycle(rules, parts.path.strip("/"))
-    yield _versions(client, parts.netloc, rules, parts.path.strip("/"))
+        yield _check_lifecycle(rules, parts.path.strip("/"))
+    yield _check_versions(client, parts.netloc, rules, parts.path.strip("/"))
 
 
-def _replaced(objects: S3Objects) -> Check:
+def _check_conditions(objects: S3Objects) -> CheckResult:
     """Check that a write that names an entity tag fails if another writer has replaced the object since."""
     path = f"_doctor/{uuid.uuid4().hex}"
     try:
@@ -110,38 +114,40 @@ def _replaced(objects: S3Objects) -> Check:
     finally:
         objects.delete(path)
     found = "a conditional write fails as required" if right else "a conditional write replaces a newer object"
-    return wanted("s3 conditions", right, found, "use a store that honours If-Match", "fail")
+    return expect("s3 conditions", right, found, "use a store that honours If-Match", "fail")
 
 
-def _clock(answer: dict[str, Any]) -> Check:
+def _check_clock(answer: dict[str, Any]) -> CheckResult:
     date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     if date is None:
-        return Check("s3 clock", "warn", "the store reports no time", "synchronise the clocks of all machines by NTP")
+        return CheckResult(
+            "s3 clock", "warn", "the store reports no time", "synchronise the clocks of all machines by NTP"
+        )
     skew = parsedate_to_datetime(date).timestamp() - time.time()
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this machine"
-    return wanted("s3 clock", abs(skew) < MAX_CLOCK_SKEW, found, "synchronise the clocks of all machines by NTP")
+    return expect("s3 clock", abs(skew) < MAX_CLOCK_SKEW, found, "synchronise the clocks of all machines by NTP")
 
 
-def _rules(client: Any, bucket: str) -> list[dict[str, Any]]:
+def _lifecycle_rules(client: Any, bucket: str) -> list[dict[str, Any]]:
     """Return the bucket's lifecycle rules. Raises ClientError if they cannot be read."""
     try:
         rules: list[dict[str, Any]] = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
     except ClientError as error:
-        if _code(error) != "NoSuchLifecycleConfiguration":
+        if _error_code(error) != "NoSuchLifecycleConfiguration":
             raise
         return []
     return rules
 
 
-def _lifecycle(rules: list[dict[str, Any]], prefix: str) -> Check:
+def _check_lifecycle(rules: list[dict[str, Any]], prefix: str) -> CheckResult:
     """Check that no rule of the bucket deletes objects below the workspace's prefix."""
-    deleting = [str(rule.get("ID", "?")) for rule in rules if deletes(rule, prefix)]
+    deleting = [str(rule.get("ID", "?")) for rule in rules if deletes_old_objects(rule, prefix)]
     found = f"rule {', '.join(deleting)} deletes old objects" if deleting else "no rule deletes anything"
     todo = "take the workspace's prefix out of it: a history that lost its first steps cannot be read"
-    return wanted("s3 lifecycle", not deleting, found, todo, "fail")
+    return expect("s3 lifecycle", not deleting, found, todo, "fail")
 
 
-def _versions(client: Any, bucket: str, rules: list[dict[str, Any]], prefix: str) -> Check:
+def _check_versions(client: Any, bucket: str, rules: list[dict[str, Any]], prefix: str) -> CheckResult:
     """Check that a bucket that keeps old versions deletes them some day.
 
     Roboco never reads old versions. But it replaces `history.jsonl` and `task.json` often, and deletes compacted steps:
@@ -150,45 +156,45 @@ def _versions(client: Any, bucket: str, rules: list[dict[str, Any]], prefix: str
     try:
         status = client.get_bucket_versioning(Bucket=bucket).get("Status")
     except ClientError as error:
-        if _code(error) in ("NotImplemented", "MethodNotAllowed"):
-            return Check("s3 versions", "ok", "the store keeps none")
+        if _error_code(error) in ("NotImplemented", "MethodNotAllowed"):
+            return CheckResult("s3 versions", "ok", "the store keeps none")
         found, todo = (
-            f"cannot be asked for ({_code(error)})",
+            f"cannot be asked for ({_error_code(error)})",
             "have a user with the right check whether the bucket keeps them",
         )
-        return Check("s3 versions", "warn", found, todo)
+        return CheckResult("s3 versions", "warn", found, todo)
     if status is None:
-        return Check("s3 versions", "ok", "none are kept: a file that an operator deletes is gone")
-    days = [forgets_after(rule, prefix) for rule in rules]
+        return CheckResult("s3 versions", "ok", "none are kept: a file that an operator deletes is gone")
+    days = [version_expiry_days(rule, prefix) for rule in rules]
     soonest = min((one for one in days if one is not None), default=None)
     todo = "add a rule with NoncurrentVersionExpiration, of 30 days say: each step is stored several times over"
     found = "are kept for ever" if soonest is None else f"are kept for {soonest} days"
-    return wanted("s3 versions", soonest is not None, f"old versions {found}", todo)
+    return expect("s3 versions", soonest is not None, f"old versions {found}", todo)
 
 
-def deletes(rule: dict[str, Any], prefix: str) -> bool:
+def deletes_old_objects(rule: dict[str, Any], prefix: str) -> bool:
     """Return True if the rule of a bucket deletes old objects below the prefix."""
-    of = _prefix_of(rule)
+    of = _rule_prefix(rule)
     touches = of.startswith(prefix) or f"{prefix}/".startswith(of)
     expiry = rule.get("Expiration") or {}
     return rule.get("Status") == "Enabled" and touches and bool(expiry.get("Days") or expiry.get("Date"))
 
 
-def forgets_after(rule: dict[str, Any], prefix: str) -> int | None:
+def version_expiry_days(rule: dict[str, Any], prefix: str) -> int | None:
     """Return the days after which the rule deletes old versions of all objects below the prefix, or None if never."""
     limited = rule.get("Filter") or {}
     narrow = limited.get("Tag") or (limited.get("And") or {}).get("Tags") or "ObjectSize" in str(limited)
     days = (rule.get("NoncurrentVersionExpiration") or {}).get("NoncurrentDays")
-    whole = f"{prefix}/".startswith(_prefix_of(rule)) and not narrow
+    whole = f"{prefix}/".startswith(_rule_prefix(rule)) and not narrow
     return int(days) if days and whole and rule.get("Status") == "Enabled" else None
 
 
-def _prefix_of(rule: dict[str, Any]) -> str:
+def _rule_prefix(rule: dict[str, Any]) -> str:
     limited = rule.get("Filter") or {}
     return str(rule.get("Prefix") or limited.get("Prefix") or (limited.get("And") or {}).get("Prefix") or "")
 
 
-def _code(error: ClientError) -> str:
+def _error_code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
@@ -196,4 +202,4 @@ def _remove(files: Files, path: str) -> None:
     files.delete(path)
     if isinstance(files, FolderFiles):
         with suppress(OSError):  # another doctor uses it
-            files.at(path).parent.rmdir()
+            files.path_of(path).parent.rmdir()

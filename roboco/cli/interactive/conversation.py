@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from roboco.cli.interactive.reader_thread import ReaderThread
-from roboco.cli.terminal.signals import ctrl_c_noted
+from roboco.cli.terminal.signals import record_ctrl_c
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import StatusChanged, TaskEnded, UserSpoke
+from roboco.domain.stream.event import StatusChanged, TaskEnded, UserMessageAdded
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.task_summary import TaskSummary
 
@@ -22,7 +22,7 @@ class Display(Protocol):
         """Show the item."""
 
 
-class Followed(Protocol):
+class FollowedTask(Protocol):
     """The part of a task that a conversation uses."""
 
     task_id: str
@@ -54,33 +54,33 @@ class Participant(Protocol):
 class Conversation:
     """Shows a task's stream.
 
-    It asks the `person` when the task waits for input, and after Ctrl-C. It calls `check` whenever the stream is quiet;
+    It asks the `user` when the task waits for input, and after Ctrl-C. It calls `check` whenever the stream is quiet;
     `check` may raise to end the conversation.
     """
 
     def __init__(
         self,
-        task: Followed,
+        task: FollowedTask,
         display: Display,
         *,
-        person: Participant | None = None,
+        user: Participant | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._task = task
         self._display = display
         self._reader = ReaderThread(task.stream())
-        self._person = person
+        self._user = user
         self._check = check
         self._waiting = False
 
     def follow(self, seconds: float | None = None) -> TaskStatus:
-        """Show the stream until the task has ended, or waits for input that the person does not give.
+        """Show the stream until the task has ended, or waits for input that the user does not give.
 
         Return its status. Raises TimeoutError after `seconds`.
         """
-        if self._person is None or not self._person.interjects:
+        if self._user is None or not self._user.interjects:
             return self._follow(seconds, lambda: False)
-        with ctrl_c_noted() as pressed:
+        with record_ctrl_c() as pressed:
             return self._follow(seconds, pressed)
 
     def stop(self, reason: str, seconds: float) -> TaskStatus:
@@ -89,13 +89,13 @@ class Conversation:
         Raises TimeoutError if it has not ended after `seconds`.
         """
         self._task.stop(reason)
-        self._person, self._waiting = None, False
+        self._user, self._waiting = None, False
         return self.follow(seconds)
 
     def _follow(self, seconds: float | None, pressed: Callable[[], bool]) -> TaskStatus:
         deadline = None if seconds is None else time.monotonic() + seconds
         while deadline is None or time.monotonic() < deadline:
-            if self._person is not None and pressed() and self._person.interject():
+            if self._user is not None and pressed() and self._user.interject():
                 self._waiting = False
             item = self._reader.next(QUIET_AFTER)
             if item is None:
@@ -114,19 +114,19 @@ class Conversation:
                 return ended.status
             case StatusChanged() as changed:
                 self._waiting = changed.status.waiting
-            case UserSpoke():
+            case UserMessageAdded():
                 self._waiting = False
             case _:
                 pass
         return None
 
     def _quiet(self) -> TaskStatus | None:
-        """Ask the person if the task waits for input. Return the task's status if it gets none, else None."""
+        """Ask the user if the task waits for input. Return the task's status if it gets none, else None."""
         self._check()
         status = self._task.summary().status if self._waiting else TaskStatus.RUNNING
         if not status.waiting:
             return None
-        if self._person is None or not self._person.answer(status):
+        if self._user is None or not self._user.answer(status):
             return status
         self._waiting = False
         return None

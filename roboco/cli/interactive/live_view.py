@@ -10,9 +10,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from roboco.cli.interactive.receipts import how_it_closed
+from roboco.cli.interactive.receipts import describe_connection_end
 from roboco.cli.interactive.tool_view import INDENT, ToolView
-from roboco.cli.terminal.format import cost, spending
+from roboco.cli.terminal.format import agent_usage, cost_suffix
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.decision.decide import STOPPED
@@ -30,14 +30,14 @@ from roboco.domain.stream.event import (
     ToolUnknown,
     TurnRestarted,
     UserInterrupted,
-    UserSpoke,
+    UserMessageAdded,
 )
-from roboco.domain.stream.item import Shown, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow", "bright_red")
-_ASKS = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN)
+_USER_ACTION_STATUSES = (TaskStatus.APPROVAL, TaskStatus.CLIENT_TOOL_TURN)
 """Waits that a message of the user does not end as it is meant."""
-_SHORT = 240
+_MAX_REASON_CHARS = 240
 """Characters of a reason or a name that are shown."""
 
 
@@ -56,14 +56,14 @@ class LiveView:
         self._work = ""
         self._work_since = 0.0
         self._colours: dict[str, str] = {}
-        self._speaking = ""
-        self._spoken = ""
+        self._text_step_id = ""
+        self._text_so_far = ""
         self._attempt = 1
-        self._told: set[str] = set()
-        self._typed: list[str] = []
-        self._said = ""
-        self._aside = False
-        self._began: datetime | None = None
+        self._printed_keys: set[str] = set()
+        self._typed_messages: list[str] = []
+        self._last_user_message = ""
+        self._was_interjected = False
+        self._task_started_at: datetime | None = None
 
     def show(self, item: StreamItem) -> None:
         """Print the item."""
@@ -77,11 +77,11 @@ class LiveView:
                 self._tools.show_result(result.part.tool_result)
                 self._begin_work(self._tools.running or "deciding")
             case StepFinal() as final:
-                self._rest(final.step)
+                self._remaining_parts(final.step)
             case event:
                 self._event(event)
 
-    def idle(self) -> None:
+    def show_status(self) -> None:
         """Show the running work and its duration in the status line, as nothing has arrived for a moment."""
         if self._work:
             seconds = time.monotonic() - self._work_since
@@ -91,34 +91,36 @@ class LiveView:
         """Print a step of a history, whole."""
         if step.by_agent:
             self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
-            self._screen.say(step.text)
-        self._rest(step)
+            self._screen.write(step.text)
+        self._remaining_parts(step)
 
-    def known(self, step: TaskStep) -> None:
+    def note_step(self, step: TaskStep) -> None:
         """Note a step before those that are printed."""
         self._tools.note_calls(step.calls)
 
-    def typed(self, message: str) -> None:
+    def note_typed(self, message: str) -> None:
         """Note a message that the user has typed: it is on the terminal already."""
-        self._typed.append(message)
+        self._typed_messages.append(message)
 
-    def aside(self) -> None:
+    def note_interjection(self) -> None:
         """Note that something else was printed: the agent is named again before its next text."""
-        self._aside = True
+        self._was_interjected = True
 
-    def _event(self, event: Shown) -> None:
+    def _event(self, event: ItemData) -> None:
         match event:
             case TaskStarted():
-                self._began = event.timestamp
+                self._task_started_at = event.timestamp
                 self._screen.line(("task ", "dim"), event.task_id, (f" · team {event.team}", "dim"))
                 self._begin_work("starting")
             case AgentSelected():
                 self._label(event.agent_name, event.step_id, event.reason)
                 self._begin_work(f"{one_line(event.agent_name, 40)} is thinking")
             case AgentHandedOff():
-                self._note(f"{event.from_agent} hands off to {event.to_agent}: {one_line(event.reason, _SHORT)}")
-            case UserSpoke():
-                self._said = event.text
+                self._note(
+                    f"{event.from_agent} hands off to {event.to_agent}: {one_line(event.reason, _MAX_REASON_CHARS)}"
+                )
+            case UserMessageAdded():
+                self._last_user_message = event.text
                 self._user(event.step_id, event.text)
             case StatusChanged():
                 self._status(event)
@@ -126,13 +128,16 @@ class LiveView:
                 self._begin_work("")
                 self._ended(event)
             case _:
-                self._mishap(event)
+                self._disruption(event)
 
     def _status(self, event: StatusChanged) -> None:
         """Print a new status. That a task runs is plain from its output, unless there is a reason."""
         self._begin_work("" if event.status.waiting else "starting")
         if event.status is not TaskStatus.RUNNING or event.reason:
-            self._note(_with(event.status, event.reason), "yellow" if event.status in _ASKS else "dim")
+            self._note(
+                _status_with_reason(event.status, event.reason),
+                "yellow" if event.status in _USER_ACTION_STATUSES else "dim",
+            )
         self._tool_changes(event)
 
     def _tool_changes(self, event: StatusChanged) -> None:
@@ -141,17 +146,17 @@ class LiveView:
                 self._note(f"{change.tool}: {part.part} was {part.before or 'unknown to the task'}")
                 self._note(f"{change.tool}: {part.part} now {part.after}", "yellow")
 
-    def _mishap(self, event: Shown) -> None:
+    def _disruption(self, event: ItemData) -> None:
         match event:
             case UserInterrupted():
                 self._interrupted(event)
             case TurnRestarted(replaced=True):
                 made = f"{event.attempt - 1} attempt{'s' if event.attempt > 2 else ''}"
                 self._note(f"ends after {made} (discard the text above): {event.reason}", "yellow")
-                self._attempt, self._spoken = event.attempt, ""
+                self._attempt, self._text_so_far = event.attempt, ""
             case TurnRestarted():
                 self._note(f"starts again (attempt {event.attempt}, discard the text above): {event.reason}", "yellow")
-                self._attempt, self._spoken = event.attempt, ""
+                self._attempt, self._text_so_far = event.attempt, ""
             case StreamReset():
                 self._note(f"set up again from the workspace, which holds {event.steps} steps", "yellow")
             case ToolUnknown():
@@ -162,37 +167,37 @@ class LiveView:
                 self._note(event.type)
 
     def _text(self, delta: TextPartDelta) -> None:
-        if delta.step_id != self._speaking:
+        if delta.step_id != self._text_step_id:
             self._label(delta.agent_name, delta.step_id, "")
         if delta.attempt != self._attempt:
             self._note(f"starts again (attempt {delta.attempt}, discard the text above)", "yellow")
-            self._attempt, self._spoken = delta.attempt, ""
-        text = delta.text.lstrip(" ") if self._aside else delta.text
-        self._go_on(delta.agent_name)
-        if delta.replace and not text.startswith(self._spoken):
+            self._attempt, self._text_so_far = delta.attempt, ""
+        text = delta.text.lstrip(" ") if self._was_interjected else delta.text
+        self._repeat_label(delta.agent_name)
+        if delta.replace and not text.startswith(self._text_so_far):
             self._note("once more, whole (discard the text above)", "yellow")
         elif delta.replace:
-            text = text.removeprefix(self._spoken)
-        self._spoken = delta.text if delta.replace else self._spoken + text
-        self._screen.say(text)
+            text = text.removeprefix(self._text_so_far)
+        self._text_so_far = delta.text if delta.replace else self._text_so_far + text
+        self._screen.write(text)
         self._begin_work(f"{one_line(delta.agent_name, 40)} is writing")
 
-    def _go_on(self, name: str) -> None:
+    def _repeat_label(self, name: str) -> None:
         """Name the agent again if something else was printed within its text."""
-        if self._aside:
-            self._aside = False
+        if self._was_interjected:
+            self._was_interjected = False
             self._title(name, "goes on", self._colour(name))
 
     def _interrupted(self, event: UserInterrupted) -> None:
         """Print how the work was interrupted. A message that interrupted it is printed already."""
-        by_message = self._said[: len(event.reason)] == event.reason
-        reason = "" if by_message else f"interrupted: {one_line(event.reason, _SHORT)}"
-        closed = how_it_closed(event.receipt)
+        by_message = self._last_user_message[: len(event.reason)] == event.reason
+        reason = "" if by_message else f"interrupted: {one_line(event.reason, _MAX_REASON_CHARS)}"
+        closed = describe_connection_end(event.receipt)
         if reason or closed:
             between = " · " if reason and closed else ""
             self._screen.paragraph((f"   {reason}", "yellow"), (f"{between}{closed}", "dim"), indent=INDENT)
 
-    def _rest(self, step: TaskStep) -> None:
+    def _remaining_parts(self, step: TaskStep) -> None:
         """Print the content of the step, except an agent's text, as far as it was not printed yet."""
         if step.interrupted:
             self._note("(interrupted)", "red")
@@ -201,7 +206,7 @@ class LiveView:
         self._tools.show_calls(step.calls)
         for result in step.results:
             self._tools.show_result(result)
-        self._changed(step)
+        self._changed_arguments(step)
         for artifact in step.artifacts:
             self._note(f"file {artifact.name} · {artifact.mime_type} · {artifact.size} bytes")
         if step.metadata.get("finish_reason") == "length":
@@ -209,27 +214,27 @@ class LiveView:
         if step.error is not None and step.error.code != STOPPED:
             self._note(f"error {step.error.code}: {step.error.message}", "red")
 
-    def _changed(self, step: TaskStep) -> None:
+    def _changed_arguments(self, step: TaskStep) -> None:
         """Print the arguments of calls for which a person approved other ones than the agent had asked for."""
         for call_id, verdict in (step.metadata.get("approvals") or {}).items():
             if (args := verdict.get("args")) is not None:
                 self._note(f"a person approved {self._tools.name_of(call_id)} with: {_json(args)}")
 
     def _label(self, name: str, step_id: str, reason: str) -> None:
-        self._speaking, self._spoken, self._attempt, self._aside = step_id, "", 1, False
+        self._text_step_id, self._text_so_far, self._attempt, self._was_interjected = step_id, "", 1, False
         self._title(name, reason, self._colour(name))
 
     def _colour(self, name: str) -> str:
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
 
     def _user(self, step_id: str, text: str) -> None:
-        if not self._once(step_id):
+        if not self._is_new(step_id):
             return
-        if text in self._typed:
-            self._typed.remove(text)
+        if text in self._typed_messages:
+            self._typed_messages.remove(text)
             return
         self._title("you", "", "default")
-        self._screen.say(text)
+        self._screen.write(text)
 
     def _begin_work(self, work: str) -> None:
         if work != self._work:
@@ -241,32 +246,32 @@ class LiveView:
         self._note(self._usage(event))
         if len(event.agents) > 1:
             for name, spent in event.agents.items():
-                self._note(f"{name}: {spending(spent)}")
+                self._note(f"{name}: {agent_usage(spent)}")
 
     def _usage(self, event: TaskEnded) -> str:
         used = event.usage
         tokens = f"{used.get('tokens_in', 0)} tokens in, {used.get('tokens_out', 0)} out"
-        facts = [f"{used.get('steps', 0)} steps", f"{tokens}{cost(used.get('cost', 0.0))}"]
-        if self._began is not None:
-            facts.append(f"{(event.timestamp - self._began).total_seconds():.1f} s")
+        facts = [f"{used.get('steps', 0)} steps", f"{tokens}{cost_suffix(used.get('cost', 0.0))}"]
+        if self._task_started_at is not None:
+            facts.append(f"{(event.timestamp - self._task_started_at).total_seconds():.1f} s")
         return " · ".join(facts)
 
     def _title(self, name: str, reason: str, colour: str) -> None:
         self._screen.blank()
-        why = f" · {one_line(reason, _SHORT)}" if reason else ""
+        why = f" · {one_line(reason, _MAX_REASON_CHARS)}" if reason else ""
         self._screen.paragraph(("── ", colour), (name, f"bold {colour}"), (why, "dim"), indent=INDENT)
 
     def _note(self, text: str, style: str = "dim") -> None:
-        self._screen.paragraph((f"   {one_line(text, 2 * _SHORT)}", style), indent=INDENT)
+        self._screen.paragraph((f"   {one_line(text, 2 * _MAX_REASON_CHARS)}", style), indent=INDENT)
 
-    def _once(self, what: str) -> bool:
-        new = what not in self._told
-        self._told.add(what)
+    def _is_new(self, key: str) -> bool:
+        new = key not in self._printed_keys
+        self._printed_keys.add(key)
         return new
 
 
-def _with(status: TaskStatus, reason: str) -> str:
-    return f"{status}: {one_line(reason, _SHORT)}" if reason else str(status)
+def _status_with_reason(status: TaskStatus, reason: str) -> str:
+    return f"{status}: {one_line(reason, _MAX_REASON_CHARS)}" if reason else str(status)
 
 
 def _json(value: Any) -> str:

@@ -10,7 +10,7 @@ _SELECT_TIMEOUT: Final = 0.1
 """Seconds after which the loop notices a signal that arrived just before it started to wait."""
 
 
-def typed_line(prompt: str) -> str:
+def read_line(prompt: str) -> str:
     """Return the next line that the user types, without its end. Raises EOFError at the end of the input.
 
     `input` would wait for the end of the line before it notices a signal. And Ctrl-C empties the terminal's line buffer

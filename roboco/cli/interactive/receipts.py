@@ -7,31 +7,33 @@ from typing import Any
 from roboco.client.receipt import Receipt
 
 
-def what_came_of(receipt: Receipt, task_id: str) -> str:
+def describe_effect(receipt: Receipt, task_id: str) -> str:
     """Return the effect of a message that was sent to interrupt the task."""
-    if receipt.too_late:
+    if receipt.expired:
         return f"{task_id} has ended before it could apply the message"
-    if receipt.taken_at_seq is None:
+    if receipt.applied_at_seq is None:
         return f"{task_id} has accepted it, and no worker has applied it yet"
     if receipt.seen_at is None:
-        return f"it is step {receipt.taken_at_seq} of {task_id}; no agent was speaking"
-    return f"interrupted {task_id}: {how_it_ended(receipt)}"
+        return f"it is step {receipt.applied_at_seq} of {task_id}; no agent was speaking"
+    return f"interrupted {task_id}: {describe_reply_end(receipt)}"
 
 
-def how_it_ended(receipt: Receipt) -> str:
+def describe_reply_end(receipt: Receipt) -> str:
     """Return how the worker ended the reply of the agent that was speaking."""
     seen = "" if receipt.seen_at is None else f"seen after {_delay(receipt.requested_at, receipt.seen_at)}, "
-    return seen + _closed(receipt.requested_at, receipt.closed_at, receipt.chunks_after)
+    return seen + _connection_end(receipt.requested_at, receipt.closed_at, receipt.chunks_after)
 
 
-def how_it_closed(record: Mapping[str, Any]) -> str:
+def describe_connection_end(record: Mapping[str, Any]) -> str:
     """Return how the connection to the model ended, from the receipt of an event, or "" if no agent was speaking."""
     if not record:
         return ""
-    return _closed(_time(record.get("requested_at")), _time(record.get("closed_at")), record.get("chunks_after"))
+    return _connection_end(
+        _parse_time(record.get("requested_at")), _parse_time(record.get("closed_at")), record.get("chunks_after")
+    )
 
 
-def _closed(requested_at: datetime | None, closed_at: datetime | None, chunks: int | None) -> str:
+def _connection_end(requested_at: datetime | None, closed_at: datetime | None, chunks: int | None) -> str:
     closed = "connection not closed yet"
     if closed_at is not None:
         closed = "connection closed" + ("" if requested_at is None else f" after {_delay(requested_at, closed_at)}")
@@ -43,5 +45,5 @@ def _delay(requested_at: datetime, then: datetime) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _time(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)

@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.next_command import next_command
-from roboco.cli.interactive.user import Person
-from roboco.cli.stack.local_model import Tell
-from roboco.cli.stack.local_stack import LocalStack, missing
+from roboco.cli.interactive.user import TerminalUser
+from roboco.cli.stack.local_model import Report
+from roboco.cli.stack.local_stack import LocalStack, missing_servers
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
@@ -24,7 +24,7 @@ from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 STOP_TIMEOUT: Final = 15.0
 """Seconds that a stopped task has to end."""
@@ -34,7 +34,7 @@ _POLL_INTERVAL: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Wish:
+class RunOptions:
     """The options of the command line."""
 
     prompt: str
@@ -52,28 +52,28 @@ class Wish:
     """Modules of tools that the worker of this command imports."""
 
 
-def run_team(team: Team, wish: Wish) -> int:
+def run_team(team: Team, options: RunOptions) -> int:
     """Run the team, show it live, and return the exit code. Every process that it starts ends before."""
-    settings = read_settings()
+    settings = load_settings()
     settings = settings.model_copy(
         update={
-            "allowed_mcp_servers": (*settings.allowed_mcp_servers, *wish.allowed),
-            "tool_modules": (*settings.tool_modules, *wish.tools),
+            "allowed_mcp_servers": (*settings.allowed_mcp_servers, *options.allowed),
+            "tool_modules": (*settings.tool_modules, *options.tools),
         }
     )
     screen = Screen(sys.stdout)
-    notes = Screen(sys.stderr) if wish.as_json else screen
+    notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
-    with LocalStack(settings, missing(team, os.environ, wish.worker), note) as stack:
-        task = _submit(stack, team, wish)
+    with LocalStack(settings, missing_servers(team, os.environ, options.worker), note) as stack:
+        task = _submit(stack, team, options)
         check = stack.check if stack.has_worker else _no_local_worker
         try:
-            as_json = Conversation(task, JsonLines(sys.stdout), check=check) if wish.as_json else None
-            conversation = as_json or _for_people(task, screen, check)
-            code = _converse(conversation, task, notes, partial(_next_command, task, stack.has_worker))
+            as_json = Conversation(task, JsonLines(sys.stdout), check=check) if options.as_json else None
+            conversation = as_json or _interactive_conversation(task, screen, check)
+            code = _follow(conversation, task, notes, partial(_next_command, task, stack.has_worker))
         except BrokenPipeError:
             task.stop("the reader of its output has gone")
-            _close(task)
+            _wait_until_closed(task)
             raise
         finally:
             screen.status("")
@@ -98,49 +98,49 @@ def _note_command(notes: Screen, text: str) -> None:
     notes.line((f"  {text}", "dim"))
 
 
-def _submit(stack: LocalStack, team: Team, wish: Wish) -> Task:
+def _submit(stack: LocalStack, team: Team, options: RunOptions) -> Task:
     return stack.orchestrator.run(
         team,
-        wish.prompt,
-        task_id=wish.task_id,
-        context=dict(wish.context),
-        agent=wish.agent,
-        model=wish.model,
-        title=wish.title,
+        options.prompt,
+        task_id=options.task_id,
+        context=dict(options.context),
+        agent=options.agent,
+        model=options.model,
+        title=options.title,
     )
 
 
-def _for_people(task: Task, screen: Screen, check: Callable[[], None]) -> Conversation:
+def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], None]) -> Conversation:
     """Return the conversation for people; on a terminal the user takes part in it."""
     interactive = sys.stdin.isatty()
     view = LiveView(screen, hint=" · Ctrl-C to speak or stop" if interactive else "")
-    person = Person(task, task.pending_actions(), screen, view) if interactive else None
-    if person is not None and person.interjects:
+    user = TerminalUser(task, task.pending_actions(), screen, view) if interactive else None
+    if user is not None and user.interjects:
         _note(screen, "Ctrl-C lets you send a message to the team; twice stops the task")
 
     def check_and_animate() -> None:
         check()
-        view.idle()
+        view.show_status()
 
-    return Conversation(task, view, person=person, check=check_and_animate)
+    return Conversation(task, view, user=user, check=check_and_animate)
 
 
-def _converse(conversation: Conversation, task: Task, notes: Screen, describe_next: Callable[[TaskStatus], str]) -> int:
+def _follow(conversation: Conversation, task: Task, notes: Screen, describe_next: Callable[[TaskStatus], str]) -> int:
     """Show the conversation until the task has ended, waits, or is stopped. Return the exit code."""
     try:
         status = conversation.follow()
     except Interrupted as signal:
-        if _stopped(conversation, partial(_note, notes)):
-            _close(task)
+        if _stop_in_time(conversation, partial(_note, notes)):
+            _wait_until_closed(task)
         return signal.exit_code
-    _close(task)
+    _wait_until_closed(task)
     if status.waiting:
         _note(notes, f"the task waits ({status}); to continue:")
         _note_command(notes, describe_next(status))
     return SUCCESS if status.waiting or status is TaskStatus.COMPLETED else FAILED
 
 
-def _stopped(conversation: Conversation, note: Tell) -> bool:
+def _stop_in_time(conversation: Conversation, note: Report) -> bool:
     """Stop the task. Return True if it has ended in time."""
     note("stopping the task ... (Ctrl-C once more leaves immediately)")
     try:
@@ -151,7 +151,7 @@ def _stopped(conversation: Conversation, note: Tell) -> bool:
     return True
 
 
-def _close(task: Task) -> None:
+def _wait_until_closed(task: Task) -> None:
     """Wait until the workspace of an ended task is complete. Return immediately if the task waits."""
     deadline = time.monotonic() + CLOSE_TIMEOUT
     while time.monotonic() < deadline:

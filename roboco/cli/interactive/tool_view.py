@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from roboco.cli.interactive.tool_text import call_text, result_lines
-from roboco.cli.terminal.sanitize import one_line, printable
+from roboco.cli.terminal.sanitize import one_line, strip_control
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.part import ToolCall, ToolResult
@@ -70,7 +70,7 @@ class ToolView:
             self._screen.paragraph((f"     {line}", colour), indent=INDENT)
         failure = self._failures.get(call_id)
         for line in () if failure is None else failure.lines:
-            self._screen.line((f"       {printable(line)[:MAX_FRAME_CHARS]}", "dim"))
+            self._screen.line((f"       {strip_control(line)[:MAX_FRAME_CHARS]}", "dim"))
 
     def _title(self, call_id: str) -> str:
         """Return the name of the call's tool, with its arguments if another call of the tool runs beside it."""

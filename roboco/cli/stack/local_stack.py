@@ -16,20 +16,20 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.stack.celery_process import environment, kill, start_worker
-from roboco.cli.stack.local_model import LocalModel, Tell, is_named, model_environment
-from roboco.cli.terminal.signals import Interrupted, undisturbed
+from roboco.cli.stack.local_model import LocalModel, Report, model_environment, names_model
+from roboco.cli.terminal.signals import Interrupted, ignore_signals
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team.team import Team
 from roboco.settings import Settings
 
-_WORKER = "run"
-_FOREVER = 10.0 * 365 * 86_400
-_WARM = 10.0
+_WORKER_NAME = "run"
+_UNLIMITED_SECONDS = 10.0 * 365 * 86_400
+_WARM_SHUTDOWN_TIMEOUT = 10.0
 """Seconds that a worker on a shared Redis has to finish its work."""
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingServers:
     """The servers that have to be started. A Redis that is started here has no other workers."""
 
     redis: bool
@@ -37,22 +37,22 @@ class Missing:
     model: bool
 
 
-def missing(team: Team, env: Mapping[str, str], worker: bool = False) -> Missing:
+def missing_servers(team: Team, env: Mapping[str, str], worker: bool = False) -> MissingServers:
     """Return the servers that the environment lacks to run the team; with `worker`, a worker in any case."""
     redis = not env.get("ROBOCO_REDIS_URL")
-    named = is_named(env) or any(
+    named = names_model(env) or any(
         profile.base_url or env.get(profile.api_key_env or "") for profile in team.models.values()
     )
-    return Missing(redis, redis or worker, (redis or worker) and not named)
+    return MissingServers(redis, redis or worker, (redis or worker) and not named)
 
 
 class LocalStack:
     """Starts the missing servers on entering, and ends all of them on leaving, after errors too. Main thread only."""
 
-    def __init__(self, settings: Settings, lacking: Missing, tell: Tell) -> None:
+    def __init__(self, settings: Settings, missing: MissingServers, report: Report) -> None:
         self._settings = settings
-        self._lacking = lacking
-        self._tell = tell
+        self._missing = missing
+        self._report = report
         self._servers: list[Server] = []
         self._exits = ExitStack()
 
@@ -68,12 +68,12 @@ class LocalStack:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         hurried = kind is not None and issubclass(kind, Interrupted)
-        self._end(0 if hurried else _WARM)
+        self._end(0 if hurried else _WARM_SHUTDOWN_TIMEOUT)
 
     @property
     def has_worker(self) -> bool:
         """True if a worker runs that was started here."""
-        return self._lacking.worker
+        return self._missing.worker
 
     def check(self) -> None:
         """Raise TransientError, with the end of its log, if a server that was started here has died."""
@@ -86,21 +86,21 @@ class LocalStack:
 
         The worker may still be starting: it takes the task from its queue when it is ready.
         """
-        if self._lacking.worker:
+        if self._missing.worker:
             require_extra("workers", "a worker on this machine", "local")
         folder = Path(
             self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
         )
-        port = free_port() if self._lacking.model else None
-        model = None if port is None else LocalModel(folder, port, self._tell)
+        port = free_port() if self._missing.model else None
+        model = None if port is None else LocalModel(folder, port, self._report)
         if model is not None:
             self._exits.callback(model.close)
-        if self._lacking.redis or self._lacking.worker:
-            self._tell(_announcement(self._lacking, model))
+        if self._missing.redis or self._missing.worker:
+            self._report(_announcement(self._missing, model))
         settings = self._start_redis(folder)
-        if self._lacking.worker:
+        if self._missing.worker:
             env = environment(settings, {} if port is None else model_environment(port))
-            self._servers.append(start_worker(_WORKER, "roboco.workers.app", env, folder / "worker.log"))
+            self._servers.append(start_worker(_WORKER_NAME, "roboco.workers.app", env, folder / "worker.log"))
         self.orchestrator = Orchestrator(settings)
         self._exits.callback(self.orchestrator.close)
         if model is not None:
@@ -111,28 +111,28 @@ class LocalStack:
         settings = self._settings
         if settings.cache_dir is None:
             settings = settings.model_copy(update={"cache_dir": folder / "cache"})
-        if not self._lacking.redis:
+        if not self._missing.redis:
             return settings
         valkey = start_valkey(folder / "valkey")
         self._servers.append(valkey)
         settings = settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
         with closing(connect(valkey.url)) as client:
             # Before a worker starts: its sweeper must not continue open tasks of other runs in this workspace.
-            RedisSchedule(Scripts(client), Keys(settings.prefix)).begin(_FOREVER)
+            RedisSchedule(Scripts(client), Keys(settings.prefix)).mark_filled(_UNLIMITED_SECONDS)
         return settings
 
-    def _end(self, warm: float) -> None:
-        with undisturbed():
-            for server in sorted(self._servers, key=lambda server: server.name != _WORKER):
-                if server.name == _WORKER and not self._lacking.redis:
-                    server.stop(warm)
+    def _end(self, timeout: float) -> None:
+        with ignore_signals():
+            for server in sorted(self._servers, key=lambda server: server.name != _WORKER_NAME):
+                if server.name == _WORKER_NAME and not self._missing.redis:
+                    server.stop(timeout)
                 kill(server)
             self._exits.close()
 
 
-def _announcement(lacking: Missing, model: LocalModel | None) -> str:
+def _announcement(missing: MissingServers, model: LocalModel | None) -> str:
     """Return the line that names everything that is started."""
-    names = ["Redis"] * lacking.redis + ["a worker"] * lacking.worker + ([] if model is None else [model.name])
+    names = ["Redis"] * missing.redis + ["a worker"] * missing.worker + ([] if model is None else [model.name])
     *first, last = names
     hosted = "" if model is None else " (or set OPENAI_API_KEY)"
     return f"starting {', '.join(first)} and {last}{hosted}" if first else f"starting {last}"

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from roboco.cli.stack.celery_process import kill
-from roboco.cli.stack.component import Kind, Part
-from roboco.cli.terminal.signals import Interrupted, undisturbed
+from roboco.cli.stack.component import Component, ServerType
+from roboco.cli.terminal.signals import Interrupted, ignore_signals
 from roboco.errors import RobocoError
 
-_LOOK = 0.2
+_POLL_INTERVAL = 0.2
 """Seconds between two checks of the parts."""
-_WARM = 10.0
+_WARM_SHUTDOWN_TIMEOUT = 10.0
 """Seconds that all workers together have to finish their work."""
 
 
@@ -23,57 +23,57 @@ class Supervisor:
     Use it in the main thread only, because the servers end with the thread that started them.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._parts: list[Part[Any]] = []
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._components: list[Component[Any]] = []
 
-    def add(self, part: Part[Kind]) -> Kind:
+    def add(self, part: Component[ServerType]) -> ServerType:
         """Start the part, keep it running from now on, and return its server."""
         part.start()
-        self._parts.append(part)
+        self._components.append(part)
         return part.server
 
-    def keep(self) -> NoReturn:
+    def supervise(self) -> NoReturn:
         """Restart dead parts until a signal raises Interrupted."""
         while True:
-            for part in self._parts:
-                self._see_to(part)
-            time.sleep(_LOOK)
+            for part in self._components:
+                self._check(part)
+            time.sleep(_POLL_INTERVAL)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop all parts within a bounded time. A second Ctrl-C kills the workers without more waiting."""
-        workers = [part for part in self._parts if part.sign]
+        workers = [part for part in self._components if part.ready_text]
         for part in workers:
             part.server.process.terminate()
         with suppress(Interrupted):
-            _wait(workers, _WARM)
-        with undisturbed():
+            _wait(workers, _WARM_SHUTDOWN_TIMEOUT)
+        with ignore_signals():
             for part in workers:
                 kill(part.server)
-            for part in reversed(self._parts):
+            for part in reversed(self._components):
                 part.server.stop()
                 kill(part.server)
 
-    def _see_to(self, part: Part[Any]) -> None:
-        if (pause := part.died()) is not None:
+    def _check(self, part: Component[Any]) -> None:
+        if (pause := part.detect_death()) is not None:
             code = part.server.process.returncode
-            self._tell(f"{part.name} ended with code {code}, starts again in {pause:g} s; its log: {part.log}")
-        elif part.is_due():
-            self._start_again(part)
+            self._report(f"{part.name} ended with code {code}, starts again in {pause:g} s; its log: {part.log}")
+        elif part.is_restart_due():
+            self._restart(part)
         elif part.became_ready():
-            self._tell(f"{part.name} is ready")
+            self._report(f"{part.name} is ready")
 
-    def _start_again(self, part: Part[Any]) -> None:
+    def _restart(self, part: Component[Any]) -> None:
         try:
             part.start()
         except RobocoError as error:
-            self._tell(f"{error}\n{part.name} is tried again in {part.postpone():g} s")
+            self._report(f"{error}\n{part.name} is tried again in {part.schedule_restart():g} s")
         else:
-            if not part.sign:
-                self._tell(f"{part.name} is back")
+            if not part.ready_text:
+                self._report(f"{part.name} is back")
 
 
-def _wait(parts: list[Part[Any]], seconds: float) -> None:
+def _wait(parts: list[Component[Any]], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     for part in parts:
         with suppress(subprocess.TimeoutExpired):

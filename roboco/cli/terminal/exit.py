@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from roboco.cli.terminal.sanitize import escaped
+from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.cli.terminal.signals import Interrupted
-from roboco.errors import RobocoError, TeamError, UsageError
+from roboco.errors import InvalidTeam, RobocoError, UsageError
 
 SUCCESS: Final = 0
 FAILED: Final = 1
@@ -45,7 +45,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 def report(error: RobocoError, as_json: bool) -> int:
     """Print the error. Return the exit code."""
-    more = {"mistakes": list(error.mistakes)} if isinstance(error, TeamError) else {}
+    more = {"mistakes": list(error.mistakes)} if isinstance(error, InvalidTeam) else {}
     print_error(error.code, str(error), as_json, **more)
     return USAGE if isinstance(error, UsageError) else FAILED
 
@@ -69,7 +69,7 @@ def report_denied(error: Exception, as_json: bool) -> int:
     """Print that the Redis user lacks a right. Return the exit code."""
     user = urlsplit(os.environ.get("ROBOCO_REDIS_URL", "")).username or "default"
     message = (
-        f"Redis user {escaped(user)!r} lacks a right that this command needs: {escaped(str(error))}; "
+        f"Redis user {escape_invisible(user)!r} lacks a right that this command needs: {escape_invisible(str(error))}; "
         "name another user in ROBOCO_REDIS_URL (and ROBOCO_BROKER_URL, if it is set): of deploy/redis-users.acl, "
         "roboco-client may manage dead letters and roboco-admin may run every command"
     )
@@ -84,5 +84,5 @@ def report_abort(error: click.Abort) -> int:
 
 def print_error(code: str, message: str, as_json: bool, **more: object) -> None:
     """Print an error on standard error, as JSON or as text."""
-    text = json.dumps({"code": code, "message": message, **more}) if as_json else f"error: {escaped(message)}"
+    text = json.dumps({"code": code, "message": message, **more}) if as_json else f"error: {escape_invisible(message)}"
     print(text, file=sys.stderr)

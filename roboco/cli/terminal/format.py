@@ -2,39 +2,39 @@
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
-from roboco.domain.usage import Spent, spent_by
+from roboco.domain.usage import Usage, usage_of
 
 
-def cost(amount: float) -> str:
+def cost_suffix(amount: float) -> str:
     """Return the cost, to append to other facts, or "" if it is 0."""
     return f" · cost {amount:.4g}" if amount else ""
 
 
-def of_step(step: TaskStep) -> str:
+def step_usage(step: TaskStep) -> str:
     """Return the usage of a step and its sub-tasks, or "" if it has used nothing."""
-    spent = spent_by(step.metadata)
+    spent = usage_of(step.metadata)
     if not spent.tokens and not spent.cost:
         return ""
     if not spent.tokens:  # of tools that have a price
-        return cost(spent.cost).removeprefix(" · ")
+        return cost_suffix(spent.cost).removeprefix(" · ")
     seconds = f" · {spent.seconds:.1f} s" if spent.seconds else ""
-    return f"{spent.tokens_in} tokens in, {spent.tokens_out} out{seconds}{cost(spent.cost)}"
+    return f"{spent.tokens_in} tokens in, {spent.tokens_out} out{seconds}{cost_suffix(spent.cost)}"
 
 
-def counted(calls: int) -> str:
+def call_count(calls: int) -> str:
     """Return the number of tool calls in words."""
     return "1 call" if calls == 1 else f"{calls} calls"
 
 
-def spending(spent: Spent) -> str:
+def agent_usage(spent: Usage) -> str:
     """Return the usage of an agent."""
-    calls = f" · {counted(spent.calls)}" if spent.calls else ""
+    calls = f" · {call_count(spent.calls)}" if spent.calls else ""
     tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
     turns = "1 turn" if spent.steps == 1 else f"{spent.steps} turns"
-    return f"{turns} · {tokens}{calls} · {spent.seconds:.1f} s{cost(spent.cost)}"
+    return f"{turns} · {tokens}{calls} · {spent.seconds:.1f} s{cost_suffix(spent.cost)}"
 
 
-def colour(status: TaskStatus) -> str:
+def status_colour(status: TaskStatus) -> str:
     """Return the colour of a status."""
     if status is TaskStatus.COMPLETED:
         return "green"

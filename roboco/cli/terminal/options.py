@@ -9,7 +9,7 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _key_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for value in values:
         key, sign, text = value.partition("=")
@@ -53,11 +53,11 @@ context = click.option(
     "--context",
     metavar="KEY=VALUE",
     multiple=True,
-    callback=_pairs,
+    callback=_key_values,
     help="A value for the prompts' templates, as context.KEY; may be repeated.",
 )
 agent = click.option("--agent", metavar="NAME", help="The agent that acts first.")
-answering = click.option("--agent", metavar="NAME", help="The agent that answers.")
+answering_agent = click.option("--agent", metavar="NAME", help="The agent that answers.")
 model = click.option(
     "--model", metavar="PROFILE", help="The model profile of agents that name none: see roboco models."
 )

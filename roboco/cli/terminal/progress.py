@@ -11,9 +11,9 @@ MAX_WIDTH: Final = 70
 class Progress:
     """Writes the line; nothing if `shown` is False, since the output is no terminal."""
 
-    def __init__(self, file: TextIO, shown: bool) -> None:
+    def __init__(self, file: TextIO, enabled: bool) -> None:
         self._file = file
-        self._enabled = shown
+        self._enabled = enabled
         self._visible = False
 
     def show(self, names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ import re
 import unicodedata
 
 # ESC [ ... final byte (colours, cursor), ESC ] ... BEL or ESC \ (titles, links, clipboard), and ESC with one character.
-_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 # Other control characters except tab and newline, characters that change the direction of writing, and characters that
 # are always invisible. Joiners and variation selectors stay: words of some languages, and emoji, need them.
 _CONTROL = re.compile(
@@ -13,41 +13,45 @@ _CONTROL = re.compile(
     r"\U000e0000-\U000e007f]"
 )
 # Invisible letters and marks that Unicode does not list in its invisible categories.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
-_SPACE = re.compile(r"[ \t\r\n]+")
-_VARIATION = re.compile("[\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_BLANK_CHARACTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
+_WHITESPACE = re.compile(r"[ \t\r\n]+")
+_VARIATION_SELECTOR = re.compile("[\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
-def printable(text: str) -> str:
+def strip_control(text: str) -> str:
     """Return running text without escape sequences and control characters; tabs and newlines stay.
 
     If two pieces of a stream split a sequence, harmless letters of it remain.
     """
-    return _CONTROL.sub("", _SEQUENCE.sub("", text))
+    return _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", text))
 
 
-def escaped(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Return the text with invisible and formatting characters escaped as in JSON; space and newline stay.
 
     So two texts that differ only in an invisible character look different.
     """
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    return "".join(_in_json(sign) if _is_unseen(sign) else sign for sign in text)
+    return "".join(_json_escape(sign) if _is_invisible(sign) else sign for sign in text)
 
 
-def _is_unseen(sign: str) -> bool:
+def _is_invisible(sign: str) -> bool:
     if sign in " \n":
         return False
-    return unicodedata.category(sign) in _UNSEEN or sign in _BLANK or _VARIATION.match(sign) is not None
+    return (
+        unicodedata.category(sign) in _INVISIBLE_CATEGORIES
+        or sign in _BLANK_CHARACTERS
+        or _VARIATION_SELECTOR.match(sign) is not None
+    )
 
 
-def _in_json(sign: str) -> str:
+def _json_escape(sign: str) -> str:
     return json.dumps(sign)[1:-1] if sign != "\x7f" else "\\u007f"
 
 
 def one_line(text: str, width: int) -> str:
     """Return the text on one line of at most `width` characters, with invisible characters escaped."""
-    line = escaped(_SPACE.sub(" ", text).strip(" "))
+    line = escape_invisible(_WHITESPACE.sub(" ", text).strip(" "))
     return line if len(line) <= width else f"{line[: width - 1]}…"

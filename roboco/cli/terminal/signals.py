@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -21,17 +21,17 @@ class Interrupted(KeyboardInterrupt):
         return 128 + self.number
 
 
-def interruptible() -> None:
+def install_signal_handlers() -> None:
     """Have the signals that end a process raise Interrupted in the main thread. SIGHUP stays ignored under `nohup`."""
-    for number in _ENDING:
+    for number in _ENDING_SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def ignore_signals() -> Iterator[None]:
     """Ignore those signals inside the block."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING_SIGNALS}
     try:
         yield
     finally:
@@ -40,7 +40,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def ctrl_c_noted() -> Iterator[Callable[[], bool]]:
+def record_ctrl_c() -> Iterator[Callable[[], bool]]:
     """Inside the block, record Ctrl-C instead of raising. Yield a function that returns True once after each Ctrl-C.
 
     So Ctrl-C interrupts no operation in its middle. A second Ctrl-C before the function is called raises Interrupted.
@@ -53,24 +53,24 @@ def ctrl_c_noted() -> Iterator[Callable[[], bool]]:
             _interrupt(number, frame)
         pressed = True
 
-    def taken() -> bool:
+    def was_pressed() -> bool:
         nonlocal pressed
         was, pressed = pressed, False
         return was
 
-    with _on_ctrl_c(record):
-        yield taken
+    with _ctrl_c_handler(record):
+        yield was_pressed
 
 
 @contextmanager
-def ctrl_c_raised() -> Iterator[None]:
+def raise_on_ctrl_c() -> Iterator[None]:
     """Inside the block, Ctrl-C raises Interrupted, also within `ctrl_c_noted`."""
-    with _on_ctrl_c(_interrupt):
+    with _ctrl_c_handler(_interrupt):
         yield
 
 
 @contextmanager
-def _on_ctrl_c(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def _ctrl_c_handler(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield

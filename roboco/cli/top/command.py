@@ -15,20 +15,20 @@ from rich.console import Console
 from rich.live import Live
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.worker_monitor import Heartbeats
+from roboco.adapters.celery.worker_monitor import WorkerMonitor
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
-from roboco.cli.terminal.screen import WIDE
-from roboco.cli.top.snapshot import TopPicture, Viewer
+from roboco.cli.terminal.screen import PIPE_WIDTH
+from roboco.cli.top.snapshot import Sampler, TopSnapshot
 from roboco.cli.top.view import TopView
 from roboco.client.orchestrator import Orchestrator
-from roboco.client.wiring import producer
-from roboco.settings import read_settings
+from roboco.client.wiring import producer_app
+from roboco.settings import load_settings
 
 END_KEYS = frozenset("qQ\x1b\x03\x04")
 """The keys that end it: q, Escape, and Ctrl-C and Ctrl-D where a terminal sends them as characters."""
 HEARTBEAT_TIMEOUT = 5.0
-"""Seconds to wait for heartbeats of workers before a single picture. A worker that is not busy sends one every two."""
+"""Seconds to wait for heartbeats of workers before a single snapshot. A worker that is not busy sends one every two."""
 QUEUES_TIMEOUT = 8.0
 """Seconds to wait if a worker has sent a heartbeat but not yet its queues, since it is busy."""
 POLL_INTERVAL = 0.1
@@ -36,7 +36,7 @@ POLL_INTERVAL = 0.1
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one picture and end, as without a terminal.")
+@click.option("--once", is_flag=True, help="Print one snapshot and end, as without a terminal.")
 @click.option(
     "--tasks", "most", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most tasks to show."
 )
@@ -47,59 +47,59 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
 
     It reads only the tasks that it shows, those with running work first.
     """
-    settings = read_settings()
+    settings = load_settings()
     with ExitStack() as opened:
         orchestrator = opened.enter_context(closing(Orchestrator(settings)))
-        app = opened.enter_context(closing(producer(settings)))
-        heartbeats = opened.enter_context(Heartbeats(app))
-        viewer = opened.enter_context(closing(Viewer(orchestrator, app, heartbeats)))
+        app = opened.enter_context(closing(producer_app(settings)))
+        heartbeats = opened.enter_context(WorkerMonitor(app))
+        sampler = opened.enter_context(closing(Sampler(orchestrator, app, heartbeats)))
         where = maybe_sanitize_url(settings.redis_url)
         if as_json or once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-            _print(_single(viewer, most), where, as_json)
+            _print(_single_snapshot(sampler, most), where, as_json)
         else:
-            _watch(lambda lines: viewer.take(min(most, lines)), where, every)
+            _watch(lambda lines: sampler.sample(min(most, lines)), where, every)
 
 
-def _single(viewer: Viewer, most: int) -> TopPicture:
-    """Return a picture, after the workers had time to send their heartbeats and queues."""
+def _single_snapshot(sampler: Sampler, most: int) -> TopSnapshot:
+    """Return a snapshot, after the workers had time to send their heartbeats and queues."""
     began = time.monotonic()
-    picture = viewer.take(most)
-    while not all(map(picture.consumers, QUEUES)):
-        silent = any(not one.queues for one in picture.workers)
+    snapshot = sampler.sample(most)
+    while not all(map(snapshot.consumers, QUEUES)):
+        silent = any(not one.queues for one in snapshot.workers)
         if time.monotonic() - began > (QUEUES_TIMEOUT if silent else HEARTBEAT_TIMEOUT):
             break
         time.sleep(POLL_INTERVAL)
-        picture = viewer.take(most)
-    return picture
+        snapshot = sampler.sample(most)
+    return snapshot
 
 
-def _print(picture: TopPicture, where: str, as_json: bool) -> None:
+def _print(snapshot: TopSnapshot, address: str, as_json: bool) -> None:
     if as_json:
-        print_json(picture.record())
+        print_json(snapshot.record())
         return
-    width = None if sys.stdout.isatty() else WIDE
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
-    console.print(TopView(picture, where, None))
+    console.print(TopView(snapshot, address, None))
 
 
-def _watch(take: Callable[[int], TopPicture], where: str, every: float) -> None:
+def _watch(sample: Callable[[int], TopSnapshot], address: str, every: float) -> None:
     fixed = ("COLUMNS", "LINES")  # they keep the size at the start; the terminal may be resized
     variables = {name: value for name, value in os.environ.items() if name not in fixed}
     console = Console(highlight=False, markup=False, emoji=False, _environ=variables)
-    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
-        picture, due, size = take(console.size.height), time.monotonic() + every, None
+    with _raw_keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        snapshot, due, size = sample(console.size.height), time.monotonic() + every, None
         while True:
             if console.size != size:  # the terminal was resized, or the snapshot is new
                 size = console.size
-                live.update(TopView(picture, where, size.height), refresh=True)
+                live.update(TopView(snapshot, address, size.height), refresh=True)
             if pressed(POLL_INTERVAL):
                 return
             if time.monotonic() >= due:
-                picture, due, size = take(console.size.height), time.monotonic() + every, None
+                snapshot, due, size = sample(console.size.height), time.monotonic() + every, None
 
 
 @contextmanager
-def _keys() -> Iterator[Callable[[float], bool]]:
+def _raw_keys() -> Iterator[Callable[[float], bool]]:
     """Read keys one by one, without an echo. The function returns True if a key was pressed that ends the command."""
     keys = sys.stdin.fileno()
     before = termios.tcgetattr(keys)

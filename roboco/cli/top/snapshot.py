@@ -7,11 +7,11 @@ from typing import Any
 from celery import Celery
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import QueueNow, queues_now
-from roboco.adapters.celery.worker_monitor import Heartbeats, WorkerNow
+from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
+from roboco.adapters.celery.worker_monitor import WorkerInfo, WorkerMonitor
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.monitor import RateNow, RedisPicture, TaskNow
+from roboco.adapters.redis.monitor import LiveTask, RateUsage, RedisMonitor
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
@@ -25,7 +25,7 @@ MAX_NEW_TEAMS = 5
 class TaskRow:
     """A task as it is shown."""
 
-    task: TaskNow
+    task: LiveTask
     team: str
     """The name of its team; "" until the team is read."""
     rate: float | None
@@ -33,16 +33,16 @@ class TaskRow:
 
 
 @dataclass(frozen=True)
-class TopPicture:
+class TopSnapshot:
     """The figures that `roboco top` shows. If a server does not answer, they are those of the last picture."""
 
     at: float
     open_tasks: int = 0
     dead_letters: int = 0
     tasks: tuple[TaskRow, ...] = ()
-    workers: tuple[WorkerNow, ...] = ()
-    queues: tuple[QueueNow, ...] = ()
-    rates: tuple[RateNow, ...] = ()
+    workers: tuple[WorkerInfo, ...] = ()
+    queues: tuple[QueueStats, ...] = ()
+    rates: tuple[RateUsage, ...] = ()
     errors: tuple[str, ...] = ()
     """The servers that did not answer."""
 
@@ -70,35 +70,35 @@ class TopPicture:
         }
 
 
-class Viewer:
+class Sampler:
     """Takes pictures. If a server does not answer, its part stays as it was, and the picture names the server."""
 
-    def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: Heartbeats) -> None:
+    def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: WorkerMonitor) -> None:
         settings = orchestrator.settings
         self._app = app
         self._orchestrator = orchestrator
         self._client = connect(settings.redis_url)
-        self._redis = RedisPicture(self._client, Keys(settings.prefix), model_limits(settings))
+        self._redis = RedisMonitor(self._client, Keys(settings.prefix), model_limits(settings))
         self._heartbeats = heartbeats
         self._known: dict[str, Team | None] = {}
-        self._last = TopPicture(time.time())
+        self._last = TopSnapshot(time.time())
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def take(self, most: int) -> TopPicture:
+    def sample(self, max_tasks: int) -> TopSnapshot:
         """Return a picture with at most `most` tasks."""
         now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
         for sample in (self._sample_redis, self._sample_queues):
             try:
-                now = sample(now, most)
+                now = sample(now, max_tasks)
             except TransientError as error:
                 now = replace(now, errors=(*now.errors, str(error)))
         self._last = now
         return now
 
-    def _sample_redis(self, now: TopPicture, most: int) -> TopPicture:
+    def _sample_redis(self, now: TopSnapshot, most: int) -> TopSnapshot:
         tasks = self._redis.tasks(most)
         self._read_teams([task.task_id for task in tasks])
         before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
@@ -108,13 +108,13 @@ class Viewer:
             open_tasks=self._redis.open_tasks(),
             dead_letters=self._redis.dead_letters(),
             tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
-            rates=tuple(self._redis.rates(self._asking())),
+            rates=tuple(self._redis.rates(self._known_teams())),
         )
 
-    def _sample_queues(self, now: TopPicture, most: int) -> TopPicture:
-        return replace(now, queues=tuple(queues_now(self._app, QUEUES)))
+    def _sample_queues(self, now: TopSnapshot, most: int) -> TopSnapshot:
+        return replace(now, queues=tuple(read_queue_stats(self._app, QUEUES)))
 
-    def _row(self, task: TaskNow, before: int | None, seconds: float) -> TaskRow:
+    def _row(self, task: LiveTask, before: int | None, seconds: float) -> TaskRow:
         team = self._known.get(task.task_id)
         rate = None if before is None or seconds <= 0 else max(0.0, (task.tokens_out - before) / seconds)
         return TaskRow(task, "" if team is None else team.name, rate)
@@ -128,5 +128,5 @@ class Viewer:
             except (RobocoError, OSError):
                 self._known[task_id] = None
 
-    def _asking(self) -> list[tuple[str, Team]]:
+    def _known_teams(self) -> list[tuple[str, Team]]:
         return [(task_id, team) for task_id, team in self._known.items() if team is not None]

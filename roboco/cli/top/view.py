@@ -7,12 +7,12 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from roboco.adapters.celery.worker_monitor import WorkerNow
-from roboco.adapters.redis.monitor import RateNow
-from roboco.cli.terminal.format import age, colour
+from roboco.adapters.celery.worker_monitor import WorkerInfo
+from roboco.adapters.redis.monitor import RateUsage
+from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.top.columns import Column, fitted, natural_width
-from roboco.cli.top.snapshot import TaskRow, TopPicture
+from roboco.cli.top.snapshot import TaskRow, TopSnapshot
 from roboco.domain.status import TaskStatus
 
 BESIDE_WIDTH = 150
@@ -26,32 +26,38 @@ MAX_NAME_CHARS = 24
 
 
 class TopView:
-    """A picture as rich renders it, in the columns and lines of the terminal; without `lines`, all of it."""
+    """A snapshot as rich renders it, in the columns and lines of the terminal; without `lines`, all of it."""
 
-    def __init__(self, picture: TopPicture, where: str, lines: int | None) -> None:
-        self._picture = picture
-        self._where = where
+    def __init__(self, snapshot: TopSnapshot, address: str, lines: int | None) -> None:
+        self._snapshot = snapshot
+        self._address = address
         self._lines = lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        above: list[RenderableType] = [self._head(width), *self._errors(), Text(""), self._machines(width), Text("")]
+        above: list[RenderableType] = [
+            self._head(width),
+            *self._errors(),
+            Text(""),
+            self._workers_and_queues(width),
+            Text(""),
+        ]
         used = len(console.render_lines(Group(*above), options)) + 2
-        rows = self._picture.tasks if self._lines is None else self._picture.tasks[: max(1, self._lines - used)]
+        rows = self._snapshot.tasks if self._lines is None else self._snapshot.tasks[: max(1, self._lines - used)]
         yield from above
-        yield _tasks(rows, width, self._picture.at)
-        if (more := self._picture.open_tasks - len(rows)) > 0:
+        yield _tasks(rows, width, self._snapshot.at)
+        if (more := self._snapshot.open_tasks - len(rows)) > 0:
             yield Text(f"and {more} more open tasks", "dim")
 
     def _head(self, width: int) -> Text:
         """Return the head line. The parts that do not fit are left out, the least important one first."""
-        now = self._picture
+        now = self._snapshot
         parts = [
             (0, Text("roboco top", "bold")),
             (1, Text(f"{now.open_tasks} open tasks")),
             (4, Text(f"{now.streams} followers")),
             (2, Text(f"{now.dead_letters} dead letters" if now.dead_letters else "", "red")),
-            (6, Text(one_line(self._where, 60), "dim")),
+            (6, Text(one_line(self._address, 60), "dim")),
             (5, Text(datetime.fromtimestamp(now.at).strftime("%H:%M:%S"), "dim")),
             (3, Text("q ends" if self._lines is not None else "", "dim")),
         ]
@@ -61,33 +67,33 @@ class TopView:
         return Text(" · ", "dim").join(part for _, part in parts)
 
     def _errors(self) -> Iterable[Text]:
-        return (Text(one_line(error, 200), "red") for error in self._picture.errors)
+        return (Text(one_line(error, 200), "red") for error in self._snapshot.errors)
 
-    def _machines(self, width: int) -> RenderableType:
+    def _workers_and_queues(self, width: int) -> RenderableType:
         if width < BESIDE_WIDTH and self._lines is not None and self._lines < MIN_LINES:
-            return _counted(self._picture)
+            return _one_line_summary(self._snapshot)
         if width < BESIDE_WIDTH:
             return Group(*self._queues_and_models(width), Text(""), self._workers(width))
-        left = max(map(natural_width, (_queue_columns(self._picture), _rate_columns(self._picture.rates))))
+        left = max(map(natural_width, (_queue_columns(self._snapshot), _rate_columns(self._snapshot.rates))))
         left = min(left, width // 2)
         grid = Table.grid(padding=(0, 4))
         grid.add_row(Group(*self._queues_and_models(left)), self._workers(width - left - 4))
         return grid
 
     def _queues_and_models(self, width: int) -> Iterable[RenderableType]:
-        yield fitted(_queue_columns(self._picture), width)
-        if self._picture.rates:
+        yield fitted(_queue_columns(self._snapshot), width)
+        if self._snapshot.rates:
             yield Text("")
-            yield fitted(_rate_columns(self._picture.rates), width)
+            yield fitted(_rate_columns(self._snapshot.rates), width)
 
     def _workers(self, width: int) -> RenderableType:
-        return _workers(self._picture.workers, self._picture.at, width)
+        return _workers(self._snapshot.workers, self._snapshot.at, width)
 
 
-def _queue_columns(picture: TopPicture) -> list[Column]:
-    queues = picture.queues
-    consumers = [picture.consumers(queue.name) for queue in queues]
-    oldest = ["" if queue.oldest is None else age(picture.at - queue.oldest) for queue in queues]
+def _queue_columns(snapshot: TopSnapshot) -> list[Column]:
+    queues = snapshot.queues
+    consumers = [snapshot.consumers(queue.name) for queue in queues]
+    oldest = ["" if queue.oldest is None else age(snapshot.at - queue.oldest) for queue in queues]
     return [
         Column("queue", _plain(queue.name for queue in queues)),
         Column("waiting", [Text(str(one.waiting), "yellow" if one.waiting else "") for one in queues], right=True),
@@ -96,19 +102,19 @@ def _queue_columns(picture: TopPicture) -> list[Column]:
     ]
 
 
-def _rate_columns(rates: Sequence[RateNow]) -> list[Column]:
+def _rate_columns(rates: Sequence[RateUsage]) -> list[Column]:
     return [
         Column("model", _plain(one_line(one.model, 100) for one in rates), is_id=True, keep_end=True),
-        Column("requests/min", [_used(one.requests, one.most_requests) for one in rates], 2, right=True),
-        Column("tokens/min", [_used(one.tokens, one.most_tokens) for one in rates], 3, right=True),
+        Column("requests/min", [_usage_cell(one.requests, one.max_requests) for one in rates], 2, right=True),
+        Column("tokens/min", [_usage_cell(one.tokens, one.max_tokens) for one in rates], 3, right=True),
         Column("wait", _plain(str(one.waiting) for one in rates), 1, right=True),
-        Column("held back", [Text(age(one.held_back) if one.held_back else "", "red") for one in rates], right=True),
+        Column("held back", [Text(age(one.pause_left) if one.pause_left else "", "red") for one in rates], right=True),
     ]
 
 
-def _workers(workers: Sequence[WorkerNow], now: float, width: int) -> RenderableType:
+def _workers(workers: Sequence[WorkerInfo], now: float, width: int) -> RenderableType:
     first = sorted(workers, key=lambda one: (not one.alive(now), -one.active, one.name))[:MAX_WORKERS]
-    heard = ["ended" if one.stopped else age(now - one.seen) for one in first]
+    heard = ["ended" if one.stopped else age(now - one.seen_at) for one in first]
     table = fitted(
         [
             Column(
@@ -128,10 +134,10 @@ def _workers(workers: Sequence[WorkerNow], now: float, width: int) -> Renderable
     return Group(table, Text(f"and {len(workers) - MAX_WORKERS} more workers", "dim"))
 
 
-def _counted(picture: TopPicture) -> Text:
-    waiting = ", ".join(f"{one.waiting} {one.name.rpartition('.')[2]}" for one in picture.queues)
-    alive = sum(1 for one in picture.workers if one.alive(picture.at))
-    gone = len(picture.workers) - alive
+def _one_line_summary(snapshot: TopSnapshot) -> Text:
+    waiting = ", ".join(f"{one.waiting} {one.name.rpartition('.')[2]}" for one in snapshot.queues)
+    alive = sum(1 for one in snapshot.workers if one.alive(snapshot.at))
+    gone = len(snapshot.workers) - alive
     return Text.assemble(
         "1 worker" if alive == 1 else f"{alive} workers",
         (f", {gone} lost or ended" if gone else "", "red"),
@@ -139,7 +145,7 @@ def _counted(picture: TopPicture) -> Text:
     )
 
 
-def _used(used: int | None, most: int | None) -> Text:
+def _usage_cell(used: int | None, most: int | None) -> Text:
     if most is None:
         return Text("" if used is None else str(used))
     full = used is not None and used >= most * 0.9
@@ -187,7 +193,7 @@ def _plain(texts: Iterable[str]) -> list[Text]:
 
 
 def _colour(status: str) -> str:
-    return colour(TaskStatus(status))
+    return status_colour(TaskStatus(status))
 
 
 def _rate(row: TaskRow) -> str:

@@ -7,16 +7,16 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup
 
-from roboco.adapters.celery.broker_place import same_broker
-from roboco.domain.url import without_credentials
-from roboco.settings import Settings, read_settings
+from roboco.adapters.celery.broker_identity import same_broker
+from roboco.domain.url import strip_credentials
+from roboco.settings import Settings, load_settings
 
 _log = logging.getLogger(__name__)
 
 
 def broker_of(app: Celery) -> str:
     """Return the address of the broker from which the application's workers consume, without users and passwords."""
-    return without_credentials(_addresses(app))
+    return strip_credentials(_addresses(app))
 
 
 def _addresses(app: Celery) -> str:
@@ -31,7 +31,7 @@ def broker_mistake(app: Celery, settings: Settings) -> str:
         return ""
     return (
         f"a canvas would not continue after its team: this application's broker is {broker_of(app)}, and Roboco would "
-        f"send to {without_credentials(callback)}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's "
+        f"send to {strip_credentials(callback)}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's "
         "broker, for Roboco's coordinators and for the workers of this application. If both addresses are names of one "
         "broker, set it for the workers of this application to the first"
     )
@@ -43,5 +43,5 @@ def warn_of_broker(app: Celery, settings: Settings | None) -> None:
 
 
 def _warn(app: Celery, settings: Settings | None, instance: Any, **_: Any) -> None:
-    if instance.app is app and (mistake := broker_mistake(app, settings or read_settings())):
+    if instance.app is app and (mistake := broker_mistake(app, settings or load_settings())):
         _log.error("%s", mistake)

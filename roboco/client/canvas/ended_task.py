@@ -14,112 +14,114 @@ from kombu.utils import json
 
 from roboco.adapters.celery.continuation import Continuation
 from roboco.client.task import Task
-from roboco.domain.canonical_json import canonical
-from roboco.domain.history.step import last_said
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.step import last_text
 from roboco.domain.inbox.item import Stop
-from roboco.domain.notification import Notice
+from roboco.domain.notification import Notification
 from roboco.domain.paths import continued_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import receive
-from roboco.engine.record.summaries import known_summary
-from roboco.errors import TeamFailed, UsageError
+from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.record.summaries import require_summary
+from roboco.errors import TaskFailed, UsageError
 
 
-def go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
+def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     """Continue the canvas, and confirm the notification of this name. Do nothing while another worker does it."""
     key = f"continue:{task_id}"
-    if engine.attempts.begin(key) is None:
+    if engine.attempts.start(key) is None:
         return
     try:
         with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
-            _go_on(app, engine, task_id, name)
+            _continue(app, engine, task_id, name)
             notify.confirm(engine, task_id, name)
     except Exception:
-        engine.attempts.end(key)
+        engine.attempts.finish(key)
         raise
-    engine.attempts.end(key)
+    engine.attempts.finish(key)
 
 
-def _go_on(app: Celery, engine: Engine, task_id: str, name: str) -> None:
-    target, notice = notify.find(engine, task_id, name)
-    kept = json.loads(target.kept)
-    continuation = Continuation(app, kept["request"])
+def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
+    target, notice = notify.find_notification(engine, task_id, name)
+    stored = json.loads(target.continuation)
+    continuation = Continuation(app, stored["request"])
     completed = notice.status is TaskStatus.COMPLETED
-    result = _result(engine, task_id, kept["gives"]) if completed else None
+    result = _result(engine, task_id, stored["gives"]) if completed else None
     data = engine.files.get(continued_path(task_id))  # read last, just before anything is sent
     sent: dict[str, str] = {} if data is None else json.loads(data)
     if sent and sent["notice"] != name:
         return  # the canvas has failed because the team waited; the task has ended since
-    match TaskStatus(sent["status"]) if sent else _status(continuation, notice):
+    match TaskStatus(sent["status"]) if sent else _final_status(continuation, notice):
         case TaskStatus.CANCELLED:
-            continuation.revoked(notice.reason)
-            _note(engine, notice, TaskStatus.CANCELLED)
-            continuation.show("task-revoked", terminated=True, signum=None, expired=False)
+            continuation.store_revoked(notice.reason)
+            _record_continued(engine, notice, TaskStatus.CANCELLED)
+            continuation.send_event("task-revoked", terminated=True, signum=None, expired=False)
         case TaskStatus.COMPLETED:
             if not sent:
-                continuation.send(result)
-                _note(engine, notice, notice.status)
-            continuation.done(result)
-            runtime = _seconds(engine, notice)
-            continuation.show("task-succeeded", result=repr(f"task {task_id} is {notice.status}"), runtime=runtime)
+                continuation.send_next(result)
+                _record_continued(engine, notice, notice.status)
+            continuation.store_result(result)
+            runtime = _runtime(engine, notice)
+            continuation.send_event(
+                "task-succeeded", result=repr(f"task {task_id} is {notice.status}"), runtime=runtime
+            )
         case _:
             _fail(engine, continuation, notice, bool(sent))
 
 
-def _status(continuation: Continuation, notice: Notice) -> TaskStatus:
+def _final_status(continuation: Continuation, notice: Notification) -> TaskStatus:
     """Return the status with which the canvas continues: a revoke counts even if the team ended before the stop."""
     return TaskStatus.CANCELLED if continuation.was_revoked else notice.status
 
 
-def _fail(engine: Engine, continuation: Continuation, notice: Notice, sent: bool) -> None:
-    error = TeamFailed(notice.task_id, str(notice.status), notice.reason)
+def _fail(engine: Engine, continuation: Continuation, notice: Notification, sent: bool) -> None:
+    error = TaskFailed(notice.task_id, str(notice.status), notice.reason)
     if not sent:
-        continuation.failed(error)
+        continuation.store_error(error)
         continuation.call_errbacks(error)
-        _note(engine, notice, notice.status)
+        _record_continued(engine, notice, notice.status)
     # Without the reason, which may quote data.
-    exception = f"TeamFailed: task {notice.task_id} is {notice.status}: roboco why {notice.task_id}"
-    continuation.show("task-failed", exception=exception, traceback="")
+    exception = f"TaskFailed: task {notice.task_id} is {notice.status}: roboco why {notice.task_id}"
+    continuation.send_event("task-failed", exception=exception, traceback="")
     if notice.status.waiting:
         _stop(engine, notice)
 
 
-def _stop(engine: Engine, notice: Notice) -> None:
+def _stop(engine: Engine, notice: Notification) -> None:
     """Stop a waiting task: its Celery task has failed, so no caller answers it."""
     item = Stop(
-        item_id=f"wait-{notice.notice_id[4:]}",
+        item_id=f"wait-{notice.notification_id[4:]}",
         created_at=engine.now(),
         reason="its Celery task has failed, and no caller answers",
     )
     try:
-        receive(engine, notice.task_id, item)
+        accept_item(engine, notice.task_id, item)
     except UsageError:
         return  # the task has ended in the meantime
 
 
-def _note(engine: Engine, notice: Notice, status: TaskStatus) -> None:
-    record = canonical({"notice": notice.name, "status": str(status)})
+def _record_continued(engine: Engine, notice: Notification, status: TaskStatus) -> None:
+    record = canonical_json({"notice": notice.name, "status": str(status)})
     engine.files.create(continued_path(notice.task_id), record.encode())
 
 
 def _result(engine: Engine, task_id: str, gives: str) -> Any:
-    text = last_said(tuple(engine.histories.read(task_id)))
+    text = last_text(tuple(engine.histories.read(task_id)))
     if gives == "text":
         return text
-    return known_summary(engine, task_id).model_dump(mode="json") | {"text": text}
+    return require_summary(engine, task_id).model_dump(mode="json") | {"text": text}
 
 
-def _seconds(engine: Engine, notice: Notice) -> float:
+def _runtime(engine: Engine, notice: Notification) -> float:
     """Return the seconds from the submission to the end of the task."""
-    summary = known_summary(engine, notice.task_id)
+    summary = require_summary(engine, notice.task_id)
     return (notice.time - summary.created_at).total_seconds()
 
 
-def outcome_of(task: Task, gives: str) -> Any:
-    """Wait for the task, for an eager application, and return its result. Raises TeamFailed if it does not complete."""
+def wait_for_result(task: Task, gives: str) -> Any:
+    """Wait for the task, for an eager application, and return its result. Raises TaskFailed if it does not complete."""
     result = task.result()
     if result.status is not TaskStatus.COMPLETED:
-        raise TeamFailed(result.task_id, str(result.status), result.reason)
+        raise TaskFailed(result.task_id, str(result.status), result.reason)
     return result.text if gives == "text" else task.summary().model_dump(mode="json") | {"text": result.text}

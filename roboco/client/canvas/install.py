@@ -14,16 +14,16 @@ from celery import Celery
 from celery.app import trace
 from celery.exceptions import Ignore
 
-from roboco.adapters.celery.names import ENDED, TEAM
+from roboco.adapters.celery.names import ENDED_TASK, TEAM_TASK
 from roboco.adapters.per_process import PerProcess
 from roboco.client.canvas.broker import warn_of_broker
-from roboco.client.canvas.ended_task import go_on, outcome_of
+from roboco.client.canvas.ended_task import continue_canvas, wait_for_result
 from roboco.client.canvas.refusal import refuse
 from roboco.client.canvas.revocations import watch_revokes
-from roboco.client.canvas.team_task import Order, submit_team
+from roboco.client.canvas.team_task import TeamInvocation, submit_team
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import Overloaded, TransientError, UsageError
-from roboco.settings import Settings, read_settings
+from roboco.settings import Settings, load_settings
 
 MAX_RETRIES: Final = 12
 """Retries of a submission whose servers do not answer: for ten minutes altogether."""
@@ -44,7 +44,7 @@ def install(app: Celery, settings: Settings | None = None, queue: str | None = N
         return
     _installed.add(app)
 
-    orchestrator = PerProcess(lambda: Orchestrator(settings or read_settings()))
+    orchestrator = PerProcess(lambda: Orchestrator(settings or load_settings()))
     _register(app, orchestrator, {} if queue is None else {"queue": queue})
     watch_revokes(app, orchestrator)
     warn_of_broker(app, settings)
@@ -52,10 +52,10 @@ def install(app: Celery, settings: Settings | None = None, queue: str | None = N
 
 def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
     tracing: Any = trace
-    late: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "shared": False, **options}
+    acknowledge_late: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "shared": False, **options}
 
-    as_team: Any = app.task(
-        name=TEAM,
+    team_task: Any = app.task(
+        name=TEAM_TASK,
         bind=True,
         track_started=False,
         throws=(UsageError, Overloaded),
@@ -64,25 +64,27 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         max_retries=MAX_RETRIES,
         retry_backoff=True,
         retry_backoff_max=MAX_BACKOFF,
-        **late,
+        **acknowledge_late,
     )
-    as_ended: Any = app.task(name=ENDED, ignore_result=True, throws=(TransientError, UsageError), **late)
+    ended_task: Any = app.task(
+        name=ENDED_TASK, ignore_result=True, throws=(TransientError, UsageError), **acknowledge_late
+    )
 
-    def team(self: Any, *given: Any, **asked: Any) -> Any:
+    def team(self: Any, *previous: Any, **arguments: Any) -> Any:
         ignored = bool(tracing.get_actual_ignore_result(self, self.request))
-        order = Order(app, self.request, ignored, options.get("queue"))
+        order = TeamInvocation(app, self.request, ignored, options.get("queue"))
         try:
-            task = submit_team(orchestrator(), order, given, dict(asked))
+            task = submit_team(orchestrator(), order, previous, dict(arguments))
         except (UsageError, Overloaded) as error:
             if not self.request.is_eager:
                 refuse(orchestrator(), self.request, error)
             raise
         if self.request.is_eager:
-            return outcome_of(task, str(asked.get("result", "text")))
+            return wait_for_result(task, str(arguments.get("result", "text")))
         raise Ignore
 
     def ended(task_id: str, name: str) -> None:
-        go_on(app, orchestrator()._engine, task_id, name)
+        continue_canvas(app, orchestrator()._engine, task_id, name)
 
-    as_team(team)
-    as_ended(ended)
+    team_task(team)
+    ended_task(ended)

@@ -5,9 +5,9 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from roboco.adapters.celery.dead_letter import letter_of
-from roboco.adapters.celery.display import of_error
-from roboco.adapters.celery.names import TEAM
+from roboco.adapters.celery.dead_letter import dead_letter_of
+from roboco.adapters.celery.display import redact_error
+from roboco.adapters.celery.names import TEAM_TASK
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import Overloaded, TransientError, UsageError
 
@@ -21,13 +21,13 @@ def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloa
     those would push lost work out of the dead letters.
     """
     queue = str((request.delivery_info or {}).get("routing_key") or "")
-    letter = letter_of(request, queue, f"refused: {error}", 1, orchestrator._engine.now())
-    kept = f"; it is dead letter {letter.letter_id}"
+    letter = dead_letter_of(request, queue, f"refused: {error}", 1, orchestrator._engine.now())
+    stored = f"; it is dead letter {letter.letter_id}"
     if orchestrator.settings.tenant is not None or isinstance(error, Overloaded):
-        kept = ""
+        stored = ""
     else:
         try:
-            orchestrator._engine.dead.add(letter)
+            orchestrator._engine.dead_letters.add(letter)
         except (TransientError, RedisError) as away:
-            kept = f"; its dead letter cannot be stored ({away})"
-    _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM, kept, of_error(error))
+            stored = f"; its dead letter cannot be stored ({away})"
+    _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM_TASK, stored, redact_error(error))

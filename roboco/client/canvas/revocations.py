@@ -11,12 +11,12 @@ from typing import Final
 from celery import Celery
 from celery.worker import state
 
-from roboco.adapters.celery.background import repeat_while_working
+from roboco.adapters.celery.background import run_periodically
 from roboco.client.canvas.team_task import team_task_id
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.inbox.item import Stop
-from roboco.domain.paths import open_path
-from roboco.engine.intake.accept import receive
+from roboco.domain.paths import open_marker_path
+from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import RobocoError, UsageError
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ STOPPING_POLLS: Final = (0, 10)
 def watch_revokes(app: Celery, orchestrator: Callable[[], Orchestrator]) -> None:
     """Stop the teams of revoked Celery tasks while a worker of the application runs in this process."""
     polls: dict[str, int] = {}
-    repeat_while_working(app, "roboco-revokes", POLL_INTERVAL, lambda: _poll(polls, orchestrator))
+    run_periodically(app, "roboco-revokes", POLL_INTERVAL, lambda: _poll(polls, orchestrator))
 
 
 def _poll(polls: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> None:
@@ -50,10 +50,10 @@ def _poll(polls: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> No
 def stop_team(orchestrator: Orchestrator, celery_id: str) -> None:
     """Stop the task that the Celery task has submitted, if it is open."""
     engine, task_id = orchestrator._engine, team_task_id(celery_id)
-    if engine.files.get(open_path(task_id)) is None:
+    if engine.files.get(open_marker_path(task_id)) is None:
         return
     item = Stop(item_id="revoked", created_at=engine.now(), reason="revoked")
     try:
-        receive(engine, task_id, item)
+        accept_item(engine, task_id, item)
     except UsageError as error:
         _log.info("revoked Celery task %s: %s", celery_id, error)

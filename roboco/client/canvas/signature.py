@@ -5,16 +5,16 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from celery import Celery, Signature
 
-from roboco.adapters.celery.names import TEAM
+from roboco.adapters.celery.names import TEAM_TASK
 from roboco.adapters.team.file import load_team
 from roboco.domain.team.team import Team
 from roboco.engine.frozen_teams import team_as_data
 
-Gives = Literal["text", "summary"]
+ResultForm = Literal["text", "summary"]
 OnWait = Literal["wait", "fail"]
 
 
-class Asked(TypedDict, total=False):
+class TeamOptions(TypedDict, total=False):
     """Options of a team's task beside its prompt; see `SubmitOptions` for each of them."""
 
     context: dict[str, Any]
@@ -47,17 +47,17 @@ class TeamTask:
         shown = {"team": named if isinstance(named, str) else named.get("name")}
         options = {"argsrepr": "()", "kwargsrepr": repr(shown)}  # neither prompts nor contexts
         kwargs = dict(self._kwargs)
-        return Signature(TEAM, prompt, kwargs, options, immutable=immutable, app=self._app)
+        return Signature(TEAM_TASK, prompt, kwargs, options, immutable=immutable, app=self._app)
 
 
 def team(
     team: str | Path | Team | dict[str, Any],
     prompt: str | None = None,
     *,
-    result: Gives = "text",
+    result: ResultForm = "text",
     on_wait: OnWait = "wait",
     app: Celery | None = None,
-    **asked: Unpack[Asked],
+    **options: Unpack[TeamOptions],
 ) -> TeamTask:
     """Return a team for a Celery canvas: `chain(fetch.s(), roboco.team("research").s(), publish.s())`.
 
@@ -73,7 +73,7 @@ def team(
     if isinstance(team, Path):
         team = load_team(team)
     named = team_as_data(team) if isinstance(team, Team) else team
-    kwargs: dict[str, Any] = {"team": named, **asked}
+    kwargs: dict[str, Any] = {"team": named, **options}
     if prompt is not None:
         kwargs["prompt"] = prompt
     return TeamTask(kwargs | {"result": result, "on_wait": on_wait}, app)

@@ -8,15 +8,15 @@ from celery import Celery
 from celery.exceptions import Ignore
 from kombu.utils import json
 
-from roboco.adapters.celery.continuation import kept
-from roboco.adapters.celery.names import BROKER, ENDED
+from roboco.adapters.celery.continuation import serialize_request
+from roboco.adapters.celery.names import BROKER_KEY, ENDED_TASK
 from roboco.client.canvas.broker import broker_mistake, broker_of
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team
-from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import is_task_id
-from roboco.domain.notification import Notify
+from roboco.domain.notification import NotifyTarget
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.errors import Overloaded, UsageError
@@ -28,7 +28,7 @@ FIXED_FIELDS: Final = ("task_id", "team", "notify")
 
 
 @dataclass(frozen=True)
-class Order:
+class TeamInvocation:
     """The Celery task as its worker has it."""
 
     app: Celery
@@ -44,17 +44,19 @@ def team_task_id(celery_id: str) -> str:
     return named if is_task_id(named) else f"celery-{sha256(celery_id)[:32]}"
 
 
-def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...], asked: dict[str, Any]) -> Task:
+def submit_team(
+    orchestrator: Orchestrator, order: TeamInvocation, previous: tuple[Any, ...], arguments: dict[str, Any]
+) -> Task:
     """Submit the task, and return it. Raises UsageError if it is wrong, and Ignore if it was submitted before.
 
     Celery may run the task before a team twice, with different results: then the first submission counts.
     """
     task_id = team_task_id(str(order.request.id))
-    gives, on_wait = asked.pop("result", "text"), asked.pop("on_wait", "wait")
+    gives, on_wait = arguments.pop("result", "text"), arguments.pop("on_wait", "wait")
     if gives not in ("text", "summary") or on_wait not in ("wait", "fail"):
         raise UsageError(f"result is 'text' or 'summary', on_wait 'wait' or 'fail' (found {gives!r}, {on_wait!r})")
-    team = resolve_sent_team(orchestrator.settings, asked.pop("team", None))
-    options = _submit_options(asked, given)
+    team = resolve_sent_team(orchestrator.settings, arguments.pop("team", None))
+    options = _submit_options(arguments, previous)
     prompt = options.pop("prompt", "")
     if "tenant" in options:
         raise UsageError("tenant: a team in a canvas is of the tenant of its worker (ROBOCO_TENANT): leave tenant out")
@@ -72,38 +74,38 @@ def submit_team(orchestrator: Orchestrator, order: Order, given: tuple[Any, ...]
         raise Ignore from error
 
 
-def _submit_options(asked: dict[str, Any], given: tuple[Any, ...]) -> dict[str, Any]:
+def _submit_options(arguments: dict[str, Any], previous: tuple[Any, ...]) -> dict[str, Any]:
     """Return the options of the submission, with the result before it. Raises UsageError if that sets a fixed field."""
-    if len(given) > 1:
-        raise UsageError(f"a team works on one thing (found {len(given)} arguments): put them into one object")
-    if not given:
-        return asked
-    (before,) = given
-    if "prompt" in asked:
-        return asked | {"context": {**(asked.get("context") or {}), "previous": before}}
+    if len(previous) > 1:
+        raise UsageError(f"a team works on one thing (found {len(previous)} arguments): put them into one object")
+    if not previous:
+        return arguments
+    (before,) = previous
+    if "prompt" in arguments:
+        return arguments | {"context": {**(arguments.get("context") or {}), "previous": before}}
     if not isinstance(before, dict):
-        return asked | {"prompt": before if isinstance(before, str) else canonical(before)}
+        return arguments | {"prompt": before if isinstance(before, str) else canonical_json(before)}
     if fixed := sorted(set(FIXED_FIELDS) & set(before)):
         raise UsageError(f"the result before a team cannot set its {fixed[0]}: name it in roboco.team(...)")
-    return asked | before | {"context": {**(asked.get("context") or {}), **(before.get("context") or {})}}
+    return arguments | before | {"context": {**(arguments.get("context") or {}), **(before.get("context") or {})}}
 
 
-def _continuation(order: Order, gives: str, on_wait: str) -> Notify:
+def _continuation(order: TeamInvocation, gives: str, on_wait: str) -> NotifyTarget:
     """Return the notification whose Celery task continues the canvas when the task has ended."""
-    request = kept(order.request, order.ignore_result)
+    request = serialize_request(order.request, order.ignore_result)
     statuses = [status for status in TaskStatus if status.ended or (status.waiting and on_wait == "fail")]
-    return Notify(
-        celery={"task": ENDED, "args": [], "kwargs": {}, "options": {"queue": order.queue or _queue_of(order)}},
+    return NotifyTarget(
+        celery={"task": ENDED_TASK, "args": [], "kwargs": {}, "options": {"queue": order.queue or _queue_of(order)}},
         on=tuple(statuses),
         confirmed=True,
-        kept=json.dumps({"request": request, "gives": gives, BROKER: broker_of(order.app)}),
+        continuation=json.dumps({"request": request, "gives": gives, BROKER_KEY: broker_of(order.app)}),
     )
 
 
-def _queue_of(order: Order) -> str:
+def _queue_of(order: TeamInvocation) -> str:
     """Return the queue of the Celery task: its workers know `roboco.ended` too."""
     delivery = order.request.delivery_info or {}
     if not delivery.get("exchange") and delivery.get("routing_key"):
         return str(delivery["routing_key"])
-    routed: Any = order.app.amqp.router.route({}, ENDED)["queue"]
+    routed: Any = order.app.amqp.router.route({}, ENDED_TASK)["queue"]
     return str(routed.name)

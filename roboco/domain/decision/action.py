@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.domain.decision.router import Route
 from roboco.domain.history.part import Part, ToolCall
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 
 
@@ -35,9 +35,9 @@ class AppendStep:
     metadata: dict[str, Any] = field(default_factory=dict)
     item_ids: tuple[str, ...] = ()
     """The inbox items that the step applies."""
-    told_now: tuple[Outcome, ...] = ()
+    unpublished_results: tuple[ToolOutcome, ...] = ()
     """The results in the step for which no tools worker has published an event."""
-    given_up: tuple[ToolCall, ...] = ()
+    abandoned_sub_tasks: tuple[ToolCall, ...] = ()
     """The calls whose sub-tasks are abandoned."""
 
 

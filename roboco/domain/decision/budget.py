@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import TaskState
-from roboco.domain.limits import Limits, Spending, ToolSpending
+from roboco.domain.limits import Limits, ToolLimits, UsageLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.usage import Spent
+from roboco.domain.usage import Usage
 
 _FIELDS = (
     ("max_steps", "steps", "has {:g} steps"),
@@ -25,13 +25,13 @@ _FIELDS = (
 )
 
 
-def used_up(limits: Limits, state: TaskState, agent: str, seconds: float) -> str | None:
+def limit_reached(limits: Limits, state: TaskState, agent: str, seconds: float) -> str | None:
     """Return the limit that prevents the agent's turn, or None. `seconds` is the age of the task."""
-    task = _over("the task", limits, state.spent.model_copy(update={"seconds": seconds}))
-    return task or _over(f"agent {agent}", limits.of_agent(agent), state.of_agent(agent))
+    task = _reached("the task", limits, state.usage.model_copy(update={"seconds": seconds}))
+    return task or _reached(f"agent {agent}", limits.agent_limits(agent), state.agent_usage(agent))
 
 
-def _over(who: str, limits: Spending, spent: Spent) -> str | None:
+def _reached(who: str, limits: UsageLimits, spent: Usage) -> str | None:
     for name, field, text in _FIELDS:
         limit, used = getattr(limits, name), getattr(spent, field)
         if limit is not None and used >= limit and name != "max_calls":  # the next call is refused instead
@@ -40,7 +40,7 @@ def _over(who: str, limits: Spending, spent: Spent) -> str | None:
 
 
 @dataclass(frozen=True)
-class Reserved:
+class Reservation:
     """The reservation of a turn."""
 
     max_tokens: int | None = None
@@ -49,24 +49,24 @@ class Reserved:
     """The reason why the turn must not start, or ""."""
 
 
-def reserve(limits: Limits, state: TaskState, agent: str, profile: ModelProfile, tokens_in: int) -> Reserved:
+def reserve(limits: Limits, state: TaskState, agent: str, profile: ModelProfile, tokens_in: int) -> Reservation:
     """Return the reservation of the agent's turn with this number of input tokens.
 
     It is bounded by the rest of the task's limits, and by the rest of the agent's.
     """
     most = profile.max_tokens
     for who, own, spent in (
-        ("the task", limits, state.spent),
-        (f"agent {agent}", limits.of_agent(agent), state.of_agent(agent)),
+        ("the task", limits, state.usage),
+        (f"agent {agent}", limits.agent_limits(agent), state.agent_usage(agent)),
     ):
         left, why = _left_out(own, spent, profile, tokens_in)
         if left is not None and left < 1:
-            return Reserved(refused=f"{who} {why}")
+            return Reservation(refused=f"{who} {why}")
         most = min(filter(None, (most, left)), default=None)
-    return Reserved(most)
+    return Reservation(most)
 
 
-def _left_out(limits: Spending, spent: Spent, profile: ModelProfile, tokens_in: int) -> tuple[int | None, str]:
+def _left_out(limits: UsageLimits, spent: Usage, profile: ModelProfile, tokens_in: int) -> tuple[int | None, str]:
     """Return the output tokens that are left after the input, and a text about the nearest limit.
 
     None is no limit.
@@ -92,21 +92,21 @@ def _left_out(limits: Spending, spent: Spent, profile: ModelProfile, tokens_in: 
 
 
 def refused_calls(
-    limits: Limits, state: TaskState, name: str, calls: Sequence[ToolCall], needed: Mapping[str, Spent]
+    limits: Limits, state: TaskState, name: str, calls: Sequence[ToolCall], needed: Mapping[str, Usage]
 ) -> dict[str, str]:
     """Return the agent's calls that must not run, by id, with the reasons. `needed` is the possible usage of each call.
 
     Each allowed call reserves its possible usage before the next call is checked.
     """
     refused: dict[str, str] = {}
-    counted = {call.tool_name: state.of_tool(call.tool_name) for call in calls}
-    reserved = Spent()
+    counted = {call.tool_name: state.tool_usage(call.tool_name) for call in calls}
+    reserved = Usage()
     for call in calls:
         more, used = needed[call.id], counted[call.tool_name]
         mistake = (
-            _full("the task", limits, state.spent.plus(reserved), more)
-            or _full(f"agent {name}", limits.of_agent(name), state.of_agent(name).plus(reserved), more)
-            or _full_tool(call.tool_name, limits.tools.get(call.tool_name, ToolSpending()), used, more)
+            _over_limits("the task", limits, state.usage.plus(reserved), more)
+            or _over_limits(f"agent {name}", limits.agent_limits(name), state.agent_usage(name).plus(reserved), more)
+            or _over_tool_limits(call.tool_name, limits.tools.get(call.tool_name, ToolLimits()), used, more)
         )
         if mistake:
             refused[call.id] = mistake
@@ -116,20 +116,20 @@ def refused_calls(
     return refused
 
 
-def _full(who: str, limits: Spending, used: Spent, more: Spent) -> str:
+def _over_limits(who: str, limits: UsageLimits, used: Usage, more: Usage) -> str:
     if limits.max_calls is not None and used.calls >= limits.max_calls:
         return f"not run: {who} has used {used.calls} tool calls, max_calls is {limits.max_calls}"
-    return _too_dear(who, limits.max_cost, used, more) if more.cost else ""
+    return _over_cost(who, limits.max_cost, used, more) if more.cost else ""
 
 
-def _too_dear(who: str, limit: float | None, used: Spent, more: Spent) -> str:
+def _over_cost(who: str, limit: float | None, used: Usage, more: Usage) -> str:
     if limit is None or (used.cost < limit and used.plus(more).cost <= limit):
         return ""
     needs = f", and the call costs {more.cost:g}" if more.cost else ""
     return f"not run: {who} has cost, or may yet cost, {used.cost:g}, max_cost is {limit:g}{needs}"
 
 
-def _full_tool(name: str, limits: ToolSpending, used: Spent, more: Spent) -> str:
+def _over_tool_limits(name: str, limits: ToolLimits, used: Usage, more: Usage) -> str:
     if limits.max_calls is not None and used.calls >= limits.max_calls:
         return f"not run: {name} was called {used.calls} times in this task, max_calls is {limits.max_calls}"
     if limits.max_seconds is not None and used.seconds >= limits.max_seconds:
@@ -137,10 +137,10 @@ def _full_tool(name: str, limits: ToolSpending, used: Spent, more: Spent) -> str
             f"not run: the calls of {name} have used, or may yet use, {used.seconds:g} seconds, max_seconds is "
             f"{limits.max_seconds:g}"
         )
-    return _too_dear(name, limits.max_cost, used, more)
+    return _over_cost(name, limits.max_cost, used, more)
 
 
-def share(limits: Limits, of_parent: Spending, spent: Spent, parts: int) -> Limits:
+def sub_task_limits(limits: Limits, of_parent: UsageLimits, spent: Usage, parts: int) -> Limits:
     """Return the limits of a sub-task that is one of `parts`: an equal part of its parent's rest, if that is less.
 
     Unused tokens and cost return to the parent when the sub-task has ended. Steps and calls are the sub-task's own:
@@ -150,12 +150,12 @@ def share(limits: Limits, of_parent: Spending, spent: Spent, parts: int) -> Limi
     for name, field, _ in _FIELDS:
         limit, own = getattr(of_parent, name), getattr(limits, name)
         if limit is not None:
-            part = _part(name, limit - getattr(spent, field), parts)
+            part = _share_of(name, limit - getattr(spent, field), parts)
             given[name] = part if own is None else min(own, part)
     return limits.model_copy(update=given)
 
 
-def _part(name: str, left: float, parts: int) -> float:
+def _share_of(name: str, left: float, parts: int) -> float:
     """Return the part of the rest that one of `parts` sub-tasks receives."""
     if name == "max_seconds":
         return max(0.001, left)

@@ -6,18 +6,18 @@ crash, decides the same, and recorded histories can be replayed.
 """
 
 from roboco.domain.builtin_tools import HANDOFF
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
-from roboco.domain.decision.budget import used_up
+from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.router import Route, Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.decision.tool_calls import answer_calls, paused, wait
-from roboco.domain.history.goal import correction
-from roboco.domain.history.history import RESULTS_ARE_IN, History
+from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
+from roboco.domain.history.goal import reminder
+from roboco.domain.history.history import AFTER_RESULTS, History
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
-from roboco.domain.history.state import CORRECTS, LIMIT, RAISED, WRAPS_UP, is_notice
+from roboco.domain.history.state import LIMIT, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE, is_limit_notice
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.inbox.item import Message, held_because
+from roboco.domain.inbox.item import UserMessage, pause_reason
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END, TO_USER
@@ -28,54 +28,56 @@ ATTEMPTS = "attempts"
 """The code of the error of exhausted attempts."""
 GOALS = "goals"
 LOOP = "loop"
-RAISE_TO_GO_ON = "raise the limit to go on"
+RAISE_LIMIT_HINT = "raise the limit to go on"
 
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
     """Return the next action of the task."""
-    limits = _limits(team, history, situation)
+    limits = _current_limits(team, history, situation)
     if (ended := _ended(limits, history.last)) is not None:
         return ended
     if open_calls(history):
-        return answer_calls(team, history, situation)
-    if (unasked := _without_asking(history, situation)) is not None:
+        return next_for_calls(team, history, situation)
+    if (unasked := _immediate_step(history, situation)) is not None:
         return unasked
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
-    why = held_because(situation.inbox, history.state.steps)
+    why = pause_reason(situation.inbox, history.state.steps)
     held = why != "" or paused_at_limit
-    queued = None if held else next((item for item in situation.inbox if isinstance(item, Message)), None)
+    queued = None if held else next((item for item in situation.inbox if isinstance(item, UserMessage)), None)
     if (message := situation.interruption or queued) is not None:
-        return _take(team, history, message, router)
+        return _applied_message(team, history, message, router)
     if held:
         return paused(team, why) if history.state.limit is None else _paused_at_limit(team, history.state.limit)
-    return _go_on(team, limits, history, situation, router)
+    return _next_turn(team, limits, history, situation, router)
 
 
-def failure(team: Team, history: History, sub_task: bool) -> str | None:
+def failure_reason(team: Team, history: History, sub_task: bool) -> str | None:
     """Return the reason why the task fails with the last step of its history, or None if it does not."""
-    ended = _ended(_limits(team, history, Situation(sub_task=sub_task)), history.last)
+    ended = _ended(_current_limits(team, history, Situation(sub_task=sub_task)), history.last)
     return None if ended is None or ended.status is not TaskStatus.FAILED else ended.reason
 
 
-def _limits(team: Team, history: History, situation: Situation) -> Limits:
+def _current_limits(team: Team, history: History, situation: Situation) -> Limits:
     """Return the limits that apply now. A sub-task ends where it would pause, since no user can raise its limits."""
-    limits = team.limits.raised(history.state.raised)
+    limits = team.limits.with_overrides(history.state.limit_overrides)
     ends = situation.sub_task and limits.at_limit == "pause"
     return limits.model_copy(update={"at_limit": "end"}) if ends else limits
 
 
-def _without_asking(history: History, situation: Situation) -> AppendStep | None:
+def _immediate_step(history: History, situation: Situation) -> AppendStep | None:
     """Return the step that takes precedence over the team's routing: an end, or raised limits.
 
     None if there is none.
     """
     if situation.stop is not None:
         return _error(STOPPED, situation.stop.reason, item_id=situation.stop.item_id)
-    if situation.exhausted is not None:
-        return _error(ATTEMPTS, situation.exhausted)
-    if (raised := situation.raised) is not None:
-        text = TextPart(text=f"limits: {canonical(raised.limits)}")
-        return AppendStep(ORCHESTRATOR, (text,), {"item_id": raised.item_id, RAISED: raised.limits}, (raised.item_id,))
+    if situation.give_up_reason is not None:
+        return _error(ATTEMPTS, situation.give_up_reason)
+    if (raised := situation.limit_change) is not None:
+        text = TextPart(text=f"limits: {canonical_json(raised.limits)}")
+        return AppendStep(
+            ORCHESTRATOR, (text,), {"item_id": raised.item_id, NEW_LIMITS: raised.limits}, (raised.item_id,)
+        )
     return None
 
 
@@ -101,13 +103,13 @@ def _error(code: str, message: str, item_id: str | None = None) -> AppendStep:
     return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_ids)
 
 
-def _take(team: Team, history: History, message: Message, router: Router) -> AppendStep:
-    metadata: dict[str, object] = {"item_id": message.item_id} | message.brought
+def _applied_message(team: Team, history: History, message: UserMessage, router: Router) -> AppendStep:
+    metadata: dict[str, object] = {"item_id": message.item_id} | message.attachments
     if message.agent is not None:
         metadata["agent"] = message.agent
     if message.interrupts:
         metadata["interrupts"] = True
-    past = without_notices(history)
+    past = without_limit_notices(history)
     if past.last.by_agent and not past.last.interrupted and (chosen := router(team, past)).to == TO_USER:
         metadata["routing"] = chosen.record()
     files = (ArtifactPart(artifact=artifact) for artifact in message.artifacts)
@@ -115,27 +117,27 @@ def _take(team: Team, history: History, message: Message, router: Router) -> App
 
 
 def _paused_at_limit(team: Team, limit: str) -> Wait:
-    return wait(team, TaskStatus.PAUSED, LIMIT, f"{limit}; {RAISE_TO_GO_ON}")
+    return waiting(team, TaskStatus.PAUSED, LIMIT, f"{limit}; {RAISE_LIMIT_HINT}")
 
 
-def _go_on(team: Team, limits: Limits, history: History, situation: Situation, router: Router) -> Action:
+def _next_turn(team: Team, limits: Limits, history: History, situation: Situation, router: Router) -> Action:
     if history.state.limit is not None:
         return _wrap_up(team, history)
-    chosen, handed_off_by = _next(team, without_notices(history), router)
+    chosen, handed_off_by = _next_route(team, without_limit_notices(history), router)
     if chosen.to in (END, TO_USER):
-        return _rest(team, limits, history, situation, chosen)
+        return _finished_or_waiting(team, limits, history, situation, chosen)
     if chosen.to not in {agent.name for agent in team.agents}:
         possible = ", ".join(agent.name for agent in team.agents)
         problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
         return _error("router", f"{problem} ({chosen.reason})")
-    if (loop := history.state.loop.caught(limits)) is not None:
+    if (loop := history.state.loop.detect(limits)) is not None:
         return _error(LOOP, loop)
-    if (limit := used_up(limits, history.state, chosen.to, situation.seconds)) is not None:
-        return at_limit(limit, chosen.to)
+    if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
+        return limit_step(limit, chosen.to)
     return StartTurn(chosen.to, chosen, handed_off_by)
 
 
-def at_limit(limit: str, agent: str) -> AppendStep:
+def limit_step(limit: str, agent: str) -> AppendStep:
     """Return the step that records a reached limit at the agent's turn.
 
     The task ends with it, pauses, or is wrapped up.
@@ -143,9 +145,9 @@ def at_limit(limit: str, agent: str) -> AppendStep:
     return AppendStep(ORCHESTRATOR, (ErrorPart(code=LIMIT, message=limit),), {LIMIT: agent})
 
 
-def without_notices(history: History) -> History:
+def without_limit_notices(history: History) -> History:
     """Return the history as routers see it: without steps that report a reached or raised limit."""
-    tail = tuple(step for step in history.tail if not is_notice(step))
+    tail = tuple(step for step in history.tail if not is_limit_notice(step))
     return History(history.state, tail or history.tail)
 
 
@@ -156,34 +158,34 @@ def _wrap_up(team: Team, history: History) -> Action:
         return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
     if state.wrapped_up:
         return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
-    agent = state.limited_agent if team.has(state.limited_agent) else team.initial_agent
-    return StartTurn(agent, Route(agent, kind, WRAPS_UP, str(state.limit)))
+    agent = state.limited_agent if team.has_agent(state.limited_agent) else team.initial_agent
+    return StartTurn(agent, Route(agent, kind, WRAP_UP_RULE, str(state.limit)))
 
 
-def _rest(team: Team, limits: Limits, history: History, situation: Situation, chosen: Route) -> Action:
+def _finished_or_waiting(team: Team, limits: Limits, history: History, situation: Situation, chosen: Route) -> Action:
     """Return the action if the route is "END" or "USER": a reminder while goals are open, else a wait or the end."""
     if goals := [goal.name for goal in history.state.open_goals]:
-        if history.state.corrections >= limits.goal_prompts:
+        if history.state.reminders >= limits.goal_prompts:
             return _error(GOALS, f"not achieved: {', '.join(goals)}")
-        about = {CORRECTS: goals, "routing": chosen.record()}
-        return AppendStep(ORCHESTRATOR, (TextPart(text=correction(goals)),), about)
+        about = {REMINDED_GOALS: goals, "routing": chosen.record()}
+        return AppendStep(ORCHESTRATOR, (TextPart(text=reminder(goals)),), about)
     if chosen.to == TO_USER and not situation.sub_task:
         return Wait(TaskStatus.USER_TURN, chosen)
     return End(TaskStatus.COMPLETED, chosen.reason)
 
 
-def _next(team: Team, history: History, router: Router) -> tuple[Route, str | None]:
+def _next_route(team: Team, history: History, router: Router) -> tuple[Route, str | None]:
     kind = team.collaboration_model.type
     if history.last.agent_name == ORCHESTRATOR:
         last_agent = history.state.last_agent
-        agent = last_agent if last_agent is not None and team.has(last_agent) else team.initial_agent
+        agent = last_agent if last_agent is not None and team.has_agent(last_agent) else team.initial_agent
         return Route(agent, kind, "goals", "goals are still open"), None
-    last = _before_messages(history)
-    if last and last[-1].interrupted and team.has(last[-1].agent_name):
+    last = _without_new_messages(history)
+    if last and last[-1].interrupted and team.has_agent(last[-1].agent_name):
         agent = last[-1].agent_name
         reason = f"{agent} was interrupted, and continues with the user's message"
         return Route(agent, kind, "interrupted", reason), None
-    if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has(last[-2].agent_name):
+    if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has_agent(last[-2].agent_name):
         return router(team, history), None
     return _after_results(team, last[-2], last[-1])
 
@@ -193,14 +195,14 @@ def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Rout
     kind = team.collaboration_model.type
     for result in answered.results:
         call = calls[result.tool_call_id]
-        if call.tool_name == HANDOFF and not result.is_error and team.has(str(call.args["destination_agent"])):
+        if call.tool_name == HANDOFF and not result.is_error and team.has_agent(str(call.args["destination_agent"])):
             to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
             candidates = team.agent(step.agent_name).handoffs
             return Route(to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates), step.agent_name
-    return Route(step.agent_name, kind, RESULTS_ARE_IN, "the results of its tool calls are in"), None
+    return Route(step.agent_name, kind, AFTER_RESULTS, "the results of its tool calls are in"), None
 
 
-def _before_messages(history: History) -> tuple[TaskStep, ...]:
+def _without_new_messages(history: History) -> tuple[TaskStep, ...]:
     """Return the newest steps without the user's latest messages.
 
     A message during work does not change which agent continues, unless the message names an agent.

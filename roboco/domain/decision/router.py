@@ -52,7 +52,7 @@ def route(team: Team, history: History) -> Route:
 
 def _named_by_user(team: Team, history: History) -> Route | None:
     name = _named(history)
-    if name is None or not team.has(name):
+    if name is None or not team.has_agent(name):
         return None
     kind = team.collaboration_model.type
     return Route(name, kind, "named", f"the user named {name}", tuple(a.name for a in team.agents))
@@ -91,7 +91,7 @@ def _manual(team: Team, history: History) -> Route:
 
 def _first_or_last(team: Team, history: History, router: str, candidates: tuple[str, ...]) -> Route:
     last = history.state.last_agent
-    if last is not None and team.has(last):
+    if last is not None and team.has_agent(last):
         return Route(last, router, "answers", f"{last} spoke last and answers the user", candidates)
     first = team.initial_agent
     return Route(first, router, "initial", f"{first} is the first to act", candidates)
@@ -105,7 +105,7 @@ def _graph(team: Team, model: Graph, history: History) -> Route:
     candidates = tuple(_rule(node, index, edge) for index, edge in enumerate(edges))
     for edge, rule in zip(edges, candidates, strict=True):
         used_up = edge.max_times is not None and history.state.rules.get(rule, 0) >= edge.max_times
-        if not used_up and (edge.when is None or edge.when.holds(history.visit)):
+        if not used_up and (edge.when is None or edge.when.holds(history.current_run)):
             return Route(edge.to, "graph", rule, _reason(node, edge), candidates)
     return Route(TO_USER, "graph", f"{node}: no edge", f"no edge of {node} holds", candidates)
 
@@ -115,9 +115,9 @@ def _rule(node: str, index: int, edge: Edge) -> str:
 
 
 def _reason(node: str, edge: Edge) -> str:
-    return f"after {node} always" if edge.when is None else f"{node}: {_told(edge.when)}"
+    return f"after {node} always" if edge.when is None else f"{node}: {_condition_text(edge.when)}"
 
 
-def _told(condition: Condition) -> str:
+def _condition_text(condition: Condition) -> str:
     tests = condition.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return " and ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in tests.items())

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roboco.domain.history.tool_outcome import Outcome
-from roboco.domain.inbox.item import Item, Message, Raise, Stop
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.inbox.item import Item, LimitChange, Stop, UserMessage
 
 INTERRUPTED = "the user interrupted the work"
 
@@ -15,11 +15,11 @@ class Situation:
 
     inbox: tuple[Item, ...] = ()
     """The inbox items in order."""
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    outcomes: Mapping[str, ToolOutcome] = field(default_factory=dict)
     """The outcomes so far of the last step's calls, by id."""
     seconds: float = 0.0
     """Seconds since the task was submitted or forked."""
-    exhausted: str | None = None
+    give_up_reason: str | None = None
     """The reason why no further attempt is made at the pending turn or at the task, or None."""
     sub_task: bool = False
     """True for a sub-task. It has no user: instead of waiting for a message it ends."""
@@ -30,18 +30,18 @@ class Situation:
         return next((item for item in self.inbox if isinstance(item, Stop)), None)
 
     @property
-    def interruption(self) -> Message | None:
+    def interruption(self) -> UserMessage | None:
         """Return the oldest message that interrupts, or None."""
-        return next((item for item in self.inbox if isinstance(item, Message) and item.interrupts), None)
+        return next((item for item in self.inbox if isinstance(item, UserMessage) and item.interrupts), None)
 
     @property
-    def raised(self) -> Raise | None:
+    def limit_change(self) -> LimitChange | None:
         """Return the oldest change of limits, or None."""
-        return next((item for item in self.inbox if isinstance(item, Raise)), None)
+        return next((item for item in self.inbox if isinstance(item, LimitChange)), None)
 
     @property
-    def ended(self) -> str | None:
+    def abort_reason(self) -> str | None:
         """Return the reason why the result of the running work is no longer needed, or None."""
         if self.stop is not None:
             return self.stop.reason
-        return self.exhausted or (INTERRUPTED if self.interruption else None)
+        return self.give_up_reason or (INTERRUPTED if self.interruption else None)

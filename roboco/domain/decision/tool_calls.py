@@ -3,70 +3,72 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roboco.domain.builtin_tools import ACHIEVE, DELEGATE
+from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.router import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
-    answered_here,
-    is_changed,
-    is_client,
-    is_told,
+    approval_decisions,
+    external_results,
+    is_client_call,
+    is_reported,
+    local_answers,
     needs_approval,
+    needs_change_approval,
+    needs_resolution,
     spec_of,
-    told_outside,
-    verdicts,
-    waits_for_person,
 )
 from roboco.domain.history.history import History
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.state import ACHIEVED
+from roboco.domain.history.state import ACHIEVED_GOALS
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
-from roboco.domain.history.tool_outcome import Outcome, failure, unknown
-from roboco.domain.inbox.item import held_because
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
+from roboco.domain.inbox.item import pause_reason
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import TO_USER
 from roboco.domain.team.team import Team
 
 
-def answer_calls(team: Team, history: History, situation: Situation) -> Action:
+def next_for_calls(team: Team, history: History, situation: Situation) -> Action:
     """Return the next action for the calls of the last step: run them, wait for an answer, or commit the results."""
     step = history.last
-    external = told_outside(step, situation.inbox, situation.outcomes)
-    answers = {**answered_here(team, history.state, step), **situation.outcomes}
+    external = external_results(step, situation.inbox, situation.outcomes)
+    answers = {**local_answers(team, history.state, step), **situation.outcomes}
     answers |= {call_id: one.outcome for call_id, one in external.items()}
     missing = tuple(call for call in step.calls if call.id not in answers)
     given_up: tuple[ToolCall, ...] = ()
-    if situation.ended is None:
+    if situation.abort_reason is None:
         if missing:
-            return _have_answered(team, history, situation, missing)
-        if asked := [call for call in step.calls if waits_for_person(answers[call.id])]:
-            return _ask(team, asked, answers)
+            return _run_or_wait(team, history, situation, missing)
+        if asked := [call for call in step.calls if needs_resolution(answers[call.id])]:
+            return _wait_for_resolution(team, asked, answers)
     else:
-        closed = {call.id: _closed(team, step, call, situation, situation.ended) for call in step.calls}
+        closed = {call.id: _aborted_outcome(team, step, call, situation, situation.abort_reason) for call in step.calls}
         answers = closed | answers
         given_up = tuple(call for call in missing if call.tool_name == DELEGATE)
     outcomes = [answers[call.id] for call in step.calls]
-    unpublished = tuple(outcome for outcome in outcomes if not is_told(outcome.result.tool_call_id, situation.outcomes))
-    metadata = _about_results(team, history, situation, outcomes)
+    unpublished = tuple(
+        outcome for outcome in outcomes if not is_reported(outcome.result.tool_call_id, situation.outcomes)
+    )
+    metadata = _results_metadata(team, history, situation, outcomes)
     approvals = (metadata.get("approvals") or {}).values()
     items = tuple({*(metadata.get("resolved") or {}).values(), *(str(one["item_id"]) for one in approvals)})
     return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, unpublished, given_up)
 
 
-def _have_answered(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
+def _run_or_wait(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
     """Return the action that runs the allowed calls, or waits for a person or client."""
-    decided = verdicts(history.last, situation.inbox)
+    decided = approval_decisions(history.last, situation.inbox)
     asked = [call for call in missing if needs_approval(team, call) and call.id not in decided]
-    run = tuple(call for call in missing if call not in asked and not is_client(call))
+    run = tuple(call for call in missing if call not in asked and not is_client_call(call))
     if run:
-        return paused(team, why) if (why := held_because(situation.inbox, history.state.steps)) else CallTools(run)
+        return paused(team, why) if (why := pause_reason(situation.inbox, history.state.steps)) else CallTools(run)
     if asked:
-        return wait(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
-    return wait(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
+        return waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
+    return waiting(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
 
 
-def _parts(outcomes: list[Outcome]) -> tuple[Part, ...]:
+def _parts(outcomes: list[ToolOutcome]) -> tuple[Part, ...]:
     parts: list[Part] = []
     for outcome in outcomes:
         parts.append(ToolResultPart(tool_result=outcome.result))
@@ -74,19 +76,21 @@ def _parts(outcomes: list[Outcome]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _about_results(team: Team, history: History, situation: Situation, outcomes: list[Outcome]) -> dict[str, Any]:
+def _results_metadata(
+    team: Team, history: History, situation: Situation, outcomes: list[ToolOutcome]
+) -> dict[str, Any]:
     """Return the metadata of a step of results: the sources of the results, and their usage."""
     step = history.last
-    external = told_outside(step, situation.inbox, situation.outcomes)
+    external = external_results(step, situation.inbox, situation.outcomes)
     approvals = {
         call_id: {"approved": one.approved, "reason": one.reason, "args": one.args, "item_id": one.item_id}
-        for call_id, one in verdicts(step, situation.inbox).items()
+        for call_id, one in approval_decisions(step, situation.inbox).items()
     }
     succeeded = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}
     achieved = {
-        call.tool_name.removeprefix(ACHIEVE): call.id
+        call.tool_name.removeprefix(GOAL_PREFIX): call.id
         for call in step.calls
-        if call.id in succeeded and call.tool_name.startswith(ACHIEVE) and team.tool(call.tool_name) is None
+        if call.id in succeeded and call.tool_name.startswith(GOAL_PREFIX) and team.tool(call.tool_name) is None
     }
     resolved = {call_id: str(one["item_id"]) for call_id, one in approvals.items()}
     resolved |= {call_id: one.item_id for call_id, one in external.items()}
@@ -95,9 +99,9 @@ def _about_results(team: Team, history: History, situation: Situation, outcomes:
     metadata = {
         "resolved": resolved,
         "approvals": approvals,
-        ACHIEVED: achieved,
+        ACHIEVED_GOALS: achieved,
         "usage": _usage(outcomes, prices),
-        "tools": _tools(step, outcomes, prices),
+        "tools": _tool_usage(step, outcomes, prices),
     }
     return {name: value for name, value in metadata.items() if value}
 
@@ -108,7 +112,7 @@ def _prices(team: Team, step: TaskStep, run: set[str]) -> dict[str, float]:
     return {call_id: 0.0 if spec is None else spec.price for call_id, spec in specs.items()}
 
 
-def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int | float]:
+def _usage(outcomes: list[ToolOutcome], prices: dict[str, float]) -> dict[str, int | float]:
     """Return the usage of the calls: that of their sub-tasks, and the prices of their tools."""
     used = [outcome.usage for outcome in outcomes if outcome.usage]
     if paid := sum(prices.values()):
@@ -117,7 +121,7 @@ def _usage(outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, int |
     return {name: round(sum(one.get(name, 0) for one in used), 9) for name in names}
 
 
-def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) -> dict[str, Any]:
+def _tool_usage(step: TaskStep, outcomes: list[ToolOutcome], prices: dict[str, float]) -> dict[str, Any]:
     """Return for each tool the number of calls that were run, their seconds and cost. `prices` are by call."""
     used: dict[str, Any] = {}
     for call, outcome in zip(step.calls, outcomes, strict=True):
@@ -131,30 +135,30 @@ def _tools(step: TaskStep, outcomes: list[Outcome], prices: dict[str, float]) ->
     return used
 
 
-def _closed(team: Team, step: TaskStep, call: ToolCall, situation: Situation, ended: str) -> Outcome:
+def _aborted_outcome(team: Team, step: TaskStep, call: ToolCall, situation: Situation, ended: str) -> ToolOutcome:
     """Return the outcome of a call whose result is no longer needed."""
     spec = spec_of(team, step, call)
-    if needs_approval(team, call) and call.id not in verdicts(step, situation.inbox):
-        return failure(call.id, f"not run, since it was not approved before: {ended}")
+    if needs_approval(team, call) and call.id not in approval_decisions(step, situation.inbox):
+        return failed_outcome(call.id, f"not run, since it was not approved before: {ended}")
     if spec is None or spec.effect != "irreversible":
-        return failure(call.id, f"not finished: {ended}")
-    return unknown(call.id, f"the call was ended before its result was in ({ended})", "tell")
+        return failed_outcome(call.id, f"not finished: {ended}")
+    return unknown_outcome(call.id, f"the call was ended before its result was in ({ended})", "tell")
 
 
-def _ask(team: Team, calls: list[ToolCall], answers: Mapping[str, Outcome]) -> Wait:
-    if changed := [call for call in calls if is_changed(answers[call.id])]:
+def _wait_for_resolution(team: Team, calls: list[ToolCall], answers: Mapping[str, ToolOutcome]) -> Wait:
+    if changed := [call for call in calls if needs_change_approval(answers[call.id])]:
         reason = "the tool has changed since the task began, and a person must approve the change"
-        return wait(team, TaskStatus.APPROVAL, "changed tool", reason, changed)
+        return waiting(team, TaskStatus.APPROVAL, "changed tool", reason, changed)
     reason = "it is unknown whether this had its effect; a person must resolve it"
-    return wait(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
+    return waiting(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
 
 
 def paused(team: Team, reason: str) -> Wait:
     """Return a wait until the task is resumed."""
-    return wait(team, TaskStatus.PAUSED, "paused", reason)
+    return waiting(team, TaskStatus.PAUSED, "paused", reason)
 
 
-def wait(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:
+def waiting(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:
     """Return a wait in this status, for a person's or client's answer to the calls if there are some."""
     named = f"{reason}: {', '.join(f'{call.tool_name} ({call.id})' for call in calls)}" if calls else reason
     route = Route(TO_USER, team.collaboration_model.type, rule, named)

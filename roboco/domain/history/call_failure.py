@@ -5,10 +5,10 @@ It is for operators: no model and no follower receives it.
 
 from datetime import datetime
 
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 
 
-class CallFailure(Recorded):
+class CallFailure(RecordModel):
     """The exception of a tool call."""
 
     call_id: str

@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from roboco.domain.builtin_tools import ACHIEVE
-from roboco.domain.schema import Declared, Recorded
+from roboco.domain.builtin_tools import GOAL_PREFIX
+from roboco.domain.schema import InputModel, RecordModel
 
 MAX_GOALS = 5
 """The largest number of goals of one message."""
 
 
-class Goal(Declared):
+class Goal(InputModel):
     """A goal as a message declares it."""
 
     model_config = ConfigDict(strict=True)
@@ -22,7 +22,7 @@ class Goal(Declared):
     """The JSON Schema of the outcome, which is an object."""
 
 
-class GoalState(Recorded):
+class GoalState(RecordModel):
     """The state of a goal of the newest message that declared goals."""
 
     name: str
@@ -35,10 +35,10 @@ class GoalState(Recorded):
     @property
     def tool_name(self) -> str:
         """Return the name of the tool by which an agent achieves the goal."""
-        return f"{ACHIEVE}{self.name}"
+        return f"{GOAL_PREFIX}{self.name}"
 
 
-def correction(goals: list[str]) -> str:
+def reminder(goals: list[str]) -> str:
     """Return the reminder for an agent that stops before its goals are achieved."""
-    named = ", ".join(f"{name} (call {ACHIEVE}{name})" for name in goals)
+    named = ", ".join(f"{name} (call {GOAL_PREFIX}{name})" for name in goals)
     return f"The work is not done: these goals are still open: {named}. Achieve them now."

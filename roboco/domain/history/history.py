@@ -20,7 +20,7 @@ class History:
         return self.tail[-1]
 
     @property
-    def visit(self) -> tuple[TaskStep, ...]:
+    def current_run(self) -> tuple[TaskStep, ...]:
         """Return the current run: the steps since the last agent took over, with their results and the user's messages.
 
         It is empty if the last step is a message of the user.
@@ -32,14 +32,14 @@ class History:
             step = self.tail[index]
             if step.agent_name not in (agent, TOOL_EXECUTOR, USER):
                 return self.tail[index + 1 :]
-            if step.agent_name == agent and not _goes_on(step):
+            if step.agent_name == agent and not _continues(step):
                 return self.tail[index:]
         return self.tail
 
 
-def _goes_on(step: TaskStep) -> bool:
-    return (step.metadata.get("routing") or {}).get("rule") == RESULTS_ARE_IN
+def _continues(step: TaskStep) -> bool:
+    return (step.metadata.get("routing") or {}).get("rule") == AFTER_RESULTS
 
 
-RESULTS_ARE_IN = "results"
+AFTER_RESULTS = "results"
 """The rule by which an agent that called tools acts again."""

@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Any
 
 from roboco.domain.history.step import ORCHESTRATOR, TaskStep
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 from roboco.errors import UsageError
 
 
-class Parent(Recorded):
+class Parent(RecordModel):
     """The call of another task for which the task `child` works."""
 
     task_id: str
@@ -18,7 +18,7 @@ class Parent(Recorded):
     child: str
 
 
-class Fork(Recorded):
+class Fork(RecordModel):
     """The task from which another one was forked at this time."""
 
     task_id: str
@@ -40,7 +40,7 @@ def parent_of(task_id: str, first: TaskStep) -> Parent | None:
     return Parent.model_validate(record)
 
 
-def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
+def fork_prefix(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
     """Return the first steps of a task that a fork of it begins with: up to and including position `seq`.
 
     Without `seq`, return all steps except the error that ended the task, and the last attempt at goals that failed.
@@ -48,25 +48,25 @@ def kept(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
     task ended there.
     """
     if seq is None:
-        steps = _good(steps)
+        steps = _without_final_error(steps)
         seq = steps[-1].seq
     if not 0 <= seq < len(steps):
         raise UsageError(f"seq: no step {seq}, the task has the steps 0 to {len(steps) - 1}")
     end = seq + 2 if steps[seq].calls else seq + 1
     if end > len(steps):
         raise UsageError(f"seq: step {seq} has calls without results; wait for them, or fork at an earlier step")
-    if _ends(steps[end - 1]):
+    if _ends_task(steps[end - 1]):
         raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one")
     return steps[:end]
 
 
-def _good(steps: list[TaskStep]) -> list[TaskStep]:
+def _without_final_error(steps: list[TaskStep]) -> list[TaskStep]:
     """Return the steps without the error that ended the task.
 
     For failed goals, leave out the last reminder and the last attempt too.
     """
-    error = steps[-1].error if _ends(steps[-1]) else None
-    while len(steps) > 1 and _ends(steps[-1]):
+    error = steps[-1].error if _ends_task(steps[-1]) else None
+    while len(steps) > 1 and _ends_task(steps[-1]):
         steps = steps[:-1]
     if error is None or error.code != "goals":
         return steps
@@ -76,5 +76,5 @@ def _good(steps: list[TaskStep]) -> list[TaskStep]:
     return steps[:-1] if len(steps) > 1 and steps[-1].by_agent else steps
 
 
-def _ends(step: TaskStep) -> bool:
+def _ends_task(step: TaskStep) -> bool:
     return step.error is not None and (step.by_agent or step.agent_name == ORCHESTRATOR)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-MOST_MEDIA = 20
+MAX_MEDIA_FILES = 20
 """The largest number of files of one result that are stored."""
 
 

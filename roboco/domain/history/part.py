@@ -8,10 +8,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from roboco.domain.canonical_json import well_formed_json
 from roboco.domain.paths import artifact_name
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 
 
-class ToolCall(Recorded):
+class ToolCall(RecordModel):
     """An agent's request to run a tool."""
 
     id: str = Field(default_factory=lambda: f"tc_{uuid.uuid4().hex}")
@@ -20,11 +20,11 @@ class ToolCall(Recorded):
     args: dict[str, Any]
 
     @model_validator(mode="after")
-    def _whole(self, info: ValidationInfo) -> Self:
-        return self.check_recorded(info, "id")
+    def _check_recorded(self, info: ValidationInfo) -> Self:
+        return self.require_recorded(info, "id")
 
 
-class ToolResult(Recorded):
+class ToolResult(RecordModel):
     """The result of a tool call."""
 
     tool_call_id: str
@@ -38,11 +38,11 @@ class ToolResult(Recorded):
 
     @field_validator("result", "error")
     @classmethod
-    def _clean(cls, value: Any) -> Any:
+    def _well_formed(cls, value: Any) -> Any:
         return well_formed_json(value)
 
 
-class Artifact(Recorded):
+class Artifact(RecordModel):
     """A file of the workspace."""
 
     uri: str
@@ -66,28 +66,28 @@ class Artifact(Recorded):
         return artifact_name(self.uri)
 
 
-class TextPart(Recorded):
+class TextPart(RecordModel):
     """Text of an agent or a user."""
 
     type: Literal["text"] = "text"
     text: str
 
 
-class ToolCallPart(Recorded):
+class ToolCallPart(RecordModel):
     """One tool call."""
 
     type: Literal["tool_call"] = "tool_call"
     tool_call: ToolCall
 
 
-class ToolResultPart(Recorded):
+class ToolResultPart(RecordModel):
     """The result of one tool call."""
 
     type: Literal["tool_result"] = "tool_result"
     tool_result: ToolResult
 
 
-class ArtifactPart(Recorded):
+class ArtifactPart(RecordModel):
     """A reference to a file of the workspace; the fields of `artifact` may also be those of the part itself."""
 
     type: Literal["artifact"] = "artifact"
@@ -117,7 +117,7 @@ class ArtifactPart(Recorded):
         return self.artifact.mime_type
 
 
-class ErrorPart(Recorded):
+class ErrorPart(RecordModel):
     """The reason for a failure."""
 
     type: Literal["error"] = "error"
@@ -131,7 +131,7 @@ Part = Annotated[TextPart | ToolCallPart | ToolResultPart | ArtifactPart | Error
 """A part of a step: a text, a tool call, a tool result, a file or an error."""
 
 
-def brought_by(parts: Sequence[Part], step_id: str) -> tuple[Part, ...]:
+def with_step_id(parts: Sequence[Part], step_id: str) -> tuple[Part, ...]:
     """Return the parts of a message's step, with its id in the files that are attached to the message."""
     return tuple(
         part.model_copy(update={"artifact": part.artifact.model_copy(update={"step_id": step_id})})

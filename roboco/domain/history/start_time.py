@@ -7,11 +7,11 @@ from roboco.errors import UsageError
 
 ETA = "eta"
 """The metadata key of a task's first step for its start time, if that is later than its submission."""
-LONGEST = 366 * 86_400.0
+MAX_DELAY_SECONDS = 366 * 86_400.0
 """The longest delay of a task's start, in seconds."""
 
 
-def read_eta(text: str) -> datetime:
+def parse_eta(text: str) -> datetime:
     """Return the time of a text in ISO 8601 with a zone.
 
     Raise UsageError if the text is not one.
@@ -25,20 +25,20 @@ def read_eta(text: str) -> datetime:
     return eta.astimezone(UTC)
 
 
-def begins_at(eta: str | None, countdown: float | None, now: datetime) -> datetime | None:
+def requested_start_time(eta: str | None, countdown: float | None, now: datetime) -> datetime | None:
     """Return the start time that these options request, or None if the task starts immediately.
 
     Raise UsageError if both options are set or the time is more than a year away.
     """
     if eta is not None and countdown is not None:
         raise UsageError("eta: name either eta or countdown, not both")
-    begins = read_eta(eta) if eta is not None else now + timedelta(seconds=countdown or 0.0)
-    if (begins - now).total_seconds() > LONGEST:
+    begins = parse_eta(eta) if eta is not None else now + timedelta(seconds=countdown or 0.0)
+    if (begins - now).total_seconds() > MAX_DELAY_SECONDS:
         raise UsageError(f"eta: is more than a year away ({begins.isoformat()})")
     return begins if begins > now else None
 
 
-def begins(first: TaskStep) -> datetime:
+def start_time_of(first: TaskStep) -> datetime:
     """Return the start time of the task with this first step: its submission, or later."""
     eta = first.metadata.get(ETA)
     return datetime.fromisoformat(eta) if isinstance(eta, str) else first.created_at

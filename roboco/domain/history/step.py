@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,
@@ -24,7 +24,7 @@ from roboco.domain.history.part import (
     ToolResult,
     ToolResultPart,
 )
-from roboco.domain.schema import RECORDED, Recorded, is_record
+from roboco.domain.schema import RECORD_CONTEXT, RecordModel, is_record
 from roboco.errors import CorruptHistory
 
 USER = "user"
@@ -32,7 +32,7 @@ TOOL_EXECUTOR = "tool_executor"
 ORCHESTRATOR = "orchestrator"
 
 
-class TaskStep(Recorded):
+class TaskStep(RecordModel):
     """One step of a history.
 
     A constructor generates a missing `step_id` (or `id`) and `created_at` (or `timestamp`). A step that is read from a
@@ -69,8 +69,8 @@ class TaskStep(Recorded):
         return value if value.tzinfo or is_record(info) else value.replace(tzinfo=UTC)
 
     @model_validator(mode="after")
-    def _whole(self, info: ValidationInfo) -> Self:
-        return self.check_recorded(info, "step_id", "created_at")
+    def _check_recorded(self, info: ValidationInfo) -> Self:
+        return self.require_recorded(info, "step_id", "created_at")
 
     @property
     def id(self) -> str:
@@ -120,14 +120,14 @@ class TaskStep(Recorded):
     def sealed(self, prev_digest: str) -> "TaskStep":
         """Return the step chained to the one before (empty digest for the first), ready for storage."""
         record = self.model_dump(mode="json") | {"prev_digest": prev_digest}
-        return TaskStep.model_validate(record | {"digest": digest_of(record)}, context=RECORDED)
+        return TaskStep.model_validate(record | {"digest": digest_of(record)}, context=RECORD_CONTEXT)
 
     def line(self) -> str:
         """Return the step as a line of `history.jsonl`, without the newline."""
-        return canonical(self.model_dump(mode="json"))
+        return canonical_json(self.model_dump(mode="json"))
 
 
-def last_said(steps: Sequence[TaskStep]) -> str:
+def last_text(steps: Sequence[TaskStep]) -> str:
     """Return the newest text of an agent, or ""."""
     return next((step.text for step in reversed(steps) if step.by_agent and step.text), "")
 
@@ -135,10 +135,10 @@ def last_said(steps: Sequence[TaskStep]) -> str:
 def digest_of(record: dict[str, Any]) -> str:
     """Return the digest that a step's JSON object must carry. A `digest` in it is left out."""
     body = {key: value for key, value in record.items() if key != "digest"}
-    return sha256(f"{body['prev_digest']}\n{canonical(body)}")
+    return sha256(f"{body['prev_digest']}\n{canonical_json(body)}")
 
 
-def read_step(line: str | bytes) -> TaskStep:
+def parse_step(line: str | bytes) -> TaskStep:
     """Return the step of one stored line.
 
     Raise CorruptHistory if the line is not a step.
@@ -163,7 +163,7 @@ def verify_chain(lines: Iterable[str | bytes]) -> int:
             raise CorruptHistory(f"{where} says that its position is {record.get('seq')!r}")
         if record.get("prev_digest") != prev_digest:
             raise CorruptHistory(f"{where} does not follow the step before: its prev_digest differs")
-        if digest_of(record) != record.get("digest") or canonical(record).encode() != _bytes(line):
+        if digest_of(record) != record.get("digest") or canonical_json(record).encode() != _bytes(line):
             raise CorruptHistory(f"{where} was changed: its digest does not match its content")
         prev_digest = record["digest"]
     return seq + 1

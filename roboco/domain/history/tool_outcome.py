@@ -6,10 +6,10 @@ from pydantic import Field
 
 from roboco.domain.history.media import Media
 from roboco.domain.history.part import Artifact, ToolCall, ToolResult
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 
 
-class Outcome(Recorded):
+class ToolOutcome(RecordModel):
     """The outcome of one tool call."""
 
     result: ToolResult
@@ -28,32 +28,32 @@ class Outcome(Recorded):
     """The files in the result until they are stored; they never leave the process."""
 
 
-def failure(call_id: str, message: str, runtime_ms: int = 0) -> Outcome:
+def failed_outcome(call_id: str, message: str, runtime_ms: int = 0) -> ToolOutcome:
     """Return an outcome with an error for the agent."""
     result = ToolResult(tool_call_id=call_id, is_error=True, error=message, runtime_ms=runtime_ms)
-    return Outcome(result=result)
+    return ToolOutcome(result=result)
 
 
-def success(call: ToolCall, result: object, runtime_ms: int = 0) -> Outcome:
+def successful_outcome(call: ToolCall, result: object, runtime_ms: int = 0) -> ToolOutcome:
     """Return an outcome with a result and no artifacts."""
-    return Outcome(result=ToolResult(tool_call_id=call.id, result=result, runtime_ms=runtime_ms))
+    return ToolOutcome(result=ToolResult(tool_call_id=call.id, result=result, runtime_ms=runtime_ms))
 
 
-def unknown(call_id: str, why: str, on_unknown: Literal["tell", "ask"], runtime_ms: int = 0) -> Outcome:
+def unknown_outcome(call_id: str, why: str, on_unknown: Literal["tell", "ask"], runtime_ms: int = 0) -> ToolOutcome:
     """Return the outcome of a call whose effect is unknown."""
     message = (
         f"outcome unknown: {why}, and the call may or may not have had its effect; it is not repeated. "
         "Find out what happened before you try again"
     )
-    return failure(call_id, message, runtime_ms).model_copy(update={"unknown": on_unknown})
+    return failed_outcome(call_id, message, runtime_ms).model_copy(update={"unknown": on_unknown})
 
 
-def changed(call: ToolCall, why: str) -> Outcome:
+def changed_tool_outcome(call: ToolCall, why: str) -> ToolOutcome:
     """Return the outcome of a call that did not run, because a person must approve the change of its tool first."""
     message = f"{why} since the task began; the call did not run, and a person must approve the change"
-    return failure(call.id, message).model_copy(update={"unknown": "ask", "changed": True})
+    return failed_outcome(call.id, message).model_copy(update={"unknown": "ask", "changed": True})
 
 
-def without_effect(call_id: str) -> Outcome:
+def not_executed_outcome(call_id: str) -> ToolOutcome:
     """Return the outcome of a call that was lost and certainly did not have its effect."""
-    return failure(call_id, "the call was lost before it had its effect; call again if it is still wanted")
+    return failed_outcome(call_id, "the call was lost before it had its effect; call again if it is still wanted")

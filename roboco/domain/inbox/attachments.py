@@ -5,19 +5,19 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
 from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS, ClientTool
-from roboco.domain.schema import Declared
+from roboco.domain.schema import InputModel
 from roboco.errors import UsageError
 
 MAX_ARTIFACTS = 20
 """The largest number of files of one message."""
-MAX_BROUGHT = 64 * 1024
+MAX_ATTACHMENTS_CHARS = 64 * 1024
 """The largest attachments of a message, in characters of their JSON."""
 
 
-class Scope(BaseModel):
+class ToolScope(BaseModel):
     """The data that tools may use: a window of time in nanoseconds since 1970, and any fields that the tools know."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -26,7 +26,7 @@ class Scope(BaseModel):
     end_time: int | None = None
 
 
-class Brought(Declared):
+class Attachments(InputModel):
     """The attachments of a message."""
 
     model_config = ConfigDict(strict=True)
@@ -37,7 +37,7 @@ class Brought(Declared):
     """Tools that the client runs."""
     client_context: dict[str, JsonValue] = {}
     """The user's current view in the client. Agents see it; it has no other effect."""
-    scope: Scope | None = None
+    scope: ToolScope | None = None
     """The scope of tool calls. Each call that workers run gets it, until a message brings another one.
 
     Roboco never enforces it.
@@ -48,19 +48,19 @@ class Brought(Declared):
     def metadata(self) -> dict[str, Any]:
         """Return the attachments as metadata of the message's step."""
         whole = self.model_dump(
-            mode="json", by_alias=True, include=set(Brought.model_fields) - {"artifacts"}, exclude_none=True
+            mode="json", by_alias=True, include=set(Attachments.model_fields) - {"artifacts"}, exclude_none=True
         )
         return {name: value for name, value in whole.items() if value}
 
     def check(self) -> None:
         """Raise UsageError if names are repeated, or if the attachments are too large."""
         for where, names in (("goals", [goal.name for goal in self.goals]), ("client_tools", self.tool_names)):
-            if twice := _twice(names):
+            if twice := _first_duplicate(names):
                 raise UsageError(f"{where}: {twice!r} is there twice; names must differ")
-        if (size := len(canonical(self.metadata()))) > MAX_BROUGHT:
+        if (size := len(canonical_json(self.metadata()))) > MAX_ATTACHMENTS_CHARS:
             raise UsageError(
                 f"goals, client_tools, client_context and scope: have {size} characters of JSON, at most "
-                f"{MAX_BROUGHT} are possible"
+                f"{MAX_ATTACHMENTS_CHARS} are possible"
             )
 
     @property
@@ -75,7 +75,7 @@ class Brought(Declared):
         return goals | {f"client_tools.{tool.name}.input_schema": tool.input_schema for tool in self.client_tools}
 
 
-def _twice(names: Iterable[str]) -> str | None:
+def _first_duplicate(names: Iterable[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

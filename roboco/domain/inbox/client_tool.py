@@ -4,13 +4,13 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from roboco.domain.schema import Declared
+from roboco.domain.schema import InputModel
 
 MAX_CLIENT_TOOLS = 32
 """The largest number of client tools of one message. Those of the newest message that declares some apply."""
 
 
-class ClientTool(Declared):
+class ClientTool(InputModel):
     """A tool of the client's. Its name begins with `client_`."""
 
     model_config = ConfigDict(strict=True)

@@ -7,17 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from roboco.domain.history.part import Artifact
-from roboco.domain.history.tool_outcome import Outcome
-from roboco.domain.schema import Recorded
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.schema import RecordModel
 
 
-class _Item(Recorded):
+class _Item(RecordModel):
     item_id: str
     created_at: datetime
-    taken_at_seq: int | None = None
+    applied_at_seq: int | None = None
 
 
-class Message(_Item):
+class UserMessage(_Item):
     """A message of the user."""
 
     kind: Literal["message"] = "message"
@@ -26,7 +26,7 @@ class Message(_Item):
     """The agent that answers the message, or None for the router's choice."""
     interrupts: bool = False
     """True if the message interrupts the running work."""
-    brought: dict[str, Any] = {}
+    attachments: dict[str, Any] = {}
     """Goals, client tools and the like. They become metadata of the message's step."""
     artifacts: tuple[Artifact, ...] = ()
     """Files. They become parts of the message's step."""
@@ -39,7 +39,7 @@ class Stop(_Item):
     reason: str = "stopped by the user"
 
 
-class Hold(_Item):
+class Pause(_Item):
     """A pause: no step from position `until` on begins.
 
     A user has paused the task; or the model of the agent `outage` was unreachable for too long; or no worker can make
@@ -48,7 +48,7 @@ class Hold(_Item):
 
     kind: Literal["hold"] = "hold"
     until: int = 0
-    ends: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
     """The ids of the pauses that this one replaces."""
     outage: str = ""
     at: int | None = None
@@ -56,7 +56,7 @@ class Hold(_Item):
     reason: str = "paused by the user"
     """The cause of the pause."""
 
-    def holds(self, seq: int) -> bool:
+    def blocks(self, seq: int) -> bool:
         """Return True if the step at this position must not begin."""
         return self.until <= seq and self.at in (None, seq)
 
@@ -70,21 +70,21 @@ class Resume(_Item):
     """The user's request to end pauses."""
 
     kind: Literal["resume"] = "resume"
-    ends: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
     """The ids of the pauses that end."""
 
 
-class Answer(_Item):
+class ExternalToolResult(_Item):
     """The outcome of a call from outside."""
 
     kind: Literal["answer"] = "answer"
     call_id: str
     at_seq: int
     """The position of the step with the call."""
-    outcome: Outcome
+    outcome: ToolOutcome
 
 
-class Verdict(_Item):
+class ApprovalDecision(_Item):
     """A person's decision on a call that needs approval."""
 
     kind: Literal["verdict"] = "verdict"
@@ -97,7 +97,7 @@ class Verdict(_Item):
     """The approved arguments if they differ from the requested ones, else None."""
 
 
-class Resolution(_Item):
+class UnknownResolution(_Item):
     """A person's decision on a tool call with an unknown outcome."""
 
     kind: Literal["resolution"] = "resolution"
@@ -110,44 +110,44 @@ class Resolution(_Item):
     """The result of the call."""
 
 
-class Raise(_Item):
+class LimitChange(_Item):
     """The user's limits that replace those of the task."""
 
     kind: Literal["raise"] = "raise"
     limits: dict[str, Any]
-    """The fields of `RaisedLimits` that are set."""
+    """The fields of `LimitOverrides` that are set."""
 
 
-Item = Message | Stop | Hold | Resume | Answer | Verdict | Resolution | Raise
+Item = UserMessage | Stop | Pause | Resume | ExternalToolResult | ApprovalDecision | UnknownResolution | LimitChange
 _ADAPTER: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="kind")])
 
 
-def read_item(data: bytes | str) -> Item:
+def parse_item(data: bytes | str) -> Item:
     """Return the item of one stored file."""
     return _ADAPTER.validate_json(data)
 
 
-def is_urgent(item: Item) -> bool:
+def interrupts_work(item: Item) -> bool:
     """Return True if the item interrupts the running work."""
-    return isinstance(item, Stop) or (isinstance(item, Message) and item.interrupts)
+    return isinstance(item, Stop) or (isinstance(item, UserMessage) and item.interrupts)
 
 
-def is_held(inbox: Iterable[Item], seq: int) -> bool:
+def is_paused(inbox: Iterable[Item], seq: int) -> bool:
     """Return True if the step at this position must not begin."""
-    return any(isinstance(item, Hold) and item.holds(seq) for item in inbox)
+    return any(isinstance(item, Pause) and item.blocks(seq) for item in inbox)
 
 
-def held_because(inbox: Iterable[Item], seq: int) -> str:
+def pause_reason(inbox: Iterable[Item], seq: int) -> str:
     """Return the reason why the step at this position must not begin, or "". A user's reason takes precedence."""
-    holds = [item for item in inbox if isinstance(item, Hold) and item.holds(seq)]
+    holds = [item for item in inbox if isinstance(item, Pause) and item.blocks(seq)]
     return min(holds, key=lambda item: not item.by_user).reason if holds else ""
 
 
-def over(inbox: Iterable[Item]) -> tuple[str, ...]:
+def superseded(inbox: Iterable[Item]) -> tuple[str, ...]:
     """Return the ids of superseded pauses, followed by the resume items that superseded them.
 
     Some of these pauses may not be in the inbox yet. They have no effect when they arrive.
     """
     items = list(inbox)
-    ends = {item_id: None for item in items if isinstance(item, Hold | Resume) for item_id in item.ends}
+    ends = {item_id: None for item in items if isinstance(item, Pause | Resume) for item_id in item.supersedes}
     return (*ends, *(item.item_id for item in items if isinstance(item, Resume)))

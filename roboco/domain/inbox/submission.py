@@ -4,24 +4,24 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
-from roboco.domain.canonical_json import canonical, checked_json, sha256, well_formed
+from roboco.domain.canonical_json import canonical_json, sha256, validated_json, well_formed
 from roboco.domain.history.priority import Priority
-from roboco.domain.history.start_time import LONGEST
-from roboco.domain.inbox.attachments import Brought
-from roboco.domain.notification import MOST, Notify
-from roboco.domain.schema import Declared
-from roboco.domain.team.team import MAX_PROMPT
+from roboco.domain.history.start_time import MAX_DELAY_SECONDS
+from roboco.domain.inbox.attachments import Attachments
+from roboco.domain.notification import MAX_TARGETS, NotifyTarget
+from roboco.domain.schema import InputModel
+from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.errors import UsageError
 
-D = TypeVar("D", bound=Declared)
-MAX_CONTEXT = 64 * 1024
+D = TypeVar("D", bound=InputModel)
+MAX_CONTEXT_CHARS = 64 * 1024
 """The largest context, in characters of its JSON."""
 
-_TOLD = 20
+_MAX_MISTAKES = 20
 """The largest number of mistakes in one error."""
 
 
-class Submission(Brought):
+class Submission(Attachments):
     """The arguments of `roboco.submit`."""
 
     model_config = ConfigDict(strict=True)
@@ -38,10 +38,10 @@ class Submission(Brought):
     """The title for people."""
     eta: Annotated[str | None, Field(max_length=64)] = None
     """The start time in ISO 8601 with a zone."""
-    countdown: Annotated[float | None, Field(ge=0, le=LONGEST, strict=False)] = None
+    countdown: Annotated[float | None, Field(ge=0, le=MAX_DELAY_SECONDS, strict=False)] = None
     """The delay of the start, in seconds after the submission."""
     priority: Priority = "normal"
-    notify: Annotated[list[Notify], Field(max_length=MOST)] = []
+    notify: Annotated[list[NotifyTarget], Field(max_length=MAX_TARGETS)] = []
     """The targets that are notified when the task has ended, or waits."""
 
     def digest(self) -> str:
@@ -49,78 +49,80 @@ class Submission(Brought):
         content = self.metadata() | ({} if self.title is None else {"title": self.title})
         options = self.model_dump(include={"artifacts", "eta", "countdown", "priority"}, exclude_defaults=True)
         content |= options
-        return sha256(canonical([self.prompt, self.context, self.agent, *([content] if content else [])]))
+        return sha256(canonical_json([self.prompt, self.context, self.agent, *([content] if content else [])]))
 
 
-def read_submission(arguments: dict[str, Any]) -> Submission:
+def parse_submission(arguments: dict[str, Any]) -> Submission:
     """Return the submission of the arguments.
 
     Raise UsageError, which lists every mistake.
     """
-    submission = read_arguments(Submission, arguments)
+    submission = parse_arguments(Submission, arguments)
     submission.check()
     if not submission.prompt.strip():
         raise UsageError("prompt: is empty; describe the work for the team")
-    if len(submission.prompt) > MAX_PROMPT:
+    if len(submission.prompt) > MAX_PROMPT_CHARS:
         raise UsageError(
-            f"prompt: has {len(submission.prompt)} characters, at most {MAX_PROMPT} are possible; "
+            f"prompt: has {len(submission.prompt)} characters, at most {MAX_PROMPT_CHARS} are possible; "
             "store large inputs elsewhere and name them in the prompt"
         )
-    if (size := len(canonical(submission.context))) > MAX_CONTEXT:
-        raise UsageError(f"context: has {size} characters of JSON, at most {MAX_CONTEXT} are possible")
+    if (size := len(canonical_json(submission.context))) > MAX_CONTEXT_CHARS:
+        raise UsageError(f"context: has {size} characters of JSON, at most {MAX_CONTEXT_CHARS} are possible")
     return submission
 
 
-def read_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
+def parse_arguments(kind: type[D], arguments: dict[str, Any]) -> D:
     """Return the request of the arguments.
 
     Raise UsageError, which lists every mistake.
     """
-    clean = {name: _json(name, value) for name, value in arguments.items()}
+    clean = {name: _validated(name, value) for name, value in arguments.items()}
     try:
         return kind.model_validate(clean)
     except ValidationError as error:
-        mistakes = [_told(dict(detail), kind) for detail in error.errors(include_url=False)[:_TOLD]]
-        more = [f"and {error.error_count() - _TOLD} mistakes more"] if error.error_count() > _TOLD else []
+        mistakes = [_mistake_of(dict(detail), kind) for detail in error.errors(include_url=False)[:_MAX_MISTAKES]]
+        more = (
+            [f"and {error.error_count() - _MAX_MISTAKES} mistakes more"] if error.error_count() > _MAX_MISTAKES else []
+        )
         raise UsageError("; ".join(mistakes + more)) from error
 
 
-def read_message(text: object, name: str = "message") -> str:
+def parse_message(text: object, name: str = "message") -> str:
     """Return the text of a message to a task.
 
     Raise UsageError if it is not a text, empty or too long.
     """
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"{name}: must be a text that is not empty (found {str(text)[:60]!r})")
-    if len(text) > MAX_PROMPT:
-        raise UsageError(f"{name}: has {len(text)} characters, at most {MAX_PROMPT} are possible")
+    if len(text) > MAX_PROMPT_CHARS:
+        raise UsageError(f"{name}: has {len(text)} characters, at most {MAX_PROMPT_CHARS} are possible")
     return well_formed(text)
 
 
-def read_result(result: object, name: str = "result", most: int = MAX_CONTEXT) -> Any:
+def parse_result(result: object, name: str = "result", most: int = MAX_CONTEXT_CHARS) -> Any:
     """Return a tool call's result from outside.
 
     Raise UsageError if it is not JSON or too long.
     """
-    clean = _json(name, result)
-    if (size := len(canonical(clean))) > most:
+    clean = _validated(name, result)
+    if (size := len(canonical_json(clean))) > most:
         raise UsageError(f"{name}: has {size} characters of JSON, at most {most} are possible")
     return clean
 
 
-def _json(name: str, value: object) -> Any:
+def _validated(name: str, value: object) -> Any:
     try:
-        return checked_json(value)
+        return validated_json(value)
     except ValueError as error:
         raise UsageError(f"{name}: is not JSON: {error}") from error
 
 
-def _told(detail: dict[str, Any], kind: type[Declared]) -> str:
+def _mistake_of(detail: dict[str, Any], kind: type[InputModel]) -> str:
     where = ".".join(str(key) for key in detail["loc"] if key not in ("str", "dict[str,json-or-python]"))
     if detail["type"] == "missing":
         return f"{where}: is missing"
     if detail["type"] == "extra_forbidden":
-        fields = sorted(kind.model_fields, key=lambda name: name in Brought.model_fields)
+        fields = sorted(kind.model_fields, key=lambda name: name in Attachments.model_fields)
         possible = f", possible are {', '.join(fields)}" if len(detail["loc"]) == 1 else ""
         return f"{where[:80]}: no such argument{possible}"
     shown = repr(detail["input"])

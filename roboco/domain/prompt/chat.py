@@ -3,19 +3,19 @@
 import re
 from typing import Any
 
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResult
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 
-Message = dict[str, Any]
+ChatMessage = dict[str, Any]
 """One message of the chat completions protocol: `role`, `content`, `tool_calls`, `tool_call_id`."""
-Group = tuple[TaskStep, ...]
+StepGroup = tuple[TaskStep, ...]
 """A step, followed by the step with the results of its calls if there is one."""
 
-_UNSOUND = re.compile(r"[^A-Za-z0-9_-]")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def messages_of(agent: str, group: Group, images: bool) -> list[Message]:
+def messages_of(agent: str, group: StepGroup, images: bool) -> list[ChatMessage]:
     """Return the messages of a group for this agent.
 
     With `images` its model accepts images, by their artifacts' URIs.
@@ -23,14 +23,14 @@ def messages_of(agent: str, group: Group, images: bool) -> list[Message]:
     return [message for step in group for message in _messages(agent, step, group, images)]
 
 
-def says_nothing(step: TaskStep) -> bool:
+def is_empty(step: TaskStep) -> bool:
     """Return True if an agent's step has no text and no call. Some providers refuse such a message."""
     return step.by_agent and not step.text.strip() and not step.calls and step.error is None
 
 
-def grouped(steps: tuple[TaskStep, ...]) -> list[Group]:
+def group_by_call(steps: tuple[TaskStep, ...]) -> list[StepGroup]:
     """Return the steps in groups, without results whose calls are missing."""
-    groups: list[Group] = []
+    groups: list[StepGroup] = []
     for step in steps:
         if step.agent_name == TOOL_EXECUTOR:
             if groups and groups[-1][-1].calls:
@@ -40,23 +40,23 @@ def grouped(steps: tuple[TaskStep, ...]) -> list[Group]:
     return groups
 
 
-def sound(name: str) -> str:
+def safe_tool_name(name: str) -> str:
     """Return the name of a tool in the characters that providers accept, even if a model invented the name."""
-    return _UNSOUND.sub("_", name)[:64] or "unnamed"
+    return _UNSAFE.sub("_", name)[:64] or "unnamed"
 
 
-def _messages(agent: str, step: TaskStep, group: Group, images: bool) -> list[Message]:
+def _messages(agent: str, step: TaskStep, group: StepGroup, images: bool) -> list[ChatMessage]:
     if step.agent_name == TOOL_EXECUTOR:
         return _results(agent, step, group[0], images)
     if step.agent_name == agent:
-        return [_own(step)]
-    text = told(step)
+        return [_own_message(step)]
+    text = step_text(step)
     if step.agent_name != USER:
         text = f"[{step.agent_name}] {text}"
     return [_with_images({"role": "user", "content": text}, step.artifacts, images)]
 
 
-def _with_images(message: Message, artifacts: tuple[Artifact, ...], images: bool) -> Message:
+def _with_images(message: ChatMessage, artifacts: tuple[Artifact, ...], images: bool) -> ChatMessage:
     shown = [artifact for artifact in artifacts if images and is_image(artifact)]
     if not shown:
         return message
@@ -69,7 +69,7 @@ def is_image(artifact: Artifact) -> bool:
     return artifact.mime_type in ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-def image_kind(data: bytes) -> str | None:
+def image_mime_type(data: bytes) -> str | None:
     """Return the MIME type of an image that models accept, from its first bytes, or None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
@@ -80,50 +80,50 @@ def image_kind(data: bytes) -> str | None:
     return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
-def _own(step: TaskStep) -> Message:
-    message: Message = {"role": "assistant", "content": told(step, with_calls=False)}
+def _own_message(step: TaskStep) -> ChatMessage:
+    message: ChatMessage = {"role": "assistant", "content": step_text(step, with_calls=False)}
     if step.calls:
         message["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": sound(call.tool_name), "arguments": canonical(call.args)},
+                "function": {"name": safe_tool_name(call.tool_name), "arguments": canonical_json(call.args)},
             }
             for call in step.calls
         ]
     return message
 
 
-def _results(agent: str, step: TaskStep, caller: TaskStep, images: bool) -> list[Message]:
+def _results(agent: str, step: TaskStep, caller: TaskStep, images: bool) -> list[ChatMessage]:
     artifacts = "".join(f"\n(stored as {artifact.uri})" for artifact in step.artifacts)
     shown = [_with_images({"role": "user", "content": "(images from the tools)"}, step.artifacts, images)]
     pictures = shown if isinstance(shown[0]["content"], list) else []
     if caller.agent_name == agent:
         last = len(step.results) - 1
-        results: list[Message] = [
+        results: list[ChatMessage] = [
             {
                 "role": "tool",
                 "tool_call_id": result.tool_call_id,
-                "content": _said(result, step) + (artifacts if index == last else ""),
+                "content": _result_text(result, step) + (artifacts if index == last else ""),
             }
             for index, result in enumerate(step.results)
         ]
         return results + pictures
     names = {call.id: call.tool_name for call in caller.calls}
-    lines = [f"[{names.get(result.tool_call_id)} answered] {_said(result, step)}" for result in step.results]
+    lines = [f"[{names.get(result.tool_call_id)} answered] {_result_text(result, step)}" for result in step.results]
     return [{"role": "user", "content": "\n".join(lines) + artifacts}, *pictures]
 
 
-def _said(result: ToolResult, step: TaskStep) -> str:
+def _result_text(result: ToolResult, step: TaskStep) -> str:
     verdict = (step.metadata.get("approvals") or {}).get(result.tool_call_id) or {}
     args = verdict.get("args")
-    changed = "" if args is None else f"(a person changed the arguments to {canonical(args)}) "
+    changed = "" if args is None else f"(a person changed the arguments to {canonical_json(args)}) "
     if result.is_error:
         return f"{changed}error: {result.error}"
-    return changed + (result.result if isinstance(result.result, str) else canonical(result.result))
+    return changed + (result.result if isinstance(result.result, str) else canonical_json(result.result))
 
 
-def told(step: TaskStep, with_calls: bool = True) -> str:
+def step_text(step: TaskStep, with_calls: bool = True) -> str:
     """Return the step as text."""
     lines: list[str] = []
     for part in step.parts:
@@ -135,7 +135,7 @@ def told(step: TaskStep, with_calls: bool = True) -> str:
             case ArtifactPart():
                 lines.append(f"(file: {part.artifact.uri}, {part.artifact.mime_type})")
             case ToolCallPart() if with_calls:
-                lines.append(f"(calls {part.tool_call.tool_name} with {canonical(part.tool_call.args)})")
+                lines.append(f"(calls {part.tool_call.tool_name} with {canonical_json(part.tool_call.args)})")
             case _:
                 pass
     if step.interrupted:

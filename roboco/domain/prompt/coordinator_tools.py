@@ -6,10 +6,10 @@ from roboco.domain.builtin_tools import DELEGATE, HANDOFF
 from roboco.domain.history.state import TaskState
 from roboco.domain.team.team import Agent, Team
 
-Schema = dict[str, Any]
+ToolSchema = dict[str, Any]
 
 
-def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
+def coordinator_tools(team: Team, agent: Agent, state: TaskState) -> tuple[ToolSchema, ...]:
     """Return these tools of the agent in the format of the chat completions protocol."""
     tools = [
         function_schema(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()
@@ -24,38 +24,38 @@ def offered(team: Team, agent: Agent, state: TaskState) -> tuple[Schema, ...]:
     return tuple(tools)
 
 
-def schema_of(state: TaskState, name: str) -> Schema | None:
+def schema_of(state: TaskState, name: str) -> ToolSchema | None:
     """Return the JSON Schema of the arguments of a goal's or client's tool, or None for any other tool."""
     goals = {goal.tool_name: goal.outcome for goal in state.goals}
     tool = state.client_tools.get(name)
     return goals.get(name) if tool is None else tool["input_schema"]
 
 
-def _handoff(team: Team, agent: Agent) -> Schema:
+def _handoff(team: Team, agent: Agent) -> ToolSchema:
     possible = "; ".join(f"{name}: {team.agent(name).description or 'no description'}" for name in agent.handoffs)
-    arguments: dict[str, Schema] = {
+    arguments: dict[str, ToolSchema] = {
         "destination_agent": {"type": "string", "enum": list(agent.handoffs)},
         "reason": {"type": "string"},
     }
-    return function_schema(HANDOFF, f"Hand the work over to another agent. {possible}", _all_of(arguments))
+    return function_schema(HANDOFF, f"Hand the work over to another agent. {possible}", _object_schema(arguments))
 
 
-def _delegate(team: Team, agent: Agent) -> Schema:
+def _delegate(team: Team, agent: Agent) -> ToolSchema:
     possible = "; ".join(f"{name}: {team.teams[name].description or 'no description'}" for name in agent.delegates)
-    arguments: dict[str, Schema] = {
+    arguments: dict[str, ToolSchema] = {
         "team": {"type": "string", "enum": list(agent.delegates)},
         "prompt": {"type": "string", "description": "all information that the team needs; it sees nothing else"},
     }
     return function_schema(
-        DELEGATE, f"Delegate work to another team and wait for its result. {possible}", _all_of(arguments)
+        DELEGATE, f"Delegate work to another team and wait for its result. {possible}", _object_schema(arguments)
     )
 
 
-def _all_of(arguments: dict[str, Schema]) -> Schema:
+def _object_schema(arguments: dict[str, ToolSchema]) -> ToolSchema:
     return {"type": "object", "properties": arguments, "required": list(arguments), "additionalProperties": False}
 
 
-def function_schema(name: str, description: str, parameters: Schema) -> Schema:
+def function_schema(name: str, description: str, parameters: ToolSchema) -> ToolSchema:
     """Return a tool in the format of the chat completions protocol.
 
     `parameters` is the JSON Schema of its arguments.

@@ -5,16 +5,16 @@ agree on the range of the next summary, and its file makes it usable by every la
 """
 
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
-from roboco.domain.prompt.chat import Message, told
-from roboco.domain.schema import Recorded
+from roboco.domain.prompt.chat import ChatMessage, step_text
+from roboco.domain.schema import RecordModel
 from roboco.domain.team.context_policy import SummaryContext
-from roboco.domain.usage import Spent
+from roboco.domain.usage import Usage
 
-_LONGEST = 4000
+_MAX_STEP_CHARS = 4000
 """The largest number of characters of a step in the request for a summary."""
 
 
-class HistorySummary(Recorded):
+class HistorySummary(RecordModel):
     """A summary of the first steps of a history."""
 
     until: int
@@ -22,11 +22,11 @@ class HistorySummary(Recorded):
     text: str
     profile: str
     """The profile that made it."""
-    spent: Spent = Spent()
+    usage: Usage = Usage()
     """The usage of the request."""
 
 
-def summarised_until(policy: SummaryContext, steps: int) -> int:
+def summary_end(policy: SummaryContext, steps: int) -> int:
     """Return the position before which a history with this number of steps is summarised.
 
     At least the newest `steps` of the policy are not.
@@ -34,14 +34,14 @@ def summarised_until(policy: SummaryContext, steps: int) -> int:
     return max(0, (steps // policy.steps - 1) * policy.steps)
 
 
-def summary_messages(policy: SummaryContext, before: str, steps: tuple[TaskStep, ...]) -> tuple[Message, ...]:
+def summary_messages(policy: SummaryContext, before: str, steps: tuple[TaskStep, ...]) -> tuple[ChatMessage, ...]:
     """Return the messages of the request for a summary: the previous summary, and the steps after it."""
     system = (
         "You keep the minutes of a team's work. Write one summary of all that happened so far, for members who will "
         f"not see it otherwise: at most {policy.tokens} tokens. Keep names, numbers, decisions, what is still open, "
         "and the URIs of files. Answer with the summary alone."
     )
-    lines = [f"[{step.agent_name}] {_cut(_shown(step))}" for step in steps]
+    lines = [f"[{step.agent_name}] {_truncated(_step_text(step))}" for step in steps]
     earlier = f"Summary so far:\n{before}\n\n" if before else ""
     return (
         {"role": "system", "content": system},
@@ -49,12 +49,12 @@ def summary_messages(policy: SummaryContext, before: str, steps: tuple[TaskStep,
     )
 
 
-def _shown(step: TaskStep) -> str:
+def _step_text(step: TaskStep) -> str:
     if step.agent_name != TOOL_EXECUTOR:
-        return told(step)
+        return step_text(step)
     results = [result.error if result.is_error else str(result.result) for result in step.results]
-    return "\n".join(filter(None, [*results, told(step)]))
+    return "\n".join(filter(None, [*results, step_text(step)]))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} [...]"
+def _truncated(text: str) -> str:
+    return text if len(text) <= _MAX_STEP_CHARS else f"{text[:_MAX_STEP_CHARS]} [...]"

@@ -7,18 +7,18 @@ the step with their results are kept together, so that every call that is sent h
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from roboco.domain.canonical_json import canonical
-from roboco.domain.history.state import is_notice
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.state import is_limit_notice
 from roboco.domain.history.step import USER, TaskStep
-from roboco.domain.prompt.chat import Group, Message, grouped, messages_of, says_nothing
+from roboco.domain.prompt.chat import ChatMessage, StepGroup, group_by_call, is_empty, messages_of
 from roboco.domain.prompt.summary import HistorySummary
 from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
 from roboco.domain.team.team import Agent
-from roboco.domain.tokens import ESTIMATE, IMAGE_TOKENS, Tokens
+from roboco.domain.tokens import ESTIMATING_TOKENIZER, IMAGE_TOKENS, Tokenizer
 
 
 @dataclass(frozen=True)
-class Seen:
+class PromptInputs:
     """The content from which the working memory is chosen."""
 
     first: TaskStep
@@ -34,7 +34,7 @@ class Seen:
     """The reason why this turn is the last one, or None."""
     images: bool = False
     """True if the model accepts images."""
-    tokens: Tokens = ESTIMATE
+    tokens: Tokenizer = ESTIMATING_TOKENIZER
     """The tokenizer."""
 
 
@@ -42,30 +42,30 @@ class Seen:
 class WorkingMemory:
     """The content of one turn's request."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     """The messages in order."""
-    receipt: dict[str, Any]
+    report: dict[str, Any]
     """A report of included and left-out steps, and of the tokens."""
 
     @property
     def tokens(self) -> int:
         """Return the number of its tokens, with the tools, as the report counts them."""
-        return int(self.receipt["tokens"]["total"])
+        return int(self.report["tokens"]["total"])
 
 
-def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
+def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> WorkingMemory:
     """Return the working memory of the agent's next turn: the rendered prompt, then the chosen steps in order."""
-    groups = grouped(seen.tail if seen.tail[0].seq == 0 else (seen.first, *seen.tail))
-    head, rest = groups[0], [group for group in groups[1:] if not _left_aside(group)]
-    after = _beside(seen)
-    system: Message = {"role": "system", "content": prompt}
+    groups = group_by_call(seen.tail if seen.tail[0].seq == 0 else (seen.first, *seen.tail))
+    head, rest = groups[0], [group for group in groups[1:] if not _is_skipped(group)]
+    after = _notes(seen)
+    system: ChatMessage = {"role": "system", "content": prompt}
     fixed = {
         "prompt": _tokens(seen, [system]),
-        "tools": seen.tokens.count(canonical(list(seen.tools))) if seen.tools else 0,
+        "tools": seen.tokens.count(canonical_json(list(seen.tools))) if seen.tools else 0,
     }
     opening = messages_of(agent.name, head, seen.images)
-    summary = _summary(seen)
-    closing: list[Message] = [{"role": USER, "content": text} for text in after]
+    summary = _summary_messages(seen)
+    closing: list[ChatMessage] = [{"role": USER, "content": text} for text in after]
     spent = sum(fixed.values()) + _tokens(seen, [*opening, *summary, *closing])
     chosen = _newest(agent, seen, rest, spent)
     messages = [system, *opening, *summary, *chosen.messages, *closing]
@@ -73,14 +73,14 @@ def compile_memory(agent: Agent, prompt: str, seen: Seen) -> WorkingMemory:
         messages.append({"role": USER, "content": "Go on."})
     included = [step.seq for group in (head, *chosen.groups) for step in group]
     counted = fixed | {"summary": _tokens(seen, summary), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
-    return WorkingMemory(tuple(messages), _receipt(agent, seen, included, chosen.why, counted))
+    return WorkingMemory(tuple(messages), _report(agent, seen, included, chosen.why, counted))
 
 
-def _left_aside(group: Group) -> bool:
-    return is_notice(group[0]) or says_nothing(group[0])
+def _is_skipped(group: StepGroup) -> bool:
+    return is_limit_notice(group[0]) or is_empty(group[0])
 
 
-def _receipt(agent: Agent, seen: Seen, included: list[int], why: str, tokens: dict[str, int]) -> dict[str, Any]:
+def _report(agent: Agent, seen: PromptInputs, included: list[int], why: str, tokens: dict[str, int]) -> dict[str, Any]:
     receipt: dict[str, Any] = {
         "strategy": agent.context.strategy,
         "included": ranges(included),
@@ -95,9 +95,9 @@ def _receipt(agent: Agent, seen: Seen, included: list[int], why: str, tokens: di
     return receipt
 
 
-def _left_out(seen: Seen, included: list[int], why: str) -> list[dict[str, Any]]:
+def _left_out(seen: PromptInputs, included: list[int], why: str) -> list[dict[str, Any]]:
     """Return the ranges of steps that are left out, each with the reason."""
-    aside = [step.seq for step in seen.tail if _left_aside((step,)) and step.seq not in included]
+    aside = [step.seq for step in seen.tail if _is_skipped((step,)) and step.seq not in included]
     summarized = 0 if seen.summary is None else seen.summary.until
     found: list[dict[str, Any]] = [{"steps": span, "why": "empty for the model"} for span in ranges(aside)]
     before = -1
@@ -114,11 +114,11 @@ def _gap(first: int, last: int, summarized: int, why: str) -> list[dict[str, Any
     return [{"steps": [start, end], "why": reason} for start, end, reason in parts if start <= end]
 
 
-def _beside(seen: Seen) -> list[str]:
+def _notes(seen: PromptInputs) -> list[str]:
     """Return notes beside the steps: the user's current view, and that this is the last turn."""
     newest = next((step for step in reversed(seen.tail) if step.agent_name == USER), seen.first)
     view = newest.metadata.get("client_context")
-    notes = [f"(Current view of the user: {canonical(view)})"] if view else []
+    notes = [f"(Current view of the user: {canonical_json(view)})"] if view else []
     if seen.limit is not None:
         notes.append(
             f"The work has to end now: {seen.limit}. This is the last turn, without tools: report the results "
@@ -127,7 +127,7 @@ def _beside(seen: Seen) -> list[str]:
     return notes
 
 
-def _summary(seen: Seen) -> list[Message]:
+def _summary_messages(seen: PromptInputs) -> list[ChatMessage]:
     if seen.summary is None:
         return []
     text = f"(What happened in steps 1 to {seen.summary.until - 1}, in short)\n{seen.summary.text}"
@@ -138,23 +138,23 @@ def _summary(seen: Seen) -> list[Message]:
 class _Chosen:
     """The chosen groups in order, their messages and tokens, and the reason why the group before them is left out."""
 
-    groups: list[Group]
-    messages: list[Message]
+    groups: list[StepGroup]
+    messages: list[ChatMessage]
     tokens: int
     why: str
 
 
-def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> _Chosen:
+def _newest(agent: Agent, seen: PromptInputs, groups: list[StepGroup], spent: int) -> _Chosen:
     """Return the newest groups that fit beside this number of tokens; at least one."""
-    chosen: list[Group] = []
-    messages: list[Message] = []
+    chosen: list[StepGroup] = []
+    messages: list[ChatMessage] = []
     steps = tokens = 0
     why = ""
     for group in reversed(groups):
         more = messages_of(agent.name, group, seen.images)
         size = _tokens(seen, more)
         steps += len(group)
-        why = _too_much(agent, seen, group, steps, spent + tokens + size)
+        why = _left_out_reason(agent, seen, group, steps, spent + tokens + size)
         if why and chosen:
             break
         chosen.insert(0, group)
@@ -165,7 +165,7 @@ def _newest(agent: Agent, seen: Seen, groups: list[Group], spent: int) -> _Chose
     return _Chosen(chosen, messages, tokens, why)
 
 
-def _too_much(agent: Agent, seen: Seen, group: Group, steps: int, tokens: int) -> str:
+def _left_out_reason(agent: Agent, seen: PromptInputs, group: StepGroup, steps: int, tokens: int) -> str:
     """Return the reason why the group is left out, or "" if it is included."""
     match agent.context:
         case RecentContext() as policy:
@@ -180,16 +180,16 @@ def _too_much(agent: Agent, seen: Seen, group: Group, steps: int, tokens: int) -
             assert_never(unknown)
 
 
-def _tokens(seen: Seen, messages: list[Message]) -> int:
+def _tokens(seen: PromptInputs, messages: list[ChatMessage]) -> int:
     return sum(_message_tokens(seen.tokens, message) for message in messages)
 
 
-def _message_tokens(tokens: Tokens, message: Message) -> int:
+def _message_tokens(tokens: Tokenizer, message: ChatMessage) -> int:
     content = message["content"]
     if isinstance(content, str):
-        return tokens.count(canonical(message))
+        return tokens.count(canonical_json(message))
     images = sum(1 for part in content if part["type"] == "image_url")
-    return tokens.count(canonical(message)) + images * IMAGE_TOKENS
+    return tokens.count(canonical_json(message)) + images * IMAGE_TOKENS
 
 
 def ranges(numbers: list[int]) -> list[list[int]]:

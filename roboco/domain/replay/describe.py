@@ -5,11 +5,11 @@ from typing import assert_never
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.router import Route
 from roboco.domain.history.part import ErrorPart, TextPart, ToolResultPart
-from roboco.domain.history.state import CORRECTS, RAISED
+from roboco.domain.history.state import NEW_LIMITS, REMINDED_GOALS
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 
 
-def choice_of(step: TaskStep) -> Action:
+def recorded_action(step: TaskStep) -> Action:
     """Return the action that led to the step, from the step itself."""
     if not step.by_agent:
         return AppendStep(step.agent_name, step.parts, step.metadata)
@@ -26,19 +26,19 @@ def rule_of(action: Action) -> str:
     return action.route.rule if isinstance(action, StartTurn | Wait) else ""
 
 
-def about(action: Action, before: tuple[Action, ...] = ()) -> str:
+def describe(action: Action, before: tuple[Action, ...] = ()) -> str:
     """Return a description of the action, after those of the actions before it."""
-    return ", then ".join(_one(one) for one in (*before, action))
+    return ", then ".join(_describe_action(one) for one in (*before, action))
 
 
-def _one(action: Action) -> str:
+def _describe_action(action: Action) -> str:
     match action:
         case StartTurn():
             return f"{action.agent} acts ({action.route.router}: {action.route.rule})"
         case CallTools():
             return f"tools run: {', '.join(call.tool_name for call in action.calls)}"
         case AppendStep():
-            return _appended(action)
+            return _describe_step(action)
         case Wait():
             return f"waits ({action.status}): {action.route.reason}"
         case End():
@@ -47,7 +47,7 @@ def _one(action: Action) -> str:
             assert_never(unknown)
 
 
-def _appended(step: AppendStep) -> str:
+def _describe_step(step: AppendStep) -> str:
     if step.agent_name == USER:
         rule = rule_of(step)
         return f"the user's message is applied ({rule})" if rule else "the user's message is applied"
@@ -56,9 +56,9 @@ def _appended(step: AppendStep) -> str:
         failed = sum(result.is_error for result in results)
         failures = f", {failed} of them errors" if failed else ""
         return f"{len(results)} result{'s' if len(results) != 1 else ''}{failures}"
-    if goals := step.metadata.get(CORRECTS):
+    if goals := step.metadata.get(REMINDED_GOALS):
         return f"the agent is reminded of open goals: {', '.join(map(str, goals))}"
-    if RAISED in step.metadata:
+    if NEW_LIMITS in step.metadata:
         return "the limits are raised"
     errors = [f"{part.code}: {part.message}" for part in step.parts if isinstance(part, ErrorPart)]
     return errors[0] if errors else "".join(part.text for part in step.parts if isinstance(part, TextPart))

@@ -6,19 +6,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import RESULTS_ARE_IN, History
+from roboco.domain.history.history import AFTER_RESULTS, History
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.state import ACHIEVED, CORRECTS, RAISED, WRAPS_UP
+from roboco.domain.history.state import ACHIEVED_GOALS, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.replay.describe import about
-from roboco.domain.replay.evidence import ask, prefixes
-from roboco.domain.replay.replay import Past
+from roboco.domain.replay.describe import describe
+from roboco.domain.replay.evidence import decide_with_results, history_prefixes
+from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom, Edge, Graph
 from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 
-_LONG = 200
+_MAX_TEXT_CHARS = 200
 """The largest number of characters of a quoted text."""
 
 
@@ -34,43 +34,43 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Scene:
+class StepExplanation:
     """The explanation of one step: the events before it, the choice of its agent, and its content."""
 
     seq: int
     step_id: str
-    who: str
+    agent_name: str
     before: tuple[str, ...]
     why: str
     router: str
     rule: str
     reason: str
     candidates: tuple[Candidate, ...]
-    did: tuple[str, ...]
+    events: tuple[str, ...]
 
     def record(self) -> dict[str, Any]:
         """Return the explanation as JSON."""
         return asdict(self)
 
 
-def tell(past: Past, chosen: str | None = None) -> tuple[Scene, ...]:
+def explain(past: RecordedTask, chosen: str | None = None) -> tuple[StepExplanation, ...]:
     """Return the explanations of all steps by agents, or of the one step with this position or id.
 
     Raise UsageError if there is no such step.
     """
     wanted = None if chosen is None else _position(past.steps, chosen)
-    scenes: list[Scene] = []
-    for history, step in zip((None, *prefixes(past.steps)), past.steps, strict=False):
+    scenes: list[StepExplanation] = []
+    for history, step in zip((None, *history_prefixes(past.steps)), past.steps, strict=False):
         if step.seq == wanted or (wanted is None and step.by_agent):
-            scenes.append(_scene(past, history, step))
+            scenes.append(_explain_step(past, history, step))
     return tuple(scenes)
 
 
-def how_it_stands(past: Past) -> str:
+def current_status(past: RecordedTask) -> str:
     """Return the reason why the task ended or waits, or its next action."""
     status, reason = past.status, past.reason
     if status.ended:
-        return f"the task ended ({status}): {_ended(past)}"
+        return f"the task ended ({status}): {_end_reason(past)}"
     waits = {
         TaskStatus.USER_TURN: "it is the user's turn",
         TaskStatus.APPROVAL: "it waits for a person's decision",
@@ -81,15 +81,15 @@ def how_it_stands(past: Past) -> str:
         return f"{waits[status]}: {reason}" if reason else waits[status]
     if reason:  # its turn is deferred
         return f"it waits ({status}): {reason}"
-    *_, history = prefixes(past.steps)
+    *_, history = history_prefixes(past.steps)
     custom = isinstance(past.team.collaboration_model, Custom)
-    if custom or (history.last.calls and not past.team.has(history.last.agent_name)):
+    if custom or (history.last.calls and not past.team.has_agent(history.last.agent_name)):
         return f"it is being worked on ({status})"
-    asked = ask(past.team, history, Situation(sub_task=past.sub_task), past.router, {})
-    return f"it is being worked on ({status}); next: {about(asked.action)}"
+    asked = decide_with_results(past.team, history, Situation(sub_task=past.sub_task), past.router, {})
+    return f"it is being worked on ({status}); next: {describe(asked.action)}"
 
 
-def _ended(past: Past) -> str:
+def _end_reason(past: RecordedTask) -> str:
     last, reason = past.steps[-1], past.reason
     code = last.error.code if last.error is not None else ""
     texts = {
@@ -117,22 +117,22 @@ def _position(steps: Sequence[TaskStep], chosen: str) -> int:
     raise UsageError(f"step: no step {chosen[:80]!r}; {last}, those of agents are {shown or 'none yet'}")
 
 
-def _scene(past: Past, history: History | None, step: TaskStep) -> Scene:
+def _explain_step(past: RecordedTask, history: History | None, step: TaskStep) -> StepExplanation:
     routing = step.metadata.get("routing") or {}
     before = _before(past.steps, step.seq)
     names = tuple(map(str, routing.get("candidates") or ()))
     own = past.team if step.seq >= past.first else None
-    return Scene(
+    return StepExplanation(
         seq=step.seq,
         step_id=step.step_id,
-        who=step.agent_name,
+        agent_name=step.agent_name,
         before=tuple(before),
         why=_why(past, history, step),
         router=str(routing.get("router", "")),
         rule=str(routing.get("rule", "")),
         reason=str(routing.get("reason", "")),
         candidates=tuple(_candidates(own, history, names, routing)),
-        did=tuple(_did(past.steps, step)),
+        events=tuple(_events_of(past.steps, step)),
     )
 
 
@@ -140,22 +140,22 @@ def _before(steps: Sequence[TaskStep], seq: int) -> Iterator[str]:
     """Yield the events since the previous step of an agent, beginning with that step."""
     start = next((place for place in range(seq - 1, 0, -1) if steps[place].by_agent), 0)
     for step in steps[start:seq]:
-        yield from _did(steps, step)
+        yield from _events_of(steps, step)
 
 
-def _why(past: Past, history: History | None, step: TaskStep) -> str:
+def _why(past: RecordedTask, history: History | None, step: TaskStep) -> str:
     """Return the reason for the step in plain words."""
     if not step.by_agent:
-        return _why_nobody(step)
+        return _why_no_agent(step)
     routing = step.metadata.get("routing") or {}
     rule, reason = str(routing.get("rule", "")), str(routing.get("reason", ""))
     last = None if history is None else history.state.last_agent
     goals = [] if history is None else [goal.name for goal in history.state.open_goals]
     texts = {
-        RESULTS_ARE_IN: "the tools that it had called returned, and it continued with their results",
+        AFTER_RESULTS: "the tools that it had called returned, and it continued with their results",
         "handoff": f"{last} handed the work over to it: {reason}",
         "goals": f"the work seemed to be done, but goals were still open: {', '.join(goals)}",
-        WRAPS_UP: f"a limit was reached, and it wraps up in one last turn: {reason}",
+        WRAP_UP_RULE: f"a limit was reached, and it wraps up in one last turn: {reason}",
     }
     if rule in texts:
         why = texts[rule]
@@ -169,7 +169,7 @@ def _why(past: Past, history: History | None, step: TaskStep) -> str:
     return f"{why} (in the task from which this one was forked)" if taken_over else why
 
 
-def _why_nobody(step: TaskStep) -> str:
+def _why_no_agent(step: TaskStep) -> str:
     routing = step.metadata.get("routing") or {}
     match step.agent_name:
         case _ if step.agent_name == USER and routing:
@@ -191,7 +191,7 @@ def _candidates(
         taken = name in (routing.get("rule"), routing.get("to"))
         why = "taken" if taken else "not checked, since an earlier one was open" if passed and edges else ""
         if not taken and not passed and edges and history is not None:
-            why = _closed(edges[index], history.state.rules.get(name, 0))
+            why = _closed_reason(edges[index], history.state.rules.get(name, 0))
         passed = passed or taken
         yield Candidate(name, taken, why)
 
@@ -206,28 +206,28 @@ def _edges(team: Team | None, history: History | None, names: tuple[str, ...]) -
     return edges if same and history.last.by_agent else ()
 
 
-def _closed(edge: Edge, taken: int) -> str:
+def _closed_reason(edge: Edge, taken: int) -> str:
     if edge.max_times is not None and taken >= edge.max_times:
         return f"closed: it was taken {taken} times already, max_times is {edge.max_times}"
     if edge.when is None:
         return ""
     test = edge.when.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return f"closed: its condition did not hold: {_short(json.dumps(test, ensure_ascii=False))}"
+    return f"closed: its condition did not hold: {_truncated(json.dumps(test, ensure_ascii=False))}"
 
 
-def _did(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
+def _events_of(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
     """Yield the events of the step, a line each."""
     if step.agent_name == USER:
-        yield from _said_by_user(step)
+        yield from _user_events(step)
     elif step.agent_name == TOOL_EXECUTOR:
-        yield from _answered(steps, step)
+        yield from _result_events(steps, step)
     elif step.agent_name == ORCHESTRATOR:
-        yield _noted(step)
+        yield _orchestrator_event(step)
     else:
-        yield from _acted(step)
+        yield from _agent_events(step)
 
 
-def _said_by_user(step: TaskStep) -> Iterator[str]:
+def _user_events(step: TaskStep) -> Iterator[str]:
     how = "interrupted the work and said" if step.metadata.get("interrupts") else "said"
     whom = f" to {step.metadata['agent']}" if step.metadata.get("agent") else ""
     yield f"the user {how}{whom}: {_quoted(step.text)}"
@@ -237,7 +237,7 @@ def _said_by_user(step: TaskStep) -> Iterator[str]:
         yield f"the client declared these tools: {', '.join(str(tool.get('name')) for tool in tools)}"
 
 
-def _acted(step: TaskStep) -> Iterator[str]:
+def _agent_events(step: TaskStep) -> Iterator[str]:
     if step.text or not (step.calls or step.error):
         yield f"{step.agent_name} said: {_quoted(step.text)}"
     if step.interrupted:
@@ -245,10 +245,10 @@ def _acted(step: TaskStep) -> Iterator[str]:
     for call in step.calls:
         yield f"{step.agent_name} called {call.tool_name}({_args(call)})"
     if step.error is not None:
-        yield f"{step.agent_name}'s turn failed ({step.error.code}): {_short(step.error.message)}"
+        yield f"{step.agent_name}'s turn failed ({step.error.code}): {_truncated(step.error.message)}"
 
 
-def _answered(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
+def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
     calls = {call.id: call for call in steps[step.seq - 1].calls} if step.seq else {}
     verdicts, resolved = step.metadata.get("approvals") or {}, step.metadata.get("resolved") or {}
     for result in step.results:
@@ -259,31 +259,31 @@ def _answered(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
         elif result.tool_call_id in resolved:
             yield f"the answer to {name} came from outside"
         if result.is_error:
-            yield f"{name} failed: {_short(result.error or 'error')}"
+            yield f"{name} failed: {_truncated(result.error or 'error')}"
         else:
-            yield f"{name} returned {_short(json.dumps(result.result, ensure_ascii=False))}"
-    for goal in step.metadata.get(ACHIEVED) or {}:
+            yield f"{name} returned {_truncated(json.dumps(result.result, ensure_ascii=False))}"
+    for goal in step.metadata.get(ACHIEVED_GOALS) or {}:
         yield f"goal {goal} was achieved"
 
 
-def _noted(step: TaskStep) -> str:
+def _orchestrator_event(step: TaskStep) -> str:
     if step.error is not None:
-        return f"{step.error.code}: {_short(step.error.message)}"
-    if goals := step.metadata.get(CORRECTS):
+        return f"{step.error.code}: {_truncated(step.error.message)}"
+    if goals := step.metadata.get(REMINDED_GOALS):
         return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
-    if RAISED in step.metadata:
-        return f"the limits were raised: {_short(json.dumps(step.metadata[RAISED], ensure_ascii=False))}"
-    return _short(step.text)
+    if NEW_LIMITS in step.metadata:
+        return f"the limits were raised: {_truncated(json.dumps(step.metadata[NEW_LIMITS], ensure_ascii=False))}"
+    return _truncated(step.text)
 
 
 def _args(call: ToolCall) -> str:
-    return _short(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.args.items()))
+    return _truncated(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.args.items()))
 
 
 def _quoted(text: str) -> str:
-    return f"“{_short(text)}”" if text.strip() else "nothing"
+    return f"“{_truncated(text)}”" if text.strip() else "nothing"
 
 
-def _short(text: str) -> str:
+def _truncated(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LONG else f"{line[: _LONG - 1]}…"
+    return line if len(line) <= _MAX_TEXT_CHARS else f"{line[: _MAX_TEXT_CHARS - 1]}…"

@@ -9,13 +9,20 @@ from roboco.domain.history.history import History
 from roboco.domain.history.part import Part
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.inbox.item import Item
-from roboco.domain.replay.describe import choice_of
-from roboco.domain.replay.evidence import RecordedCall, arrival, ask, given_up, prefixes, results_of
-from roboco.domain.replay.replay import Judge, Past, judged
-from roboco.domain.schema import Recorded
+from roboco.domain.replay.describe import recorded_action
+from roboco.domain.replay.evidence import (
+    RecordedCall,
+    decide_with_results,
+    external_item,
+    give_up_reason,
+    history_prefixes,
+    recorded_results,
+)
+from roboco.domain.replay.replay import RecordedTask, Replayer, compared
+from roboco.domain.schema import RecordModel
 
 
-class RecordedTurn(Recorded):
+class RecordedTurn(RecordModel):
     """The content of one turn of an agent."""
 
     agent: str
@@ -23,7 +30,7 @@ class RecordedTurn(Recorded):
     metadata: dict[str, Any] = {}
 
 
-class Arrival(Recorded):
+class ExternalInput(RecordModel):
     """External input, received when the history had `at` steps, or if `waited`, once the task waited for the user.
 
     Exactly one of the fields after `waited` is set.
@@ -40,25 +47,25 @@ class Arrival(Recorded):
     """A step that does not follow from the history."""
 
 
-class Recording(Recorded):
+class Recording(RecordModel):
     """A task in parts: its first steps, and the later turns, calls and inputs, each in order."""
 
     opening: tuple[TaskStep, ...]
     turns: tuple[RecordedTurn, ...] = ()
     calls: tuple[RecordedCall, ...] = ()
-    arrivals: tuple[Arrival, ...] = ()
+    inputs: tuple[ExternalInput, ...] = ()
     sub_task: bool = False
 
 
-def recording_of(past: Past) -> Recording:
+def recording_of(past: RecordedTask) -> Recording:
     """Return the recording of a recorded task: its own steps, each in its place."""
     first = max(1, past.first)
     opening = tuple(step.model_copy(update={"digest": "", "prev_digest": ""}) for step in past.steps[:first])
     turns: list[RecordedTurn] = []
     calls: list[RecordedCall] = []
-    arrivals: list[Arrival] = []
+    arrivals: list[ExternalInput] = []
     early: set[str] = set()
-    for history, step in zip(prefixes(past.steps), past.steps[1:], strict=False):
+    for history, step in zip(history_prefixes(past.steps), past.steps[1:], strict=False):
         if step.seq < first:
             continue
         if step.by_agent:
@@ -66,48 +73,48 @@ def recording_of(past: Past) -> Recording:
             turns.append(RecordedTurn(agent=step.agent_name, parts=step.parts, metadata=metadata))
         elif step.agent_name == TOOL_EXECUTOR:
             after = past.steps[step.seq + 1] if step.seq + 1 < len(past.steps) else None
-            situation, recorded = results_of(past.team, history, step, after)
+            situation, recorded = recorded_results(past.team, history, step, after)
             calls += recorded.values()
-            arrivals += _early(situation, step.seq)
+            arrivals += _early_inputs(situation, step.seq)
             early = {item.item_id for item in situation.inbox}
         else:
-            arrivals += _arrived(past, history, step, early)
+            arrivals += _inputs_of_step(past, history, step, early)
     return Recording(
-        opening=opening, turns=tuple(turns), calls=tuple(calls), arrivals=tuple(arrivals), sub_task=past.sub_task
+        opening=opening, turns=tuple(turns), calls=tuple(calls), inputs=tuple(arrivals), sub_task=past.sub_task
     )
 
 
-def _early(situation: Situation, at: int) -> Iterator[Arrival]:
+def _early_inputs(situation: Situation, at: int) -> Iterator[ExternalInput]:
     """Yield the inputs that arrived before all results of a step were in."""
-    yield from (Arrival(at=at, item=item) for item in situation.inbox)
-    if situation.exhausted is not None:
-        yield Arrival(at=at, exhausted=situation.exhausted)
+    yield from (ExternalInput(at=at, item=item) for item in situation.inbox)
+    if situation.give_up_reason is not None:
+        yield ExternalInput(at=at, exhausted=situation.give_up_reason)
 
 
-def _arrived(past: Past, history: History, step: TaskStep, known: set[str]) -> Iterator[Arrival]:
+def _inputs_of_step(past: RecordedTask, history: History, step: TaskStep, known: set[str]) -> Iterator[ExternalInput]:
     """Yield the input that the step of the user or the orchestrator applied, unless it is known already."""
-    item = arrival(step)
+    item = external_item(step)
     if item is not None:
         if item.item_id not in known:
-            alone = ask(past.team, history, Situation(sub_task=past.sub_task), past.router, {}).action
-            yield Arrival(at=step.seq, waited=isinstance(alone, Wait), item=item)
-    elif (why := given_up(step)) is not None:
-        yield Arrival(at=step.seq, exhausted=why)
+            alone = decide_with_results(past.team, history, Situation(sub_task=past.sub_task), past.router, {}).action
+            yield ExternalInput(at=step.seq, waited=isinstance(alone, Wait), item=item)
+    elif (why := give_up_reason(step)) is not None:
+        yield ExternalInput(at=step.seq, exhausted=why)
     elif step.agent_name == USER:
-        yield Arrival(at=step.seq, step=step)
+        yield ExternalInput(at=step.seq, step=step)
     else:
-        yield from _moment(past, history, step)
+        yield from _undetermined_input(past, history, step)
 
 
-def _moment(past: Past, history: History, step: TaskStep) -> Iterator[Arrival]:
+def _undetermined_input(past: RecordedTask, history: History, step: TaskStep) -> Iterator[ExternalInput]:
     """Yield the input for a step that does not follow from the history: the time, or the step itself."""
-    recorded = choice_of(step)
-    asked = Judge(past, past.team, past.router).asked(history, step)
-    if judged(recorded, asked.action, other=False) == "same":
+    recorded = recorded_action(step)
+    asked = Replayer(past, past.team, past.router).decide_at(history, step)
+    if compared(recorded, asked.action, other=False) == "same":
         return
-    seconds = (step.created_at - past.began).total_seconds()
-    timed = ask(past.team, history, Situation(seconds=seconds, sub_task=past.sub_task), past.router, {})
-    if judged(recorded, timed.action, other=False) == "same":
-        yield Arrival(at=step.seq, seconds=seconds)
+    seconds = (step.created_at - past.started_at).total_seconds()
+    timed = decide_with_results(past.team, history, Situation(seconds=seconds, sub_task=past.sub_task), past.router, {})
+    if compared(recorded, timed.action, other=False) == "same":
+        yield ExternalInput(at=step.seq, seconds=seconds)
     else:
-        yield Arrival(at=step.seq, step=step)
+        yield ExternalInput(at=step.seq, step=step)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
@@ -23,8 +23,8 @@ from roboco.domain.history.part import ToolCall, ToolResultPart
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
-from roboco.domain.replay.evidence import TAIL, RecordedCall, ask
-from roboco.domain.replay.recording import Arrival, Recording
+from roboco.domain.replay.evidence import TAIL_LENGTH, RecordedCall, decide_with_results
+from roboco.domain.replay.recording import ExternalInput, Recording
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 
@@ -60,10 +60,10 @@ def rehearse(
     """Return the result of the team with the recorded input. `router` is that of a team with a custom router."""
     cast = team if isinstance(team, Team) else Team.model_validate(team)
     said = recording if isinstance(recording, Recording) else Recording.model_validate(recording)
-    return _Stage(cast, said, router).run()
+    return _Simulation(cast, said, router).run()
 
 
-class _Stage:
+class _Simulation:
     """The simulated task so far, and the remaining recordings."""
 
     def __init__(self, team: Team, recording: Recording, router: Router) -> None:
@@ -71,14 +71,14 @@ class _Stage:
         self._steps = list(recording.opening)
         self._state = fold(self._steps)
         self._turns = {turn.agent: deque[int]() for turn in recording.turns}
-        self._said = recording.turns
+        self._replies = recording.turns
         for index, turn in enumerate(recording.turns):
             self._turns[turn.agent].append(index)
         self._results: dict[tuple[str, str], deque[RecordedCall]] = {}
         for call in recording.calls:
-            self._results.setdefault((call.tool, canonical(call.args)), deque()).append(call)
-        self._told: dict[str, RecordedCall] = {}
-        self._coming = list(recording.arrivals)
+            self._results.setdefault((call.tool, canonical_json(call.args)), deque()).append(call)
+        self._recorded: dict[str, RecordedCall] = {}
+        self._inputs = list(recording.inputs)
         self._inbox: tuple[Item, ...] = ()
         self._exhausted: str | None = None
         self._seconds = 0.0
@@ -89,12 +89,12 @@ class _Stage:
     def run(self) -> Rehearsal:
         """Continue until the task ends or waits, or a needed recording is missing."""
         while True:
-            self._receive()
-            history = History(self._state, tuple(self._steps[-TAIL:]))
-            if self._last.calls and not self._team.has(self._last.agent_name):
-                return self._over(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")
+            self._apply_due_inputs()
+            history = History(self._state, tuple(self._steps[-TAIL_LENGTH:]))
+            if self._last.calls and not self._team.has_agent(self._last.agent_name):
+                return self._result(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")
             situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task)
-            over = self._act(ask(self._team, history, situation, self._router, self._told).action)
+            over = self._act(decide_with_results(self._team, history, situation, self._router, self._recorded).action)
             if over is not None:
                 return over
 
@@ -105,35 +105,35 @@ class _Stage:
     def _act(self, action: AppendStep | CallTools | End | StartTurn | Wait) -> Rehearsal | None:
         match action:
             case StartTurn():
-                return self._speak(action)
+                return self._reply(action)
             case CallTools():
-                missing = [call.tool_name for call in action.calls if call.id not in self._told]
+                missing = [call.tool_name for call in action.calls if call.id not in self._recorded]
                 self._tools += [f"{name} ({_MISSING})" for name in missing]
-                return self._over(TaskStatus.RUNNING, f"{_MISSING} of {', '.join(missing) or 'what was called'}")
+                return self._result(TaskStatus.RUNNING, f"{_MISSING} of {', '.join(missing) or 'what was called'}")
             case AppendStep():
                 self._append(action)
                 return None
-            case Wait() if self._coming:
-                self._take(self._coming.pop(0))
+            case Wait() if self._inputs:
+                self._apply(self._inputs.pop(0))
                 return None
             case Wait():
-                return self._over(action.status, action.route.reason)
+                return self._result(action.status, action.route.reason)
             case End():
-                return self._over(action.status, action.reason)
+                return self._result(action.status, action.reason)
 
-    def _speak(self, action: StartTurn) -> Rehearsal | None:
+    def _reply(self, action: StartTurn) -> Rehearsal | None:
         self._rules.append(action.route.rule)
         left = self._turns.get(action.agent)
         if not left:
             self._agents.append(f"{action.agent} ({_MISSING})")
-            return self._over(TaskStatus.RUNNING, f"it is {action.agent}'s turn, of which {_MISSING}")
+            return self._result(TaskStatus.RUNNING, f"it is {action.agent}'s turn, of which {_MISSING}")
         self._agents.append(action.agent)
-        said = self._said[left.popleft()]
+        said = self._replies[left.popleft()]
         metadata = {"routing": action.route.record()} | said.metadata
-        self._put(action.agent, said.parts, metadata)
+        self._add_step(action.agent, said.parts, metadata)
         for call in self._last.calls:
-            if found := self._results.get(_key(call)):
-                self._told[call.id] = found.popleft()
+            if found := self._results.get(_call_key(call)):
+                self._recorded[call.id] = found.popleft()
         return None
 
     def _append(self, action: AppendStep) -> None:
@@ -141,10 +141,10 @@ class _Stage:
             names = {call.id: call.tool_name for call in self._last.calls}
             results = [part.tool_result for part in action.parts if isinstance(part, ToolResultPart)]
             self._tools += [f"{names[one.tool_call_id]}{' (error)' if one.is_error else ''}" for one in results]
-        self._put(action.agent_name, action.parts, action.metadata)
+        self._add_step(action.agent_name, action.parts, action.metadata)
         self._inbox = tuple(item for item in self._inbox if item.item_id not in action.item_ids)
 
-    def _put(self, agent_name: str, parts: Any, metadata: dict[str, Any]) -> None:
+    def _add_step(self, agent_name: str, parts: Any, metadata: dict[str, Any]) -> None:
         seq = len(self._steps)
         self._add(
             TaskStep(
@@ -161,12 +161,12 @@ class _Stage:
         self._steps.append(step)
         self._state = self._state.after(step)
 
-    def _receive(self) -> None:
+    def _apply_due_inputs(self) -> None:
         """Apply the inputs for this position. Those that waited for the task to wait are applied then."""
-        while self._coming and not self._coming[0].waited and self._coming[0].at <= len(self._steps):
-            self._take(self._coming.pop(0))
+        while self._inputs and not self._inputs[0].waited and self._inputs[0].at <= len(self._steps):
+            self._apply(self._inputs.pop(0))
 
-    def _take(self, arrival: Arrival) -> None:
+    def _apply(self, arrival: ExternalInput) -> None:
         if arrival.item is not None:
             self._inbox = (*self._inbox, arrival.item)
         if arrival.step is not None and not self._last.calls:
@@ -174,9 +174,9 @@ class _Stage:
         self._exhausted = arrival.exhausted or self._exhausted
         self._seconds = max(self._seconds, arrival.seconds or 0.0)
 
-    def _over(self, status: TaskStatus, reason: str) -> Rehearsal:
+    def _result(self, status: TaskStatus, reason: str) -> Rehearsal:
         return Rehearsal(self._agents, self._rules, self._tools, str(status), reason, tuple(self._steps))
 
 
-def _key(call: ToolCall) -> tuple[str, str]:
-    return call.tool_name, canonical(call.args)
+def _call_key(call: ToolCall) -> tuple[str, str]:
+    return call.tool_name, canonical_json(call.args)

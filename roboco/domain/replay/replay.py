@@ -10,30 +10,38 @@ from roboco.domain.decision.decide import GOALS, LOOP, STOPPED
 from roboco.domain.decision.router import Route, Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.history import History
-from roboco.domain.history.state import CORRECTS, LIMIT, RAISED
+from roboco.domain.history.state import LIMIT, NEW_LIMITS, REMINDED_GOALS
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.replay.describe import about, choice_of, rule_of
-from roboco.domain.replay.evidence import Asked, Told, arrival, ask, given_up, prefixes, results_of
+from roboco.domain.replay.describe import describe, recorded_action, rule_of
+from roboco.domain.replay.evidence import (
+    RecordedResults,
+    ReplayedDecision,
+    decide_with_results,
+    external_item,
+    give_up_reason,
+    history_prefixes,
+    recorded_results,
+)
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Graph
 from roboco.domain.team.team import Team
-from roboco.domain.usage import BROKEN
+from roboco.domain.usage import UNFINISHED_USAGE
 
-Verdict = Literal["same", "other rule", "differs", "depends on the moment"]
+Comparison = Literal["same", "other rule", "differs", "depends on the moment"]
 
 _FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, "router"})
 """Codes of errors that follow only from the history."""
 
 
 @dataclass(frozen=True)
-class Past:
+class RecordedTask:
     """A recorded task: its team, its steps and its status."""
 
     team: Team
     steps: tuple[TaskStep, ...]
     status: TaskStatus
     reason: str
-    began: datetime
+    started_at: datetime
     """The time at which it was submitted or forked."""
     first: int = 1
     """The position of its first own step. The steps before it belong to another task."""
@@ -43,14 +51,14 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Position:
+class ReplayStep:
     """The recorded and the chosen action at a position."""
 
     seq: int | None
     """The position, or None for the final status of the task."""
     recorded: str
     chosen: str
-    verdict: Verdict
+    comparison: Comparison
     note: str = ""
 
     def record(self) -> dict[str, Any]:
@@ -59,94 +67,98 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Judge:
+class Replayer:
     """Replays a recorded task with a team."""
 
-    past: Past
+    past: RecordedTask
     team: Team
     router: Router
     other: bool = False
     """True for another team than the recorded one. Then only the acting agents have to be the same."""
 
-    def positions(self) -> Iterator[Position]:
+    def steps(self) -> Iterator[ReplayStep]:
         """Yield every position of the task's own steps in order, and then its final status."""
         steps = self.past.steps
-        for recorded in prefixes(steps):
-            history = renamed(self.team, recorded) if self.other else recorded
+        for recorded in history_prefixes(steps):
+            history = with_edges_of(self.team, recorded) if self.other else recorded
             seq = history.state.steps
             if seq == len(steps):
-                if (stands := self._stands(history)) is not None:
+                if (stands := self._final_status(history)) is not None:
                     yield stands
             elif seq >= max(1, self.past.first):
-                yield self._position(history, steps[seq])
+                yield self._replay_step(history, steps[seq])
 
-    def asked(self, history: History, step: TaskStep) -> Asked:
+    def decide_at(self, history: History, step: TaskStep) -> ReplayedDecision:
         """Return the decision at the position of this recorded step."""
-        situation, recorded = self._beside(history, step)
-        return ask(self.team, history, situation, self.router, recorded)
+        situation, recorded = self._inputs(history, step)
+        return decide_with_results(self.team, history, situation, self.router, recorded)
 
-    def _beside(self, history: History, step: TaskStep) -> tuple[Situation, Told]:
+    def _inputs(self, history: History, step: TaskStep) -> tuple[Situation, RecordedResults]:
         after = self.past.steps[step.seq + 1] if step.seq + 1 < len(self.past.steps) else None
-        recorded: Told = {}
+        recorded: RecordedResults = {}
         if step.agent_name == TOOL_EXECUTOR:
-            situation, recorded = results_of(self.past.team, history, step, after)
+            situation, recorded = recorded_results(self.past.team, history, step, after)
         else:
-            item = arrival(step)
-            situation = Situation(() if item is None else (item,), exhausted=given_up(step))
+            item = external_item(step)
+            situation = Situation(() if item is None else (item,), give_up_reason=give_up_reason(step))
         return replace(situation, sub_task=self.past.sub_task), recorded
 
-    def _position(self, history: History, step: TaskStep) -> Position:
-        recorded = choice_of(step)
-        if (missing := self._missing(history)) is not None:
-            return Position(step.seq, about(recorded), "nothing", "differs", missing)
-        asked = self.asked(history, step)
-        verdict = judged(recorded, asked.action, self.other)
-        if given_up(step) is not None:
+    def _replay_step(self, history: History, step: TaskStep) -> ReplayStep:
+        recorded = recorded_action(step)
+        if (missing := self._missing_agent(history)) is not None:
+            return ReplayStep(step.seq, describe(recorded), "nothing", "differs", missing)
+        asked = self.decide_at(history, step)
+        verdict = compared(recorded, asked.action, self.other)
+        if give_up_reason(step) is not None:
             verdict, note = "depends on the moment", "workers were lost, or models failed, which no history records"
-        elif verdict == "differs" and (reason := self._moment(history, step, recorded)) is not None:
+        elif verdict == "differs" and (reason := self._undetermined_cause(history, step, recorded)) is not None:
             verdict, note = "depends on the moment", reason
         else:
             note = self._note(history, step, asked, verdict)
-        return Position(step.seq, about(recorded), about(asked.action, asked.before), verdict, note)
+        return ReplayStep(step.seq, describe(recorded), describe(asked.action, asked.before), verdict, note)
 
-    def _missing(self, history: History) -> str | None:
+    def _missing_agent(self, history: History) -> str | None:
         """Return the reason why the team cannot answer the calls of the last step, or None."""
         name = history.last.agent_name
-        if not history.last.calls or self.team.has(name):
+        if not history.last.calls or self.team.has_agent(name):
             return None
         return f"team {self.team.name!r} has no agent {name!r}, who made these calls"
 
-    def _moment(self, history: History, step: TaskStep, recorded: Action) -> str | None:
+    def _undetermined_cause(self, history: History, step: TaskStep, recorded: Action) -> str | None:
         """Return the cause of a step that does not follow from the history, or None."""
         error = step.error
         if step.agent_name != ORCHESTRATOR:
             return None
         if error is None:
-            known = CORRECTS in step.metadata or RAISED in step.metadata
+            known = REMINDED_GOALS in step.metadata or NEW_LIMITS in step.metadata
             return None if known else "no cause of this is in the history"
         if error.code == LIMIT:
-            seconds = (step.created_at - self.past.began).total_seconds()
-            timed = ask(self.team, history, Situation(seconds=seconds, sub_task=self.past.sub_task), self.router, {})
-            if judged(recorded, timed.action, self.other) == "same":
+            seconds = (step.created_at - self.past.started_at).total_seconds()
+            timed = decide_with_results(
+                self.team, history, Situation(seconds=seconds, sub_task=self.past.sub_task), self.router, {}
+            )
+            if compared(recorded, timed.action, self.other) == "same":
                 return f"it depends on time: {seconds:.0f} s after the task started the same is chosen"
             return "the worker of the turn found it, or it depends on time"
         if error.code in _FROM_HISTORY and "the worker was lost" not in error.message:
             return None
         return f"no cause of this is in the history ({error.code})"
 
-    def _note(self, history: History, step: TaskStep, asked: Asked, verdict: Verdict) -> str:
+    def _note(self, history: History, step: TaskStep, asked: ReplayedDecision, verdict: Comparison) -> str:
         if verdict == "same":
             return ""
-        if step.by_agent and not self.team.has(step.agent_name):
+        if step.by_agent and not self.team.has_agent(step.agent_name):
             return f"team {self.team.name!r} has no agent {step.agent_name!r}"
         if step.agent_name == USER and verdict == "differs":
-            alone = ask(self.team, history, Situation(sub_task=self.past.sub_task), self.router, {}).action
-            return f"without the message: {about(alone)}"
+            alone = decide_with_results(
+                self.team, history, Situation(sub_task=self.past.sub_task), self.router, {}
+            ).action
+            return f"without the message: {describe(alone)}"
         if verdict == "other rule":
-            return f"rule {rule_of(asked.action)!r}, recorded is {rule_of(choice_of(step))!r}"
+            return f"rule {rule_of(asked.action)!r}, recorded is {rule_of(recorded_action(step))!r}"
         return ""
 
-    def _stands(self, history: History) -> Position | None:
+    def _final_status(self, history: History) -> ReplayStep | None:
         """Return the comparison of the final status with the action after the last step.
 
         Return None while a worker is active.
@@ -157,31 +169,31 @@ class Judge:
         recorded: Action = End(status, self.past.reason)
         if status.waiting:
             recorded = Wait(status, Route("", "", "", self.past.reason))
-        if (missing := self._missing(history)) is not None:
-            return Position(None, about(recorded), "nothing", "differs", missing)
-        asked = ask(self.team, history, Situation(sub_task=self.past.sub_task), self.router, {})
-        chosen = about(asked.action, asked.before)
+        if (missing := self._missing_agent(history)) is not None:
+            return ReplayStep(None, describe(recorded), "nothing", "differs", missing)
+        asked = decide_with_results(self.team, history, Situation(sub_task=self.past.sub_task), self.router, {})
+        chosen = describe(asked.action, asked.before)
         if _status(asked.action) == status:
             same = self.other or _reason(asked.action) == self.past.reason
-            return Position(None, about(recorded), chosen, "same" if same else "differs")
+            return ReplayStep(None, describe(recorded), chosen, "same" if same else "differs")
         if status is TaskStatus.PAUSED:
-            return Position(None, about(recorded), chosen, "depends on the moment", "a pause is in no history")
+            return ReplayStep(None, describe(recorded), chosen, "depends on the moment", "a pause is in no history")
         if status.waiting and isinstance(asked.action, CallTools):
             note = "results are in the history only once all have arrived"
-            return Position(None, about(recorded), chosen, "depends on the moment", note)
-        return Position(None, about(recorded), chosen, "differs")
+            return ReplayStep(None, describe(recorded), chosen, "depends on the moment", note)
+        return ReplayStep(None, describe(recorded), chosen, "differs")
 
 
-def replay(past: Past, team: Team | None = None, router: Router = route) -> tuple[Position, ...]:
+def replay(past: RecordedTask, team: Team | None = None, router: Router = route) -> tuple[ReplayStep, ...]:
     """Return the comparisons at all positions of the recorded task.
 
     They are for its own team, or for another one with its router.
     """
-    judge = Judge(past, past.team, past.router) if team is None else Judge(past, team, router, other=True)
-    return tuple(judge.positions())
+    judge = Replayer(past, past.team, past.router) if team is None else Replayer(past, team, router, other=True)
+    return tuple(judge.steps())
 
 
-def renamed(team: Team, history: History) -> History:
+def with_edges_of(team: Team, history: History) -> History:
     """Return the history with the taken edges counted as this team's edges between the same nodes."""
     model = team.collaboration_model
     if not isinstance(model, Graph):
@@ -200,7 +212,7 @@ def renamed(team: Team, history: History) -> History:
     return History(history.state.model_copy(update={"rules": rules}), history.tail)
 
 
-def judged(recorded: Action, chosen: Action, other: bool) -> Verdict:
+def compared(recorded: Action, chosen: Action, other: bool) -> Comparison:
     """Return the comparison of both actions. For an `other` team only the acting agent has to be the same."""
     if isinstance(recorded, StartTurn) and isinstance(chosen, StartTurn):
         if recorded.agent != chosen.agent:
@@ -216,7 +228,7 @@ def judged(recorded: Action, chosen: Action, other: bool) -> Verdict:
     return "differs"
 
 
-def _by_rule(recorded: Action, chosen: Action) -> Verdict:
+def _by_rule(recorded: Action, chosen: Action) -> Comparison:
     before, now = rule_of(recorded), rule_of(chosen)
     if isinstance(chosen, AppendStep) and before != now and not now:
         return "differs"  # it was the user's turn, and is not now
@@ -236,7 +248,7 @@ def _same_metadata(recorded: AppendStep, chosen: AppendStep) -> bool:
 
     A newer release may add some. The usage of unfinished replies is ignored, since no decision depends on it.
     """
-    names = {*recorded.metadata, "routing"} - {BROKEN}
+    names = {*recorded.metadata, "routing"} - {UNFINISHED_USAGE}
     return all(recorded.metadata.get(name) == chosen.metadata.get(name) for name in names)
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from roboco.domain.history.step import USER
 from roboco.domain.ids import tenant_of
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 from roboco.domain.session.goal import SessionGoal
 from roboco.domain.session.session import (
     MessageStatus,
@@ -52,7 +52,7 @@ class AgentSessionStatus(StrEnum):
     GOALS_FAILED = "goals_failed"
 
 
-class AgentToolUseContent(Recorded):
+class AgentToolUseContent(RecordModel):
     """A request of an agent to run a tool."""
 
     content_type: Literal["tool_use"] = "tool_use"
@@ -62,7 +62,7 @@ class AgentToolUseContent(Recorded):
     raw_request: dict[str, Any] | None = None
 
 
-class AgentToolResultContent(Recorded):
+class AgentToolResultContent(RecordModel):
     """The result of a tool."""
 
     content_type: Literal["tool_result"] = "tool_result"
@@ -78,7 +78,7 @@ _Content = SessionText | AgentToolUseContent | AgentToolResultContent | SessionE
 AgentContent = Annotated[_Content, Field(discriminator="content_type")]
 
 
-class AgentMessage(Recorded):
+class AgentMessage(RecordModel):
     """A message of a session: a step of the task, or the turn in flight."""
 
     role: AgentRole
@@ -97,7 +97,7 @@ class AgentMessage(Recorded):
         return self.status in (MessageStatus.FAILED, MessageStatus.CANCELLED)
 
 
-class AgentSessionRecord(Recorded):
+class AgentSessionRecord(RecordModel):
     """A whole session."""
 
     session_id: str
@@ -120,7 +120,7 @@ class AgentSessionRecord(Recorded):
     reason: str = ""
 
 
-class AgentSessionDelta(Recorded):
+class AgentSessionDelta(RecordModel):
     """The changes since a token: drop the messages from `rewind_to` on, then insert `messages_by_idx`.
 
     None is no change.

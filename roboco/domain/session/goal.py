@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
-from roboco.domain.builtin_tools import ACHIEVE
+from roboco.domain.builtin_tools import GOAL_PREFIX
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 
 _GOALS = "goals"
 
 
-class SessionGoal(Recorded):
+class SessionGoal(RecordModel):
     """A goal of a user's message."""
 
     name: str
@@ -73,7 +73,7 @@ def _achieved(goals: list[SessionGoal], call: ToolCall, when: datetime) -> list[
     """Return the goals, with the newest open one that the call achieves, if there is one, marked as achieved."""
     for index in reversed(range(len(goals))):
         goal = goals[index]
-        if goal.status == "open" and call.tool_name == f"{ACHIEVE}{goal.name}":
+        if goal.status == "open" and call.tool_name == f"{GOAL_PREFIX}{goal.name}":
             update = {"status": "achieved", "achieved_at": when, "tool_use_id": call.id, "outcome": call.args}
             return [*goals[:index], goal.model_copy(update=update), *goals[index + 1 :]]
     return goals

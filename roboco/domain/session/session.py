@@ -14,12 +14,12 @@ from pydantic import Field
 
 from roboco.domain.history.part import ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 from roboco.domain.session.goal import SessionGoal
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 
-MAX_TITLE = 80
+MAX_TITLE_CHARS = 80
 """The longest title that is derived from a text, in characters."""
 _STOPPED = "stopped"
 _TOKEN = re.compile(r"([0-9a-f]*)" + r"\.([0-9]{1,15})" * 4)
@@ -51,14 +51,14 @@ class MessageStatus(StrEnum):
         return self not in (MessageStatus.NOT_STARTED, MessageStatus.GENERATING)
 
 
-class SessionText(Recorded):
+class SessionText(RecordModel):
     """Text of an agent or a user."""
 
     content_type: Literal["text"] = "text"
     text: str
 
 
-class SessionToolUse(Recorded):
+class SessionToolUse(RecordModel):
     """A request of an agent to run a tool."""
 
     content_type: Literal["tool_use"] = "tool_use"
@@ -67,7 +67,7 @@ class SessionToolUse(Recorded):
     input: dict[str, Any] | None = None
 
 
-class SessionToolResult(Recorded):
+class SessionToolResult(RecordModel):
     """The result of a tool."""
 
     content_type: Literal["tool_result"] = "tool_result"
@@ -80,7 +80,7 @@ class SessionToolResult(Recorded):
     """The result, or the text of the error."""
 
 
-class SessionArtifact(Recorded):
+class SessionArtifact(RecordModel):
     """A file of the workspace; `size` in bytes."""
 
     content_type: Literal["artifact"] = "artifact"
@@ -89,7 +89,7 @@ class SessionArtifact(Recorded):
     size: int
 
 
-class SessionError(Recorded):
+class SessionError(RecordModel):
     """The reason for a failure."""
 
     content_type: Literal["error"] = "error"
@@ -103,7 +103,7 @@ _Content = SessionText | SessionToolUse | SessionToolResult | SessionArtifact | 
 SessionContent = Annotated[_Content, Field(discriminator="content_type")]
 
 
-class SessionMessage(Recorded):
+class SessionMessage(RecordModel):
     """A committed step, or the turn in flight."""
 
     role: SessionRole
@@ -130,7 +130,7 @@ class SessionMessage(Recorded):
         return "".join(part.text for part in self.content if isinstance(part, SessionText))
 
 
-class Lineage(Recorded):
+class Lineage(RecordModel):
     """The origin of a session: the task and position of the fork, or the step that called it."""
 
     forked_from_task_id: str | None = None
@@ -139,7 +139,7 @@ class Lineage(Recorded):
     parent_step_id: str | None = None
 
 
-class Session(Recorded):
+class Session(RecordModel):
     """A whole session."""
 
     task_id: str
@@ -155,7 +155,7 @@ class Session(Recorded):
     """The token with which the client requests later changes."""
 
 
-class SessionDelta(Recorded):
+class SessionDelta(RecordModel):
     """The changes since a token: drop the messages from `rewind_to` on, then insert `messages_by_idx`.
 
     None is no change.
@@ -172,21 +172,21 @@ class SessionDelta(Recorded):
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnInFlight:
     """The state of the turn in flight."""
 
     seq: int
     agent_name: str
     step_id: str
     attempt: int
-    begun: bool
+    started: bool
     """True once its first text has arrived."""
     text: str
     """The text of this attempt."""
 
 
 @dataclass(frozen=True)
-class Token:
+class ContinuationToken:
     """The state of a client."""
 
     generation: str = ""
@@ -203,7 +203,7 @@ class Token:
         return f"{self.generation}.{self.events}.{self.chunks}.{self.steps}.{self.turn_attempt}"
 
     @classmethod
-    def parse(cls, text: str) -> "Token":
+    def parse(cls, text: str) -> "ContinuationToken":
         """Return the token of its text.
 
         Raise UsageError if the text is not a token.
@@ -234,11 +234,11 @@ def messages_of(steps: Iterable[TaskStep], names_from: TaskStep | None = None) -
         before = step
 
 
-def turn_message(turn: Turn, created: datetime) -> SessionMessage:
+def turn_message(turn: TurnInFlight, created: datetime) -> SessionMessage:
     """Return the message of the turn in flight, with its text so far."""
     return SessionMessage(
         role=SessionRole.ASSISTANT,
-        status=MessageStatus.GENERATING if turn.begun else MessageStatus.NOT_STARTED,
+        status=MessageStatus.GENERATING if turn.started else MessageStatus.NOT_STARTED,
         content=[SessionText(text=turn.text)] if turn.text else [],
         created=created,
         agent_name=turn.agent_name,
@@ -252,11 +252,15 @@ def title_of(first: TaskStep) -> str:
     if isinstance(given, str) and given:
         return given
     line = next((line.strip() for line in first.text.splitlines() if line.strip()), "")
-    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1].rstrip()}…"
+    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1].rstrip()}…"
 
 
 def delta(
-    token: Token, now: Token, steps: Sequence[TaskStep], turn: Turn | None, names_from: TaskStep | None
+    token: ContinuationToken,
+    now: ContinuationToken,
+    steps: Sequence[TaskStep],
+    turn: TurnInFlight | None,
+    names_from: TaskStep | None,
 ) -> tuple[dict[int, SessionMessage], int | None]:
     """Return the messages that a client at `token` lacks, by index, and the index from which it first drops messages.
 

@@ -3,7 +3,7 @@
 Both carry `seq` (from 1, contiguous per channel), `generation` (of the logs: a new one begins after a loss in Redis)
 and the last number of the other channel (`events` in a chunk, `chunks` in an event). From these a follower merges both
 channels in the order in which the messages were written. The script that numbers a message adds these four fields to
-its `body`, which contains all others.
+`unnumbered_json`, which contains all others.
 """
 
 from datetime import datetime
@@ -13,13 +13,13 @@ from pydantic import Field, TypeAdapter
 
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.step import TaskStep
-from roboco.domain.schema import RECORDED, Recorded
+from roboco.domain.schema import RECORD_CONTEXT, RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
-from roboco.domain.usage import Spent
+from roboco.domain.usage import Usage
 
 
-class StreamChunk(Recorded):
+class StreamChunk(RecordModel):
     """A piece of text, as the model wrote it."""
 
     type: Literal["content_chunk"] = "content_chunk"
@@ -34,7 +34,7 @@ class StreamChunk(Recorded):
     text: str
 
 
-class _Event(Recorded):
+class _Event(RecordModel):
     seq: int = 0
     generation: str = ""
     chunks: int = 0
@@ -78,7 +78,7 @@ class ToolCalled(_Event):
     tool_call: ToolCall
 
 
-class SubTaskBegun(_Event):
+class SubTaskStarted(_Event):
     """A tool call delegated its work to another team."""
 
     type: Literal["event_sub_task"] = "event_sub_task"
@@ -105,7 +105,7 @@ class ToolUnknown(_Event):
     reason: str
 
 
-class UserSpoke(_Event):
+class UserMessageAdded(_Event):
     """A message of the user became a step."""
 
     type: Literal["event_user_message"] = "event_user_message"
@@ -165,7 +165,7 @@ class TaskEnded(_Event):
     reason: str
     usage: dict[str, int | float] = {}
     """The usage of the task: `steps`, `tokens_in`, `tokens_out`, `cost`."""
-    agents: dict[str, Spent] = {}
+    agents: dict[str, Usage] = {}
     """The usage of each agent."""
 
 
@@ -185,7 +185,7 @@ class ErrorOccurred(_Event):
     message: str
 
 
-class UnknownEvent(Recorded):
+class UnknownEvent(RecordModel):
     """A message of a newer release, of either channel. It is passed on unchanged, so that old followers continue."""
 
     type: str
@@ -201,10 +201,10 @@ ExecutionEvent = Annotated[
     | AgentSelected
     | AgentHandedOff
     | ToolCalled
-    | SubTaskBegun
+    | SubTaskStarted
     | ToolReturned
     | ToolUnknown
-    | UserSpoke
+    | UserMessageAdded
     | UserInterrupted
     | TurnRestarted
     | StatusChanged
@@ -217,22 +217,22 @@ ExecutionEvent = Annotated[
 """An execution event: `type` names its kind."""
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk)
-_KINDS: tuple[type[Recorded], ...] = (*_Event.__subclasses__(), StreamChunk)
-_KNOWN = frozenset(kind.model_fields["type"].default for kind in _KINDS)
-_NUMBERED = {"seq", "generation", "chunks", "events"}
+_MESSAGE_TYPES: tuple[type[RecordModel], ...] = (*_Event.__subclasses__(), StreamChunk)
+_KNOWN_TYPES = frozenset(kind.model_fields["type"].default for kind in _MESSAGE_TYPES)
+_NUMBER_FIELDS = {"seq", "generation", "chunks", "events"}
 
 
-def read_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
+def parse_stream_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
     """Return the chunk or event of one message; an UnknownEvent if this release does not know its type."""
-    if record.get("type") not in _KNOWN:
+    if record.get("type") not in _KNOWN_TYPES:
         return UnknownEvent.model_validate(record)
-    message: AnyEvent | StreamChunk = _ADAPTER.validate_python(record, context=RECORDED)
+    message: AnyEvent | StreamChunk = _ADAPTER.validate_python(record, context=RECORD_CONTEXT)
     return message
 
 
-def body(message: "AnyEvent | StreamChunk") -> str:
+def unnumbered_json(message: "AnyEvent | StreamChunk") -> str:
     """Return the message's JSON without its numbers and opening brace. The script that numbers it adds both."""
-    return message.model_dump_json(exclude=_NUMBERED)[1:]
+    return message.model_dump_json(exclude=_NUMBER_FIELDS)[1:]
 
 
 AnyEvent = (
@@ -240,10 +240,10 @@ AnyEvent = (
     | AgentSelected
     | AgentHandedOff
     | ToolCalled
-    | SubTaskBegun
+    | SubTaskStarted
     | ToolReturned
     | ToolUnknown
-    | UserSpoke
+    | UserMessageAdded
     | UserInterrupted
     | TurnRestarted
     | StatusChanged

@@ -4,22 +4,22 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import TaskStep
 
 _STEP_END, _TASK_END = b'"event_step_end"', b'"event_task_end"'
 
 
-def as_stored(message: bytes) -> bytes:
+def to_stored(message: bytes) -> bytes:
     """Return the line of an event's message. A message that is in the stored form already remains unchanged."""
     if _STEP_END not in message:
         return message
     record: dict[str, Any] = json.loads(message)
     step = record.pop("step", None)
-    return message if step is None else canonical(record | {"step_seq": step["seq"]}).encode()
+    return message if step is None else canonical_json(record | {"step_seq": step["seq"]}).encode()
 
 
-def extended(stored: bytes, log: Sequence[bytes]) -> bytes | None:
+def merged_log(stored: bytes, log: Sequence[bytes]) -> bytes | None:
     """Return the file with the lines of the log, or None if the log has nothing that the file lacks.
 
     The log is one generation, and its first lines may be trimmed. The file keeps those, and the lines of generations
@@ -28,25 +28,25 @@ def extended(stored: bytes, log: Sequence[bytes]) -> bytes | None:
     """
     if not log:
         return None
-    lines, (generation, last) = stored.splitlines(), _place(log[-1])
-    places = [_place(line) for line in lines]
+    lines, (generation, last) = stored.splitlines(), _numbers(log[-1])
+    places = [_numbers(line) for line in lines]
     if places and places[-1][0] != generation and any(of == generation for of, _ in places):
         return None
     if places and places[-1][0] == generation and places[-1][1] >= last:
         return None
-    first = _place(log[0])[1]
+    first = _numbers(log[0])[1]
     found = zip(lines, places, strict=True)
     kept = [line for line, (of, seq) in found if (seq < first if of == generation else _TASK_END not in line)]
     return b"".join(line + b"\n" for line in [*kept, *log])
 
 
-def _place(line: bytes) -> tuple[object, int]:
+def _numbers(line: bytes) -> tuple[object, int]:
     """Return the generation and the number of a line."""
     record = json.loads(line)
     return record.get("generation"), int(record["seq"])
 
 
-def as_sent(
+def from_stored(
     records: Iterable[dict[str, Any]], read_steps: Callable[[int], Iterable[TaskStep]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the messages of the lines' JSON, with the steps of the history inserted again.

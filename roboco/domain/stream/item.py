@@ -14,28 +14,28 @@ from typing import Generic, Literal, TypeVar, cast
 
 from roboco.domain.history.part import ToolCallPart, ToolResultPart
 from roboco.domain.history.step import TaskStep
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 from roboco.domain.stream.event import (
     AgentHandedOff,
     AgentSelected,
     ErrorOccurred,
     StatusChanged,
     StreamReset,
-    SubTaskBegun,
+    SubTaskStarted,
     TaskEnded,
     TaskStarted,
     ToolUnknown,
     TurnRestarted,
     UnknownEvent,
     UserInterrupted,
-    UserSpoke,
+    UserMessageAdded,
 )
 
 Type = TypeVar("Type", bound=str, covariant=True)
 Data = TypeVar("Data", covariant=True)
 
 
-class TextPartDelta(Recorded):
+class TextPartDelta(RecordModel):
     """A piece of a step's text."""
 
     type: Literal["text_part_delta"] = "text_part_delta"
@@ -47,7 +47,7 @@ class TextPartDelta(Recorded):
     """True if the text replaces all earlier text of the step."""
 
 
-class ToolCallItem(Recorded):
+class ToolCallItem(RecordModel):
     """A complete tool call."""
 
     type: Literal["tool_call_part"] = "tool_call_part"
@@ -56,7 +56,7 @@ class ToolCallItem(Recorded):
     part: ToolCallPart
 
 
-class ToolResultItem(Recorded):
+class ToolResultItem(RecordModel):
     """A complete tool result."""
 
     type: Literal["tool_result_part"] = "tool_result_part"
@@ -64,7 +64,7 @@ class ToolResultItem(Recorded):
     part: ToolResultPart
 
 
-class StepFinal(Recorded):
+class StepFinal(RecordModel):
     """A committed step."""
 
     type: Literal["step_final"] = "step_final"
@@ -89,9 +89,9 @@ StreamItem = (
     | TypedItem[Literal["event_task_start"], TaskStarted]
     | TypedItem[Literal["event_agent_select"], AgentSelected]
     | TypedItem[Literal["event_agent_handoff"], AgentHandedOff]
-    | TypedItem[Literal["event_sub_task"], SubTaskBegun]
+    | TypedItem[Literal["event_sub_task"], SubTaskStarted]
     | TypedItem[Literal["event_tool_unknown"], ToolUnknown]
-    | TypedItem[Literal["event_user_message"], UserSpoke]
+    | TypedItem[Literal["event_user_message"], UserMessageAdded]
     | TypedItem[Literal["event_user_interrupt"], UserInterrupted]
     | TypedItem[Literal["event_turn_restart"], TurnRestarted]
     | TypedItem[Literal["event_status"], StatusChanged]
@@ -102,7 +102,7 @@ StreamItem = (
 )
 """An item of the merged stream: its `type`, its `data`, and the `cursor` after which a later call continues."""
 
-Shown = (
+ItemData = (
     TextPartDelta
     | ToolCallItem
     | ToolResultItem
@@ -110,9 +110,9 @@ Shown = (
     | TaskStarted
     | AgentSelected
     | AgentHandedOff
-    | SubTaskBegun
+    | SubTaskStarted
     | ToolUnknown
-    | UserSpoke
+    | UserMessageAdded
     | UserInterrupted
     | TurnRestarted
     | StatusChanged
@@ -124,7 +124,7 @@ Shown = (
 """The data of an item."""
 
 
-def stream_item(data: Shown, cursor: str) -> StreamItem:
+def stream_item(data: ItemData, cursor: str) -> StreamItem:
     """Return the stream item of the data, with the type of the data."""
     kind = "event_unknown" if isinstance(data, UnknownEvent) else data.type
     return cast(StreamItem, TypedItem(kind, data, cursor))

@@ -27,10 +27,10 @@ from roboco.domain.stream.event import (
     ToolReturned,
     TurnRestarted,
     UnknownEvent,
-    read_message,
+    parse_stream_message,
 )
 from roboco.domain.stream.item import (
-    Shown,
+    ItemData,
     StepFinal,
     StreamItem,
     TextPartDelta,
@@ -52,14 +52,14 @@ class Cursor:
     chunks: int = 0
     steps: int = 0
     attempt: int = 1
-    pieces: int = 0
+    attempt_chunks: int = 0
     """The number of chunks of `attempt` that the follower has of the next step."""
-    whole: bool = False
+    has_full_text: bool = False
     """True if the follower has the full text of the next step from one item."""
 
     def __str__(self) -> str:
-        numbers = f"{self.events}.{self.chunks}.{self.steps}.{self.attempt}.{self.pieces}"
-        return f"{self.generation}.{numbers}{'t' if self.whole else ''}"
+        numbers = f"{self.events}.{self.chunks}.{self.steps}.{self.attempt}.{self.attempt_chunks}"
+        return f"{self.generation}.{numbers}{'t' if self.has_full_text else ''}"
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
@@ -71,37 +71,39 @@ class Cursor:
         if match is None:
             raise UsageError(f"cursor {text[:80]!r} is not one of a stream item")
         generation, *numbers, whole = match.groups()
-        events, chunks, steps, attempt, pieces = map(int, numbers)
-        return cls(generation, events, chunks, steps, attempt, pieces, whole == "t")
+        events, chunks, steps, attempt, attempt_chunks = map(int, numbers)
+        return cls(generation, events, chunks, steps, attempt, attempt_chunks, whole == "t")
 
-    def with_text_of(self, step: TaskStep) -> bool:
+    def has_text_of(self, step: TaskStep) -> bool:
         """Return True if the follower has the full text of the step, of the attempt that became the step."""
-        if self.whole or not step.by_agent:
+        if self.has_full_text or not step.by_agent:
             return True
-        if step.text == "" and self.pieces == 0:
+        if step.text == "" and self.attempt_chunks == 0:
             return True
-        return (step.metadata.get("attempt"), step.metadata.get("chunks")) == (self.attempt, self.pieces)
+        return (step.metadata.get("attempt"), step.metadata.get("chunks")) == (self.attempt, self.attempt_chunks)
 
 
 ReadSteps = Callable[[int], Iterable[TaskStep]]
 """Reads the history from a position on."""
 
 
-class View:
+class MergedStream:
     """Turns messages, in order, into items. It calls `read_steps` only for steps that the messages lack."""
 
     def __init__(self, cursor: Cursor, read_steps: ReadSteps) -> None:
         self.cursor = cursor
         self._read_steps = read_steps
 
-    def take(self, record: dict[str, Any]) -> Iterator[StreamItem]:
+    def feed(self, record: dict[str, Any]) -> Iterator[StreamItem]:
         """Yield the items of one message. Each message may be fed once."""
-        message = read_message(record)
+        message = parse_stream_message(record)
         if not message.generation and not isinstance(message, StreamChunk):
-            yield self._item(_shown(message))  # it was published without the logs, and has no number
+            yield self._item(_item_data(message))  # it was published without the logs, and has no number
             return
         if message.generation != self.cursor.generation:
-            self.cursor = Cursor(generation=message.generation, steps=self.cursor.steps, whole=self.cursor.whole)
+            self.cursor = Cursor(
+                generation=message.generation, steps=self.cursor.steps, has_full_text=self.cursor.has_full_text
+            )
         if isinstance(message, StreamChunk):
             yield self._chunk(message)
         elif isinstance(message, UnknownEvent) and "events" in record:  # of the content channel, but no text
@@ -110,7 +112,7 @@ class View:
         else:
             yield from self._event(message)
 
-    def lacks_steps(self, record: dict[str, Any]) -> bool:
+    def needs_steps(self, record: dict[str, Any]) -> bool:
         """Return True if the message follows steps that the follower lacks: feeding it reads them."""
         match record:
             case {"type": "event_stream_reset", "steps": int(before)}:
@@ -122,7 +124,7 @@ class View:
             case _:
                 return False
 
-    def from_history(self, until: int | None = None) -> Iterator[StreamItem]:
+    def missing_steps(self, until: int | None = None) -> Iterator[StreamItem]:
         """Yield the steps that the follower lacks, before position `until`, each as one text and the step."""
         if until is not None and until <= self.cursor.steps:
             return
@@ -130,12 +132,12 @@ class View:
             if until is not None and step.seq >= until:
                 return
             yield from self._text(step)
-            self._next(steps=step.seq + 1)
+            self._reset_next_step(steps=step.seq + 1)
             yield self._item(StepFinal(step=step))
 
     def _chunk(self, chunk: StreamChunk) -> StreamItem:
-        pieces = self.cursor.pieces + 1 if chunk.attempt == self.cursor.attempt else 1
-        self._move(chunks=chunk.seq, attempt=chunk.attempt, pieces=pieces, whole=False)
+        attempt_chunks = self.cursor.attempt_chunks + 1 if chunk.attempt == self.cursor.attempt else 1
+        self._move(chunks=chunk.seq, attempt=chunk.attempt, attempt_chunks=attempt_chunks, has_full_text=False)
         delta = TextPartDelta(
             text=chunk.text, step_id=chunk.step_id, agent_name=chunk.agent_name, attempt=chunk.attempt
         )
@@ -146,56 +148,56 @@ class View:
         if isinstance(event, StepEnded) and event.step.seq < self.cursor.steps:
             self._move(events=event.seq)
             return
-        yield from self._lacking(event)
+        yield from self._missing_items(event)
         match event:
             case StreamReset() | AgentSelected():
-                self._next()
+                self._reset_next_step()
             case TurnRestarted():
-                self._next(attempt=event.attempt)
+                self._reset_next_step(attempt=event.attempt)
             case StepEnded():
-                self._next(steps=event.step.seq + 1)
+                self._reset_next_step(steps=event.step.seq + 1)
             case _:
                 pass
         self._move(events=event.seq)
-        yield self._item(_shown(event))
+        yield self._item(_item_data(event))
 
-    def _lacking(self, event: AnyEvent) -> Iterator[StreamItem]:
+    def _missing_items(self, event: AnyEvent) -> Iterator[StreamItem]:
         """Yield the items that must precede the event and are missing."""
         match event:
             case StreamReset():
-                yield from self.from_history(event.steps)
+                yield from self.missing_steps(event.steps)
             case TaskEnded() if event.usage.get("steps", 0) > self.cursor.steps:
-                yield from self.from_history()
+                yield from self.missing_steps()
             case StepEnded():
-                yield from self.from_history(event.step.seq)
-                if not self.cursor.with_text_of(event.step):
+                yield from self.missing_steps(event.step.seq)
+                if not self.cursor.has_text_of(event.step):
                     yield from self._text(event.step)
             case _:
                 pass
 
     def _text(self, step: TaskStep) -> Iterator[StreamItem]:
         """Yield the full text of the step, unless the previous item was this text."""
-        if not step.by_agent or self.cursor.whole:
+        if not step.by_agent or self.cursor.has_full_text:
             return
         attempt = step.metadata.get("attempt", 1)
-        self._move(attempt=attempt, whole=True)
+        self._move(attempt=attempt, has_full_text=True)
         delta = TextPartDelta(
             text=step.text, step_id=step.step_id, agent_name=step.agent_name, attempt=attempt, replace=True
         )
         yield self._item(delta)
 
-    def _next(self, attempt: int = 1, **changes: Any) -> None:
+    def _reset_next_step(self, attempt: int = 1, **changes: Any) -> None:
         """Reset the position in the next step: the follower has none of it."""
-        self._move(attempt=attempt, pieces=0, whole=False, **changes)
+        self._move(attempt=attempt, attempt_chunks=0, has_full_text=False, **changes)
 
     def _move(self, **changes: Any) -> None:
         self.cursor = replace(self.cursor, **changes)
 
-    def _item(self, shown: Shown) -> StreamItem:
+    def _item(self, shown: ItemData) -> StreamItem:
         return stream_item(shown, str(self.cursor))
 
 
-def _shown(event: AnyEvent) -> Shown:
+def _item_data(event: AnyEvent) -> ItemData:
     match event:
         case StepEnded():
             return StepFinal(step=event.step)

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from roboco.domain.pattern import check_pattern, matches, reach
+from roboco.domain.pattern import check_pattern, matches, max_searched_chars
 
-MOST_TESTS = 50
+MAX_CONDITIONS = 50
 """The largest number of conditions in one, including itself. Each may search a whole argument."""
 
 
-class ArgumentTest(BaseModel):
+class ArgumentCondition(BaseModel):
     """A condition on one argument of a call, or on other conditions. All fields that are set must apply.
 
     It also applies if the argument is missing, or of a type that the condition cannot evaluate: in doubt, a person is
@@ -25,9 +25,9 @@ class ArgumentTest(BaseModel):
     above: float | None = None
     below: float | None = None
     matches: str | None = None
-    any: tuple["ArgumentTest", ...] = ()
+    any: tuple["ArgumentCondition", ...] = ()
     """Conditions of which at least one must apply."""
-    all: tuple["ArgumentTest", ...] = ()
+    all: tuple["ArgumentCondition", ...] = ()
     """Conditions that must all apply."""
 
     @field_validator("matches")
@@ -36,40 +36,40 @@ class ArgumentTest(BaseModel):
         return check_pattern(pattern)
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _is_complete(self) -> Self:
         tests = {"equals": self.equals, "above": self.above, "below": self.below, "matches": self.matches}
         judged = [name for name, value in tests.items() if value is not None]
         if judged and self.argument is None:
             raise ValueError(f"{', '.join(judged)} needs 'argument', the name of the tested argument")
         if not judged and not self.any and not self.all:
             raise ValueError("tests nothing: give 'argument' with equals, above, below or matches; or any, or all")
-        if self.tests > MOST_TESTS:
-            raise ValueError(f"holds {self.tests} tests, at most {MOST_TESTS} are possible")
+        if self.size > MAX_CONDITIONS:
+            raise ValueError(f"holds {self.size} tests, at most {MAX_CONDITIONS} are possible")
         return self
 
     @property
-    def tests(self) -> int:
+    def size(self) -> int:
         """Return the number of conditions in this one, including itself."""
-        return 1 + sum(test.tests for test in (*self.any, *self.all))
+        return 1 + sum(test.size for test in (*self.any, *self.all))
 
-    def holds(self, args: dict[str, Any]) -> bool:
+    def applies_to(self, args: dict[str, Any]) -> bool:
         """Return True if a call with these arguments needs approval."""
-        if self.any and not any(test.holds(args) for test in self.any):
+        if self.any and not any(test.applies_to(args) for test in self.any):
             return False
-        if not all(test.holds(args) for test in self.all):
+        if not all(test.applies_to(args) for test in self.all):
             return False
-        return self.argument is None or self.argument not in args or self._judged(args[self.argument])
+        return self.argument is None or self.argument not in args or self._value_matches(args[self.argument])
 
-    def _judged(self, value: Any) -> bool:
+    def _value_matches(self, value: Any) -> bool:
         if self.equals is not None and type(value) is type(self.equals) and value != self.equals:
             return False
-        if self.matches is not None and isinstance(value, str) and _surely_not(self.matches, value):
+        if self.matches is not None and isinstance(value, str) and _certainly_no_match(self.matches, value):
             return False
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
         return (self.above is None or value > self.above) and (self.below is None or value < self.below)
 
 
-def _surely_not(pattern: str, text: str) -> bool:
+def _certainly_no_match(pattern: str, text: str) -> bool:
     """Return True if the whole text was searched without a match: padding must not evade approval."""
-    return len(text) <= reach(pattern) and not matches(pattern, text)
+    return len(text) <= max_searched_chars(pattern) and not matches(pattern, text)

@@ -4,16 +4,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from roboco.domain.schema import FUNCTION, Declared
+from roboco.domain.schema import FUNCTION_PATTERN, InputModel
 from roboco.domain.team.condition import Condition
 
-MOST_TESTS = 50
+MAX_CONDITIONS = 50
 """The largest number of conditions on the edges of one node, including nested ones. Each may search a whole text."""
 END = "END"
 TO_USER = "USER"
 
 
-class Edge(Declared):
+class Edge(InputModel):
     """An edge from a node of the graph."""
 
     to: str
@@ -24,21 +24,21 @@ class Edge(Declared):
     """How often the edge may be taken in a task. None is no limit."""
 
 
-class Sequential(Declared):
+class Sequential(InputModel):
     """The agents in order, `rounds` times, then END."""
 
     type: Literal["sequential"]
     rounds: Annotated[int, Field(ge=1)] = 1
 
 
-class Manual(Declared):
+class Manual(InputModel):
     """After every turn of an agent, it is the user's turn."""
 
     type: Literal["manual"]
     initial_agent: str | None = None
 
 
-class Graph(Declared):
+class Graph(InputModel):
     """A routing graph: nodes are agents, and edges have conditions on the agent's run.
 
     The first edge that holds is taken.
@@ -57,21 +57,21 @@ class Graph(Declared):
 
     @field_validator("routing_graph")
     @classmethod
-    def _few_tests(cls, graph: dict[str, tuple[Edge, ...]]) -> dict[str, tuple[Edge, ...]]:
+    def _check_conditions(cls, graph: dict[str, tuple[Edge, ...]]) -> dict[str, tuple[Edge, ...]]:
         for node, edges in graph.items():
-            tests = sum(edge.when.tests for edge in edges if edge.when is not None)
-            if tests > MOST_TESTS:
+            tests = sum(edge.when.size for edge in edges if edge.when is not None)
+            if tests > MAX_CONDITIONS:
                 raise ValueError(
-                    f"the edges of {node!r:.80} have {tests} conditions, at most {MOST_TESTS} are possible"
+                    f"the edges of {node!r:.80} have {tests} conditions, at most {MAX_CONDITIONS} are possible"
                 )
         return graph
 
 
-class Custom(Declared):
+class Custom(InputModel):
     """A router of the user's."""
 
     type: Literal["custom"]
-    router: Annotated[str, Field(pattern=FUNCTION)]
+    router: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
     """The function, as "package.module:function"."""
     initial_agent: str | None = None
 

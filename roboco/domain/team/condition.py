@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from roboco.domain.history.step import TaskStep
 from roboco.domain.pattern import check_pattern, matches
 
-LONGEST_GLOB = 200
+MAX_GLOB_CHARS = 200
 
 
 class Condition(BaseModel):
@@ -29,7 +29,7 @@ class Condition(BaseModel):
     """The name of a tool that was called."""
     tool_failed: str | None = None
     """The name of a tool that returned an error."""
-    artifact: Annotated[str, Field(max_length=LONGEST_GLOB)] | None = None
+    artifact: Annotated[str, Field(max_length=MAX_GLOB_CHARS)] | None = None
     """A glob on the names of artifacts."""
     metadata: dict[str, Any] | None = None
     """Dotted keys, and the values that they must have."""
@@ -43,37 +43,37 @@ class Condition(BaseModel):
         return check_pattern(pattern)
 
     @model_validator(mode="after")
-    def _says_something(self) -> "Condition":
+    def _not_empty(self) -> "Condition":
         if not self.model_fields_set:
             possible = ", ".join(field.alias or name for name, field in type(self).model_fields.items())
             raise ValueError(f"an empty condition: use one of {possible}, or leave out 'when' for always")
         return self
 
     @property
-    def tests(self) -> int:
+    def size(self) -> int:
         """Return the number of conditions in this one, including itself."""
         inner = (*(self.any_ or ()), *(self.all_ or ()), *filter(None, (self.not_,)))
-        return 1 + sum(condition.tests for condition in inner)
+        return 1 + sum(condition.size for condition in inner)
 
-    def holds(self, visit: tuple[TaskStep, ...]) -> bool:
+    def holds(self, current_run: tuple[TaskStep, ...]) -> bool:
         """Return True if every test holds for the agent's current run, which is oldest step first and never empty."""
-        return all(self._tests(visit))
+        return all(self._tests(current_run))
 
-    def _tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:
-        last = visit[-1]
+    def _tests(self, current_run: tuple[TaskStep, ...]) -> list[bool]:
+        last = current_run[-1]
         tests: list[bool] = []
         if self.contains is not None:
             tests.append(self.contains in last.text)
         if self.matches is not None:
             tests.append(matches(self.matches, last.text))
         if self.metadata is not None:
-            tests.append(all(_at(last.metadata, key) == value for key, value in self.metadata.items()))
-        return tests + self._tool_tests(visit) + self._nested_tests(visit)
+            tests.append(all(_value_at(last.metadata, key) == value for key, value in self.metadata.items()))
+        return tests + self._tool_tests(current_run) + self._nested_tests(current_run)
 
-    def _tool_tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:
-        calls = {call.id: call.tool_name for step in visit for call in step.calls}
-        failed = {calls.get(result.tool_call_id) for step in visit for result in step.results if result.is_error}
-        names = [artifact.name for step in visit for artifact in step.artifacts]
+    def _tool_tests(self, current_run: tuple[TaskStep, ...]) -> list[bool]:
+        calls = {call.id: call.tool_name for step in current_run for call in step.calls}
+        failed = {calls.get(result.tool_call_id) for step in current_run for result in step.results if result.is_error}
+        names = [artifact.name for step in current_run for artifact in step.artifacts]
         tests: list[bool] = []
         if self.tool_called is not None:
             tests.append(self.tool_called in calls.values())
@@ -83,18 +83,18 @@ class Condition(BaseModel):
             tests.append(any(fnmatchcase(name, self.artifact) for name in names))
         return tests
 
-    def _nested_tests(self, visit: tuple[TaskStep, ...]) -> list[bool]:
+    def _nested_tests(self, current_run: tuple[TaskStep, ...]) -> list[bool]:
         tests: list[bool] = []
         if self.not_ is not None:
-            tests.append(not self.not_.holds(visit))
+            tests.append(not self.not_.holds(current_run))
         if self.any_ is not None:
-            tests.append(any(condition.holds(visit) for condition in self.any_))
+            tests.append(any(condition.holds(current_run) for condition in self.any_))
         if self.all_ is not None:
-            tests.append(all(condition.holds(visit) for condition in self.all_))
+            tests.append(all(condition.holds(current_run) for condition in self.all_))
         return tests
 
 
-def _at(metadata: dict[str, Any], dotted: str) -> Any:
+def _value_at(metadata: dict[str, Any], dotted: str) -> Any:
     value: Any = metadata
     for key in dotted.split("."):
         value = value.get(key) if isinstance(value, dict) else None

@@ -4,24 +4,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from roboco.domain.schema import Declared
+from roboco.domain.schema import InputModel
 
 
-class RecentContext(Declared):
+class RecentContext(InputModel):
     """Working memory of the newest `steps` steps."""
 
     strategy: Literal["recent"] = "recent"
     steps: Annotated[int, Field(ge=1, le=500)] = 20
 
 
-class BudgetContext(Declared):
+class BudgetContext(InputModel):
     """Working memory of the newest steps that fit into `tokens` tokens, together with the prompt and the tools."""
 
     strategy: Literal["budget"]
     tokens: Annotated[int, Field(ge=100)] = 8000
 
 
-class SummaryContext(Declared):
+class SummaryContext(InputModel):
     """Working memory of the newest `steps` steps or up to twice as many, and a summary of all older ones.
 
     Each time that `steps` more steps are older, a new summary extends the previous one. No range is summarised twice.

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
-from roboco.domain.team.team import ALL_OF, Agent, Team, prefix_of
+from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool
 
 LIST_TOOLS = "list_tools"
 """A placeholder for the tools of a server that allows all and is not listed yet: a call of it lists them."""
-_SHOWN = 20
+_MAX_LISTED_NAMES = 20
 """The largest number of names in a message."""
 
 
@@ -18,31 +18,31 @@ def known_tools(team: Team, agent: Agent, listings: Mapping[str, Listing]) -> tu
 
 
 def _names(team: Team, name: str, listings: Mapping[str, Listing]) -> Iterable[str]:
-    if (server := team.open_server(name)) is None:
+    if (server := team.server_of_entry(name)) is None:
         return (name,)
     listing = listings.get(server)
     remotes = (LIST_TOOLS,) if listing is None or listing.error else listing.tools
-    called = (team.mcp_servers[server].name_of(prefix_of(server), remote) for remote in remotes)
+    called = (team.mcp_servers[server].name_of(default_prefix(server), remote) for remote in remotes)
     return (one for one in called if one is not None)
 
 
-def unlisted(team: Team, agent: Agent, name: str, listings: Mapping[str, Listing]) -> str:
+def unlisted_tool_error(team: Team, agent: Agent, name: str, listings: Mapping[str, Listing]) -> str:
     """Return the reason why the agent cannot call a tool that its server does not list, or "" for any other tool.
 
     Without a listing any name of the server's may be called: the call lists the tools.
     """
     spec = team.tool(name)
-    if not isinstance(spec, ServerTool) or not team.mcp_servers[spec.server].takes_all:
+    if not isinstance(spec, ServerTool) or not team.mcp_servers[spec.server].allows_all_tools:
         return ""
     listing = listings.get(spec.server)
     if listing is None or listing.error or spec.remote in listing.tools or not team.may_call(agent, name):
         return ""
     return (
-        f"MCP server {spec.server!r} has no tool {name!r}; you may call: {_shown(known_tools(team, agent, listings))}"
+        f"MCP server {spec.server!r} has no tool {name!r}; you may call: {_listed(known_tools(team, agent, listings))}"
     )
 
 
-def missing(team: Team, server: str, has: Iterable[str], others: Iterable[str] = ()) -> str:
+def missing_tools_error(team: Team, server: str, has: Iterable[str], others: Iterable[str] = ()) -> str:
     """Return an error about the server's tools that the team names and the server does not list, or "".
 
     `has` are the listed tools that the team may use, `others` the names of the rest.
@@ -51,9 +51,9 @@ def missing(team: Team, server: str, has: Iterable[str], others: Iterable[str] =
     lacking = [remote for remote in _named(team, server) if remote not in listed]
     if not lacking:
         return ""
-    found = _shown([*listed, *others])
+    found = _listed([*listed, *others])
     return (
-        f"MCP server {server!r} has no tool {_shown(lacking)}, which team {team.name!r} names; it lists: {found}; "
+        f"MCP server {server!r} has no tool {_listed(lacking)}, which team {team.name!r} names; it lists: {found}; "
         "correct the name in the team file"
     )
 
@@ -61,12 +61,12 @@ def missing(team: Team, server: str, has: Iterable[str], others: Iterable[str] =
 def _named(team: Team, server: str) -> list[str]:
     """Return the server's own names of the tools that the team names: for the server, for agents and in limits."""
     declared = team.mcp_servers[server]
-    listed = [name for agent in team.agents for name in agent.tools if not name.startswith(ALL_OF)]
-    remotes = [declared.remote_of(prefix_of(server), name) for name in [*listed, *team.limits.tools]]
-    return list(dict.fromkeys([*declared.named, *(remote for remote in remotes if remote is not None)]))
+    listed = [name for agent in team.agents for name in agent.tools if not name.startswith(SERVER_TOOLS_PREFIX)]
+    remotes = [declared.remote_of(default_prefix(server), name) for name in [*listed, *team.limits.tools]]
+    return list(dict.fromkeys([*declared.named_tools, *(remote for remote in remotes if remote is not None)]))
 
 
-def _shown(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     quoted = [repr(name) for name in names]
-    more = f" and {len(quoted) - _SHOWN} more" if len(quoted) > _SHOWN else ""
-    return f"{', '.join(quoted[:_SHOWN]) or 'no tools'}{more}"
+    more = f" and {len(quoted) - _MAX_LISTED_NAMES} more" if len(quoted) > _MAX_LISTED_NAMES else ""
+    return f"{', '.join(quoted[:_MAX_LISTED_NAMES]) or 'no tools'}{more}"

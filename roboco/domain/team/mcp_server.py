@@ -6,25 +6,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from roboco.domain.canonical_json import canonical, sha256
-from roboco.domain.schema import Declared, Price, Variable
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.schema import EnvVarName, InputModel, Price
 from roboco.domain.team.tool_spec import Effect
-from roboco.domain.url import url_mistake
+from roboco.domain.url import url_error
 
-MOST_TOOLS = 200
+MAX_SERVER_TOOLS = 200
 """The largest number of tools of one server that a team may use."""
-ALL = "all"
+ALL_TOOLS = "all"
 """In place of the names of a server's tools: all tools that it lists when a task first needs it."""
 _REMOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _RESERVED = frozenset({"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"})
-_SHOWN = 120
+_MAX_LOCATION_CHARS = 120
 
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 RemoteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-class McpToolSettings(Declared):
+class McpToolSettings(InputModel):
     """The team's settings of a server's tool."""
 
     effect: Effect | None = None
@@ -42,20 +42,20 @@ def _kind(value: Any) -> str:
 
 ServerTools = Annotated[
     Annotated[Literal["all"], Tag("all")]
-    | Annotated[dict[RemoteName, McpToolSettings], Field(min_length=1, max_length=MOST_TOOLS), Tag("named")],
+    | Annotated[dict[RemoteName, McpToolSettings], Field(min_length=1, max_length=MAX_SERVER_TOOLS), Tag("named")],
     Discriminator(_kind),
 ]
 """The tools of a server that a team may use, by the server's names, or all of them."""
 
 
-class McpServer(Declared):
+class McpServer(InputModel):
     """A server that a worker starts with `command`, or reaches at `url`."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)] | None = None
     url: Annotated[str, Field(max_length=2000)] | None = None
-    env: tuple[Variable, ...] = ()
+    env: tuple[EnvVarName, ...] = ()
     """The variables of the worker that the command inherits."""
-    headers: dict[Header, Variable] = {}
+    headers: dict[Header, EnvVarName] = {}
     """For each header the variable that contains its value. Values themselves are never part of a team file."""
     tools: ServerTools = "all"
     """The tools that the team may use.
@@ -71,7 +71,7 @@ class McpServer(Declared):
 
     @field_validator("tools", mode="before")
     @classmethod
-    def _names_alone(cls, value: Any) -> Any:
+    def _names_only(cls, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             return value
         if twice := sorted({name for name in value if isinstance(name, str) and value.count(name) > 1}):
@@ -88,13 +88,13 @@ class McpServer(Declared):
     @field_validator("url")
     @classmethod
     def _plain_url(cls, value: str | None) -> str | None:
-        if value is not None and (mistake := url_mistake(value)):
+        if value is not None and (mistake := url_error(value)):
             raise ValueError(mistake)
         return value
 
     @field_validator("headers")
     @classmethod
-    def _headers_of_ours(cls, value: dict[str, str]) -> dict[str, str]:
+    def _allowed_headers(cls, value: dict[str, str]) -> dict[str, str]:
         lower = [name.lower() for name in value]
         if taken := [name for name in value if name.lower() in _RESERVED or name.lower().startswith("mcp-")]:
             raise ValueError(f"header {taken[0]!r} belongs to the protocol")
@@ -103,41 +103,41 @@ class McpServer(Declared):
         return value
 
     @model_validator(mode="after")
-    def _one_way(self) -> "McpServer":
+    def _one_transport(self) -> "McpServer":
         if (self.command is None) == (self.url is None):
             raise ValueError("needs either a command or a url")
         if self.command is None and self.env:
             raise ValueError("env is for a command: a url has headers")
         if self.url is None and self.headers:
             raise ValueError("headers are for a url: a command has env")
-        if self.prefix == "" and self.takes_all:
+        if self.prefix == "" and self.allows_all_tools:
             raise ValueError("an empty prefix needs the tools to be named: with all of them it would take every name")
         if self.prefix is not None:
-            self.names(self.prefix)
+            self.remote_names(self.prefix)
         return self
 
     @property
-    def takes_all(self) -> bool:
+    def allows_all_tools(self) -> bool:
         """Return True if the team may use every tool that the server lists."""
-        return self.tools == ALL
+        return self.tools == ALL_TOOLS
 
     @property
-    def named(self) -> dict[str, McpToolSettings]:
+    def named_tools(self) -> dict[str, McpToolSettings]:
         """Return the tools that the team names, by the server's own names; none if the team may use all."""
         return {} if isinstance(self.tools, str) else self.tools
 
     def settings_of(self, remote: str) -> McpToolSettings | None:
         """Return the team's settings of the server's tool, or None if the team may not use it."""
-        if self.takes_all:
+        if self.allows_all_tools:
             return McpToolSettings() if _REMOTE_NAME.fullmatch(remote) else None
-        return self.named.get(remote)
+        return self.named_tools.get(remote)
 
-    def names(self, prefix: str) -> dict[str, str]:
+    def remote_names(self, prefix: str) -> dict[str, str]:
         """Return the server's own name of each named tool by the name that agents call.
 
         Raise ValueError if one is too long.
         """
-        names = {self.begins(prefix) + name: name for name in self.named}
+        names = {self.name_prefix(prefix) + name: name for name in self.named_tools}
         if wrong := [name for name in names if not _TOOL_NAME.fullmatch(name)]:
             raise ValueError(f"tool name {wrong[0]!r} must be a letter and up to 63 letters, digits, '_' and '-'")
         return names
@@ -147,31 +147,31 @@ class McpServer(Declared):
 
         Return None if no tool of this server can have that name.
         """
-        begins = self.begins(prefix)
+        begins = self.name_prefix(prefix)
         remote = name.removeprefix(begins)
-        if self.takes_all:
+        if self.allows_all_tools:
             possible = name.startswith(begins) and _REMOTE_NAME.fullmatch(remote) and _TOOL_NAME.fullmatch(name)
             return remote if possible else None
-        return remote if name.startswith(begins) and remote in self.named else None
+        return remote if name.startswith(begins) and remote in self.named_tools else None
 
     def name_of(self, prefix: str, remote: str) -> str | None:
         """Return the name by which agents call the server's tool, or None if they cannot call it."""
-        name = self.begins(prefix) + remote
+        name = self.name_prefix(prefix) + remote
         return name if self.remote_of(prefix, name) == remote else None
 
-    def begins(self, prefix: str) -> str:
+    def name_prefix(self, prefix: str) -> str:
         """Return the prefix of the names by which agents call the server's tools."""
         return prefix if self.prefix is None else self.prefix
 
     @property
-    def key(self) -> str:
+    def cache_key(self) -> str:
         """Return the key of this declaration in caches. It contains names of variables, but no values."""
-        return sha256(canonical(self.model_dump(mode="json")))
+        return sha256(canonical_json(self.model_dump(mode="json")))
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Return the location of the server for messages: the command, or the URL without its query."""
         if self.command is not None:
             line = shlex.join(self.command)
-            return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
-        return (self.url or "").partition("?")[0][:_SHOWN]
+            return line if len(line) <= _MAX_LOCATION_CHARS else f"{line[:_MAX_LOCATION_CHARS]}..."
+        return (self.url or "").partition("?")[0][:_MAX_LOCATION_CHARS]

@@ -1,10 +1,10 @@
 """A model profile of a team, as users may choose it."""
 
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 from roboco.domain.team.team import Team
 
 
-class ModelOffer(Recorded):
+class ModelProfileInfo(RecordModel):
     """A model profile for users."""
 
     id: str
@@ -16,10 +16,10 @@ class ModelOffer(Recorded):
     is_default: bool
 
 
-def offers(team: Team) -> list[ModelOffer]:
+def profile_infos(team: Team) -> list[ModelProfileInfo]:
     """Return the profiles of the team, in their order."""
     return [
-        ModelOffer(
+        ModelProfileInfo(
             id=name,
             label=profile.label or name,
             description=profile.description,

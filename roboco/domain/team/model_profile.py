@@ -4,17 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from roboco.domain.schema import Declared, Price, Variable
-from roboco.domain.url import url_mistake
+from roboco.domain.schema import EnvVarName, InputModel, Price
+from roboco.domain.url import url_error
 
 
-class ModelProfile(Declared):
+class ModelProfile(InputModel):
     """A named model of a team. Timeouts are in seconds."""
 
     model: Annotated[str, Field(min_length=1)]
     """The name of the model at its server."""
     base_url: str | None = None
-    api_key_env: Variable | None = None
+    api_key_env: EnvVarName | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
@@ -32,7 +32,7 @@ class ModelProfile(Declared):
     """A limit for all tasks of the team, on all workers."""
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
     """A limit of input and output tokens together, for all tasks of the team, on all workers."""
-    outage_limit: Annotated[float, Field(ge=10)] | None = None
+    outage_timeout: Annotated[float, Field(ge=10)] | None = None
     """Seconds of retries while the model's server refuses a turn or is unreachable, up to ROBOCO_OUTAGE_TIMEOUT.
 
     After that the task is paused.
@@ -46,7 +46,7 @@ class ModelProfile(Declared):
     @field_validator("base_url")
     @classmethod
     def _plain_address(cls, value: str | None) -> str | None:
-        if value is not None and (mistake := url_mistake(value)):
+        if value is not None and (mistake := url_error(value)):
             raise ValueError(mistake)
         return value
 

@@ -5,31 +5,31 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from roboco.domain.limits import Limits
-from roboco.domain.schema import Declared, Name
+from roboco.domain.schema import InputModel, Name
 from roboco.domain.team.collaboration import Collaboration, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.tool_spec import AnyTool, ServerTool, ToolSpec
+from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import UsageError
 
-ALL_OF = "mcp:"
+SERVER_TOOLS_PREFIX = "mcp:"
 """The prefix of an entry in an agent's tools that means all tools of a server."""
-MAX_PROMPT = 256 * 1024
+MAX_PROMPT_CHARS = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
 
 
-def prefix_of(server: str) -> str:
+def default_prefix(server: str) -> str:
     """Return the default prefix of a server's tool names; `server` is its name, or "mcp:NAME"."""
-    return f"{server.removeprefix(ALL_OF)}_"
+    return f"{server.removeprefix(SERVER_TOOLS_PREFIX)}_"
 
 
-class Agent(Declared):
+class Agent(InputModel):
     """A member of a team."""
 
     name: Name
     description: str = ""
-    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT)]
+    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
     """The system prompt, a Jinja template."""
     model: str | None = None
     """The name of a profile. By default it is the team's default profile."""
@@ -51,7 +51,7 @@ class Agent(Declared):
         return {"strategy": "recent"} | value if isinstance(value, dict) else value
 
 
-class Team(Declared):
+class Team(InputModel):
     """A declared group of agents and the rules of their collaboration."""
 
     name: Name
@@ -62,7 +62,7 @@ class Team(Declared):
     tools: tuple[ToolSpec, ...] = ()
     mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
-    on_message: Literal["queue", "interrupt", "reject"] = "queue"
+    if_busy: Literal["queue", "interrupt", "reject"] = "queue"
     """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}
     """The teams to which agents may delegate work."""
@@ -76,18 +76,18 @@ class Team(Declared):
 
     def check_agent(self, name: str | None) -> None:
         """Raise UsageError if the name is not that of an agent of the team."""
-        if name is not None and not self.has(name):
+        if name is not None and not self.has_agent(name):
             possible = ", ".join(agent.name for agent in self.agents)
             raise UsageError(f"agent: no agent {name!r} in team {self.name!r}, possible are {possible}")
 
-    def has(self, name: str | None) -> bool:
+    def has_agent(self, name: str | None) -> bool:
         """Return True if the team has an agent with this name.
 
         The first steps of a fork may be those of another team.
         """
         return any(agent.name == name for agent in self.agents)
 
-    def tool(self, name: str) -> AnyTool | None:
+    def tool(self, name: str) -> ToolDeclaration | None:
         """Return the team's own tool with this name, or that of one of its servers; None for a built-in tool."""
         return next((tool for tool in self.tools if tool.name == name), None) or self._server_tool(name)
 
@@ -96,27 +96,37 @@ class Team(Declared):
 
         "mcp:NAME" means all tools of that server. It remains in the result if only the server's listing can expand it.
         """
-        return tuple(name for listed in agent.tools for name in self._listed(listed))
+        return tuple(name for listed in agent.tools for name in self._expanded(listed))
 
     def may_call(self, agent: Agent, name: str) -> bool:
         """Return True if the name is one of the agent's own tools. A server that allows all its tools may lack it."""
         if name in self.tools_of(agent):
-            return not name.startswith(ALL_OF)
-        spec = self.tool(name) if any(tool.startswith(ALL_OF) for tool in agent.tools) else None
-        return isinstance(spec, ServerTool) and f"{ALL_OF}{spec.server}" in agent.tools
+            return not name.startswith(SERVER_TOOLS_PREFIX)
+        spec = self.tool(name) if any(tool.startswith(SERVER_TOOLS_PREFIX) for tool in agent.tools) else None
+        return isinstance(spec, ServerTool) and f"{SERVER_TOOLS_PREFIX}{spec.server}" in agent.tools
 
-    def open_server(self, name: str) -> str | None:
+    def server_of_entry(self, name: str) -> str | None:
         """Return the server whose listed tools this entry of an agent's tools means, or None for any other entry."""
-        server = self.mcp_servers.get(name.removeprefix(ALL_OF)) if name.startswith(ALL_OF) else None
-        return name.removeprefix(ALL_OF) if server is not None and server.takes_all else None
+        server = (
+            self.mcp_servers.get(name.removeprefix(SERVER_TOOLS_PREFIX))
+            if name.startswith(SERVER_TOOLS_PREFIX)
+            else None
+        )
+        return name.removeprefix(SERVER_TOOLS_PREFIX) if server is not None and server.allows_all_tools else None
 
-    def _listed(self, name: str) -> tuple[str, ...]:
-        server = self.mcp_servers.get(name.removeprefix(ALL_OF)) if name.startswith(ALL_OF) else None
-        return (name,) if server is None or server.takes_all else tuple(server.names(prefix_of(name)))
+    def _expanded(self, name: str) -> tuple[str, ...]:
+        server = (
+            self.mcp_servers.get(name.removeprefix(SERVER_TOOLS_PREFIX))
+            if name.startswith(SERVER_TOOLS_PREFIX)
+            else None
+        )
+        return (
+            (name,) if server is None or server.allows_all_tools else tuple(server.remote_names(default_prefix(name)))
+        )
 
     def _server_tool(self, name: str) -> ServerTool | None:
         for server_name, server in self.mcp_servers.items():
-            remote = server.remote_of(prefix_of(server_name), name)
+            remote = server.remote_of(default_prefix(server_name), name)
             settings = None if remote is None else server.settings_of(remote)
             if remote is not None and settings is not None:
                 return ServerTool(
@@ -165,13 +175,13 @@ class Team(Declared):
         return named or self.agents[0].name
 
     @property
-    def tail(self) -> int:
+    def tail_length(self) -> int:
         """Return the number of the newest steps that any agent or router of this team can need."""
         recent = [agent.context.steps for agent in self.agents if isinstance(agent.context, RecentContext)]
         budget = [_BUDGET_TAIL for agent in self.agents if isinstance(agent.context, BudgetContext)]
         summary = [2 * agent.context.steps + 2 for agent in self.agents if isinstance(agent.context, SummaryContext)]
-        return max(_LEAST_TAIL, *recent, *budget, *summary)
+        return max(_MIN_TAIL, *recent, *budget, *summary)
 
 
-_LEAST_TAIL = 20
+_MIN_TAIL = 20
 _BUDGET_TAIL = 200

@@ -3,20 +3,20 @@
 import json
 from typing import Literal
 
-from roboco.domain.schema import Recorded
+from roboco.domain.schema import RecordModel
 from roboco.domain.team.tool_listing import ListedTool, ToolChange
 
-PARTS: tuple[Literal["description", "input_schema", "effect"], ...] = ("description", "input_schema", "effect")
+COMPARED_PARTS: tuple[Literal["description", "input_schema", "effect"], ...] = ("description", "input_schema", "effect")
 """The parts of a tool that a person approves."""
-IN_EVENT, CALLS_IN_EVENT = 240, 4
+MAX_EVENT_TEXT_CHARS, MAX_EVENT_CALLS = 240, 4
 """The most characters of each text in an event, and the most calls whose differences it holds."""
-WHOLE = 4000
+MAX_TEXT_CHARS = 4000
 """The largest number of characters of each text for a person who decides."""
-_BEFORE = 60
+_CONTEXT_CHARS = 60
 """The number of characters before the first difference at which the excerpt of a long text begins."""
 
 
-class PartDifference(Recorded):
+class PartDifference(RecordModel):
     """One part of a tool as JSON text, before and after the change."""
 
     part: Literal["description", "input_schema", "effect"]
@@ -25,7 +25,7 @@ class PartDifference(Recorded):
     after: str
 
 
-class ToolDifference(Recorded):
+class ToolDifference(RecordModel):
     """The parts of a tool that changed after the task began. The approval of the call approves them."""
 
     call_id: str
@@ -34,11 +34,11 @@ class ToolDifference(Recorded):
     parts: tuple[PartDifference, ...]
 
 
-def tool_difference(call_id: str, known: ListedTool | None, change: ToolChange, most: int) -> ToolDifference:
-    """Return the difference between the tool that the task knows and the changed one, `most` characters a text."""
+def tool_difference(call_id: str, known: ListedTool | None, change: ToolChange, max_chars: int) -> ToolDifference:
+    """Return the difference between the tool that the task knows and the changed one, `max_chars` characters a text."""
     parts = tuple(
-        _part(part, known, change.tool, most)
-        for part in PARTS
+        _part(part, known, change.tool, max_chars)
+        for part in COMPARED_PARTS
         if known is None or getattr(known, part) != getattr(change.tool, part)
     )
     return ToolDifference(call_id=call_id, server=change.server, tool=change.remote, parts=parts)
@@ -49,9 +49,9 @@ def _part(
 ) -> PartDifference:
     before = "" if known is None else _as_json(getattr(known, part))
     after = _as_json(getattr(now, part))
-    same = _same_at_first(before, after)
-    start = 0 if max(len(before), len(after)) <= most else max(0, same - _BEFORE)
-    return PartDifference(part=part, before=_cut(before, start, most), after=_cut(after, start, most))
+    same = _common_prefix_length(before, after)
+    start = 0 if max(len(before), len(after)) <= most else max(0, same - _CONTEXT_CHARS)
+    return PartDifference(part=part, before=_excerpt(before, start, most), after=_excerpt(after, start, most))
 
 
 def _as_json(value: object) -> str:
@@ -59,7 +59,7 @@ def _as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _same_at_first(one: str, other: str) -> int:
+def _common_prefix_length(one: str, other: str) -> int:
     """Return the length of the common prefix."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -71,7 +71,7 @@ def _same_at_first(one: str, other: str) -> int:
     return low
 
 
-def _cut(text: str, start: int, most: int) -> str:
+def _excerpt(text: str, start: int, most: int) -> str:
     """Return the text from `start` on, with the numbers of left-out characters: no change hides behind a long text."""
     left = len(text) - start - most
     first = f"[{start} characters as before] " if start else ""

@@ -4,16 +4,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from roboco.domain.canonical_json import canonical, sha256
-from roboco.domain.schema import Recorded
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.schema import RecordModel
 from roboco.domain.team.tool_spec import Effect
 from roboco.errors import CorruptHistory
 
-MAX_LISTING = 4 * 1024 * 1024
+MAX_LISTING_CHARS = 4 * 1024 * 1024
 """The largest listing of one server that a task stores, in characters of its JSON."""
 
 
-class ListedTool(Recorded):
+class ListedTool(RecordModel):
     """A tool as its server describes it. Effect and description of the team file replace the server's."""
 
     description: str
@@ -24,16 +24,16 @@ class ListedTool(Recorded):
     def digest(self) -> str:
         """Return a digest of description, schema and effect. It changes if one of them changes."""
         said = {"description": self.description, "input_schema": self.input_schema, "effect": self.effect}
-        return sha256(canonical(said))
+        return sha256(canonical_json(said))
 
 
-class Listing(Recorded):
+class Listing(RecordModel):
     """The tools of one server, by the server's own names."""
 
     tools: dict[str, ListedTool] = {}
     error: str = ""
     """The reason why the tools are not known, or ""."""
-    tries: int = 0
+    attempts: int = 0
     """The number of failed attempts."""
     refused: bool = False
     """True if no further attempt can help.
@@ -43,12 +43,12 @@ class Listing(Recorded):
     missing: str = ""
     """The tools that the server lacks. A listing with this text is never stored."""
 
-    def with_tools(self, newer: "Listing") -> "Listing":
+    def updated_with(self, newer: "Listing") -> "Listing":
         """Return this listing, updated with the tools of a newer one."""
         return Listing(tools=self.tools | newer.tools)
 
 
-class ToolChange(Recorded):
+class ToolChange(RecordModel):
     """A tool that differs from the task's listing."""
 
     server: str
@@ -57,7 +57,7 @@ class ToolChange(Recorded):
     """The tool as its server lists it now."""
 
 
-def read_listing(path: str, data: bytes) -> Listing:
+def parse_listing(path: str, data: bytes) -> Listing:
     """Return the listing of one stored file.
 
     Raise CorruptHistory if it cannot be read.

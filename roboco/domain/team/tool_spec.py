@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from roboco.domain.schema import FUNCTION, Declared, Price, ToolName
-from roboco.domain.team.approval import ArgumentTest
+from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Price, ToolName
+from roboco.domain.team.approval import ArgumentCondition
 
 Effect = Literal["pure", "idempotent", "irreversible"]
 """What a tool does to the world, and so what becomes of a call whose worker is lost."""
@@ -16,13 +16,13 @@ def _approval_kind(value: Any) -> str:
 
 
 Approval = Annotated[
-    Annotated[Literal["never", "required"], Tag("word")] | Annotated[ArgumentTest, Tag("test")],
+    Annotated[Literal["never", "required"], Tag("word")] | Annotated[ArgumentCondition, Tag("test")],
     Discriminator(_approval_kind),
 ]
 """The approval policy of a tool's calls, or a condition on the arguments of calls that need approval."""
 
 
-class AnyTool(Declared):
+class ToolDeclaration(InputModel):
     """The declaration of a tool, wherever it runs."""
 
     name: ToolName
@@ -38,14 +38,14 @@ class AnyTool(Declared):
     """The cost of each call, in the currency of the profiles' prices. A call counts once, however often it runs."""
 
 
-class ToolSpec(AnyTool):
+class ToolSpec(ToolDeclaration):
     """A tool of the team."""
 
-    function: Annotated[str, Field(pattern=FUNCTION)]
+    function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
     """The function, as "package.module:name"."""
 
 
-class ServerTool(AnyTool):
+class ServerTool(ToolDeclaration):
     """A tool of an MCP server of the team."""
 
     server: str

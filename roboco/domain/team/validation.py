@@ -6,84 +6,84 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from roboco.domain.builtin_tools import ACHIEVE, BUILTIN, CLIENT, DELEGATE, HANDOFF
-from roboco.domain.canonical_json import canonical, checked_json
-from roboco.domain.pattern import LONGEST, weight
+from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF
+from roboco.domain.canonical_json import canonical_json, validated_json
+from roboco.domain.pattern import MAX_PATTERN_CHARS, weight
 from roboco.domain.team.collaboration import END, TO_USER
 from roboco.domain.team.server_names import ServerNames
-from roboco.domain.team.team import ALL_OF, Team
-from roboco.errors import TeamError
+from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Team
+from roboco.errors import InvalidTeam
 
-MAX_TEAM = 1024 * 1024
+MAX_TEAM_CHARS = 1024 * 1024
 """The largest team, with its prompts and nested teams, in characters of its JSON."""
-_MOST = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
-MOST_PATTERNS = 20_000
+_MAX_ENTRIES = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "teams": 50}
+MAX_PATTERN_WEIGHT = 20_000
 """The largest weight of all patterns of a team together: up to half a second to compile."""
-_LIGHTEST = 20
-_TOLD = 100
+_MIN_PATTERN_WEIGHT = 20
+_MAX_MISTAKES = 100
 """The largest number of mistakes in one error."""
 _RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
 
 
-def read_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()) -> Team:
+def validate_team(data: object, source: str = "team", mistakes: tuple[str, ...] = ()) -> Team:
     """Return the team that the data declares.
 
-    Raise TeamError with every mistake, after the mistakes that the caller found already.
+    Raise InvalidTeam with every mistake, after the mistakes that the caller found already.
     """
     found = list(mistakes)
     team: Team | None = None
     try:
-        data = checked_json(data)
+        data = validated_json(data)
     except ValueError as error:
         found.append(f"the file: is not JSON: {error}")
     else:
         if large := _too_large(data):
-            raise TeamError(source, (*found[:_TOLD], large))
+            raise InvalidTeam(source, (*found[:_MAX_MISTAKES], large))
     try:
         team = Team.model_validate(data)
     except ValidationError as error:
-        found += [_line(detail) for detail in error.errors() if not _follows(detail)]
+        found += [_mistake_of(detail) for detail in error.errors() if not _is_consequence(detail)]
     if isinstance(data, dict):
-        found += _Names(data).mistakes()
+        found += _NameValidator(data).mistakes()
     if team is None or found:
         mistakes = tuple(dict.fromkeys(found))
-        more = (f"and {len(mistakes) - _TOLD} mistakes more",) if len(mistakes) > _TOLD else ()
-        raise TeamError(source, mistakes[:_TOLD] + more)
+        more = (f"and {len(mistakes) - _MAX_MISTAKES} mistakes more",) if len(mistakes) > _MAX_MISTAKES else ()
+        raise InvalidTeam(source, mistakes[:_MAX_MISTAKES] + more)
     return team
 
 
 def _too_large(data: Any) -> str:
     """Return the mistake if the data is too large for a quick validation, else ""."""
-    if (size := len(canonical(data))) > MAX_TEAM:
-        return f"the file: has {size} characters of JSON, at most {MAX_TEAM} are possible"
-    for name, most in _MOST.items() if isinstance(data, dict) else ():
+    if (size := len(canonical_json(data))) > MAX_TEAM_CHARS:
+        return f"the file: has {size} characters of JSON, at most {MAX_TEAM_CHARS} are possible"
+    for name, most in _MAX_ENTRIES.items() if isinstance(data, dict) else ():
         listed = data.get(name)
         if isinstance(listed, list | dict) and len(listed) > most:
             return f"{name}: {len(listed)} are too many, at most {most} are possible"
-    if (heavy := _patterns_weigh(data)) > MOST_PATTERNS:
-        return f"matches: the regular expressions weigh {heavy} together, at most {MOST_PATTERNS} is possible"
+    if (heavy := _pattern_weight(data)) > MAX_PATTERN_WEIGHT:
+        return f"matches: the regular expressions weigh {heavy} together, at most {MAX_PATTERN_WEIGHT} is possible"
     return ""
 
 
-def _patterns_weigh(value: Any) -> int:
+def _pattern_weight(value: Any) -> int:
     """Return the weight of all patterns in the data, which bounds the time of compiling them."""
     match value:
         case dict():
             pattern = value.get("matches")
-            own = max(_LIGHTEST, weight(pattern[:LONGEST])) if isinstance(pattern, str) else 0
-            return own + sum(map(_patterns_weigh, value.values()))
+            own = max(_MIN_PATTERN_WEIGHT, weight(pattern[:MAX_PATTERN_CHARS])) if isinstance(pattern, str) else 0
+            return own + sum(map(_pattern_weight, value.values()))
         case list():
-            return sum(map(_patterns_weigh, value))
+            return sum(map(_pattern_weight, value))
         case _:
             return 0
 
 
-def _follows(detail: ErrorDetails) -> bool:
+def _is_consequence(detail: ErrorDetails) -> bool:
     """Return True if a list is too short only because its items are wrong. Their mistakes are reported instead."""
     return detail["type"] == "too_short" and len(detail["input"]) > 0
 
 
-def _line(detail: ErrorDetails) -> str:
+def _mistake_of(detail: ErrorDetails) -> str:
     kind, found = detail["type"], _short(detail["input"])
     path = _path(detail["loc"])
     if kind == "extra_forbidden":
@@ -118,7 +118,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class _Names:
+class _NameValidator:
     """Checks that the names in a team's data fit each other. Types are validated by the models."""
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -139,9 +139,9 @@ class _Names:
     def mistakes(self) -> list[str]:
         return [
             *self._duplicates("agents", self.agent_names, _RESERVED),
-            *self._duplicates("tools", self.tool_names, BUILTIN),
+            *self._duplicates("tools", self.tool_names, BUILTIN_TOOLS),
             *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *BUILTIN}),
+            *self.servers.mistakes({*self.tool_names, *BUILTIN_TOOLS}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_agents(),
@@ -158,14 +158,14 @@ class _Names:
 
     def _prefixes(self) -> Iterator[str]:
         for index, name in enumerate(self.tool_names):
-            for prefix, of in ((CLIENT, "tools that the client runs"), (ACHIEVE, "goals")):
+            for prefix, of in ((CLIENT_PREFIX, "tools that the client runs"), (GOAL_PREFIX, "goals")):
                 if name.startswith(prefix):
                     yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
 
     def _of_teams(self) -> Iterator[str]:
         for name, team in self.teams.items():
             if isinstance(team, dict):
-                yield from (f"teams.{name}.{mistake}" for mistake in _Names(team).mistakes())
+                yield from (f"teams.{name}.{mistake}" for mistake in _NameValidator(team).mistakes())
 
     def _of_models(self) -> Iterator[str]:
         defaults = [
@@ -199,8 +199,8 @@ class _Names:
             yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
 
     def _possible_tools(self) -> list[str]:
-        servers = [f"{ALL_OF}{name}" for name in self.servers.all]
-        return [*self.tool_names, *self.servers.tools, *servers, *sorted(BUILTIN - _ALLOWED_ELSEWHERE.keys())]
+        servers = [f"{SERVER_TOOLS_PREFIX}{name}" for name in self.servers.servers]
+        return [*self.tool_names, *self.servers.tools, *servers, *sorted(BUILTIN_TOOLS - _ALLOWED_ELSEWHERE.keys())]
 
     def _of_limits(self) -> Iterator[str]:
         for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE])):

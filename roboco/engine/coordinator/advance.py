@@ -12,16 +12,16 @@ recorded once per epoch, and a step once per position. The sweeper repeats the p
 from contextlib import suppress
 from dataclasses import dataclass
 
-from roboco.domain.history.start_time import ETA, begins
-from roboco.domain.inbox.item import Item, Stop, is_held, is_urgent
-from roboco.domain.paths import open_path
+from roboco.domain.history.start_time import ETA, start_time_of
+from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
+from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.actions import carry_out, stay_waiting
-from roboco.engine.coordinator.archive import close_again, finish, fold_due
+from roboco.engine.coordinator.actions import decide_and_execute, stay_waiting
+from roboco.engine.coordinator.archive import close_again, close_task, compaction_due
 from roboco.engine.coordinator.next_step import NextStep
-from roboco.engine.coordinator.pending import CheckResult, Decide, GiveUp, Repeat, Rest, is_message_lost
+from roboco.engine.coordinator.pending import CheckResult, Decide, GiveUp, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinator.pending_calls import PendingCalls
 from roboco.engine.coordinator.pending_turn import cancel_turn, check_turn
 from roboco.engine.engine import Engine
@@ -29,7 +29,7 @@ from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.errors import TransientError
-from roboco.ports import Phase, Snapshot, Work
+from roboco.ports import Operation, Phase, Snapshot
 
 MAX_MOVES = 100
 """The most moves of one pass. If the task needs more, the pass wakes a coordinator for the next ones."""
@@ -37,72 +37,72 @@ FAILED_CHECK_DELAY = 5.0
 """The most seconds until the sweeper checks a task after a pass for a message has failed."""
 
 
-def advance(engine: Engine, task_id: str, ring: bool = False, exhausted: str | None = None) -> None:
+def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reason: str | None = None) -> None:
     """Make all moves that are possible for the task now. Do nothing if the task is unknown or closed.
 
-    With `ring`, as the sweeper calls it, also apply steps that Redis lacks, and send lost messages again.
-    `exhausted` is why the task is given up: its next step reports this.
+    With `by_sweeper`, as the sweeper calls it, also apply steps that Redis lacks, and send lost messages again.
+    `give_up_reason` is why the task is given up: its next step reports this.
 
     If a pass for a message fails, it schedules another one soon. The message announced its inbox item once only, and a
     waiting task may have its next check in an hour.
     """
-    with engine.telemetry.work(Work("advance", task_id)):
+    with engine.telemetry.operation(Operation("advance", task_id)):
         try:
-            _advance(engine, task_id, ring, exhausted)
+            _advance(engine, task_id, by_sweeper, give_up_reason)
         except Exception:
-            if not ring:
+            if not by_sweeper:
                 with suppress(TransientError):
                     engine.schedule.schedule_no_later_than(task_id, FAILED_CHECK_DELAY)
             raise
 
 
-def _advance(engine: Engine, task_id: str, ring: bool, exhausted: str | None) -> None:
+def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str | None) -> None:
     for _ in range(MAX_MOVES):
-        task = recover.load(engine, task_id)
+        task = recover.load_task(engine, task_id)
         if task is None:
-            _forget(engine, task_id)
+            _drop_unknown(engine, task_id)
             return
-        if ring and recover.catch_up(engine, task_id, task):
+        if by_sweeper and recover.catch_up(engine, task_id, task):
             continue
-        if not _move(engine, task_id, task, ring, exhausted):
+        if not _make_move(engine, task_id, task, by_sweeper, give_up_reason):
             return
     engine.dispatcher.advance(task_id)
 
 
-def _forget(engine: Engine, task_id: str) -> None:
-    engine.schedule.drop(task_id)
-    if engine.files.get(open_path(task_id)) is not None:
-        engine.schedule.put(task_id)
+def _drop_unknown(engine: Engine, task_id: str) -> None:
+    engine.schedule.remove(task_id)
+    if engine.files.get(open_marker_path(task_id)) is not None:
+        engine.schedule.set(task_id)
 
 
-def _move(engine: Engine, task_id: str, task: Snapshot, ring: bool, exhausted: str | None) -> bool:
+def _make_move(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool, give_up_reason: str | None) -> bool:
     """Make one move. Return True if the task has to be loaded again for another one."""
     if task.phase is Phase.END:
-        return not _finish(engine, task_id, task)
-    team = engine.teams.get(task_id)
-    waiting = items.waiting(engine, task_id, task)
-    if exhausted is None:
-        match _check(engine, team, task, Pass(task_id, ring, waiting)):
+        return not _close(engine, task_id, task)
+    team = engine.frozen_teams.get(task_id)
+    pending_items = items.pending_items(engine, task_id, task)
+    if give_up_reason is None:
+        match _check_pending_work(engine, team, task, Pass(task_id, by_sweeper, pending_items)):
             case Repeat():
                 return True
             case Rest():
                 return False
             case GiveUp(reason):
-                exhausted = reason
+                give_up_reason = reason
             case Decide():
                 pass
-    tickets.release(engine, team, task_id, task)
-    again = carry_out(NextStep(engine, task_id, team, task), waiting, exhausted)
-    if fold_due(task.seq - 1):
-        engine.histories.fold(task_id)
+    tickets.release_tickets(engine, team, task_id, task)
+    again = decide_and_execute(NextStep(engine, task_id, team, task), pending_items, give_up_reason)
+    if compaction_due(task.seq - 1):
+        engine.histories.compact(task_id)
     return again
 
 
-def _finish(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def _close(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Close the ended task, or remove a closed one from Redis. Return True if it is closed."""
-    marker = engine.files.get_versioned(open_path(task_id))
+    marker = engine.files.get_versioned(open_marker_path(task_id))
     if marker is not None:
-        return finish(engine, task_id, task, marker)
+        return close_task(engine, task_id, task, marker)
     close_again(engine, task_id, task)
     return True
 
@@ -119,55 +119,55 @@ class Pass:
     @property
     def urgent(self) -> bool:
         """True if an item cancels the pending work."""
-        return any(map(is_urgent, self.items))
+        return any(map(interrupts_work, self.items))
 
 
-def _check(engine: Engine, team: Team, task: Snapshot, current: Pass) -> CheckResult:
+def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> CheckResult:
     """Check the pending work of the task. Return Decide if the next step can be decided now."""
-    task_id, by_sweeper = current.task_id, current.by_sweeper
-    if _starts_later(engine, task_id, task, current.items):
+    task_id, by_sweeper = current_pass.task_id, current_pass.by_sweeper
+    if _starts_later(engine, task_id, task, current_pass.items):
         return Rest()
     match task.phase:
         case Phase.TURN:
-            return _check_turn(engine, team, task, current)
-        case Phase.TOOLS if not current.urgent:
-            return PendingCalls(engine, task_id, team, task, current.items).check(redeliver=by_sweeper)
-        case Phase.WAIT if not current.items and task.status is not TaskStatus.PAUSED:
+            return _check_pending_turn(engine, team, task, current_pass)
+        case Phase.TOOLS if not current_pass.urgent:
+            return PendingCalls(engine, task_id, team, task, current_pass.items).check(redeliver=by_sweeper)
+        case Phase.WAIT if not current_pass.items and task.status is not TaskStatus.PAUSED:
             return Repeat() if stay_waiting(engine, task_id, task) else Rest()
         case _ if by_sweeper and isinstance(team.collaboration_model, Custom):
-            if is_message_lost(engine, task_id, task):
+            if needs_redelivery(engine, task_id, task):
                 engine.dispatcher.advance(task_id)
             return Rest()
         case _:
             return Decide()
 
 
-def _check_turn(engine: Engine, team: Team, task: Snapshot, current: Pass) -> CheckResult:
-    if current.urgent:
-        result = cancel_turn(engine, current.task_id, task)
-        return _decide_in_pool(engine, team, current) if isinstance(result, Decide) else result
-    if is_held(current.items, task.seq) and not task.claimed:
-        return _decide_in_pool(engine, team, current)
-    return check_turn(engine, current.task_id, team, task, redeliver=current.by_sweeper)
+def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> CheckResult:
+    if current_pass.urgent:
+        result = cancel_turn(engine, current_pass.task_id, task)
+        return _defer_to_pool(engine, team, current_pass) if isinstance(result, Decide) else result
+    if is_paused(current_pass.items, task.seq) and not task.claimed:
+        return _defer_to_pool(engine, team, current_pass)
+    return check_turn(engine, current_pass.task_id, team, task, redeliver=current_pass.by_sweeper)
 
 
-def _starts_later(engine: Engine, task_id: str, task: Snapshot, waiting: tuple[Item, ...]) -> bool:
+def _starts_later(engine: Engine, task_id: str, task: Snapshot, pending_items: tuple[Item, ...]) -> bool:
     """Return True if the start time of the task is not reached, and schedule the next pass for it. A stop counts."""
-    if task.seq > 1 or ETA not in task.first.metadata or any(isinstance(item, Stop) for item in waiting):
+    if task.seq > 1 or ETA not in task.first.metadata or any(isinstance(item, Stop) for item in pending_items):
         return False
-    delay = begins(task.first).timestamp() - engine.clock.now()
+    delay = start_time_of(task.first).timestamp() - engine.clock.now()
     if delay <= 0:
         return False
-    engine.schedule.put(task_id, delay)
+    engine.schedule.set(task_id, delay)
     return True
 
 
-def _decide_in_pool(engine: Engine, team: Team, current: Pass) -> Rest | Decide:
+def _defer_to_pool(engine: Engine, team: Team, current_pass: Pass) -> Rest | Decide:
     """Return Decide, unless the sweeper would run a custom router: then wake a coordinator and return Rest.
 
     The sweeper is a thread of the worker's main process. User code runs in a pool process only, which may die.
     """
-    if not current.by_sweeper or not isinstance(team.collaboration_model, Custom):
+    if not current_pass.by_sweeper or not isinstance(team.collaboration_model, Custom):
         return Decide()
-    engine.dispatcher.advance(current.task_id)
+    engine.dispatcher.advance(current_pass.task_id)
     return Rest()

@@ -28,15 +28,15 @@ from roboco.domain.history.priority import priority_of
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskBegun
+from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskStarted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.archive import fold_due
-from roboco.engine.coordinator.custom_router import users_router
+from roboco.engine.coordinator.archive import compaction_due
+from roboco.engine.coordinator.custom_router import guarded_router
 from roboco.engine.coordinator.pending_calls import dispatch_call
 from roboco.engine.engine import Engine
-from roboco.engine.record.recover import COORDINATOR_TAIL
-from roboco.ports import CallOrder, CallState, Choice, Commit, Phase, Snapshot, TurnOrder
+from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
+from roboco.ports import CallState, Commit, Decision, Phase, Snapshot, ToolAssignment, TurnAssignment
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class NextStep:
     team: Team
     task: Snapshot
 
-    def decide(self, waiting: tuple[Item, ...] = (), give_up_reason: str | None = None) -> Action:
+    def decide(self, pending_items: tuple[Item, ...] = (), give_up_reason: str | None = None) -> Action:
         """Return the next action. `give_up_reason` is why the pending turn gets no further attempt."""
         engine, task = self.engine, self.task
         model = self.team.collaboration_model
-        router = users_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
-        limited = self.team.limits.raised(task.state.raised).max_seconds is not None
-        started = engine.teams.began(self.task_id, task.state) if limited else None
+        router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
+        limited = self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None
+        started = engine.frozen_teams.started_at(self.task_id, task.state) if limited else None
         situation = Situation(
-            inbox=waiting,
+            inbox=pending_items,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
             seconds=engine.clock.now() - started.timestamp() if started else 0.0,
-            exhausted=give_up_reason,
+            give_up_reason=give_up_reason,
             sub_task=parent_of(self.task_id, task.first) is not None,
         )
         return decide(self.team, History(task.state, task.tail), situation, router)
@@ -67,7 +67,11 @@ class NextStep:
     def decide_locally(self) -> StartTurn | CallTools | None:
         """Return the turn or the tool calls that follow, or None if a coordinator has to decide."""
         task = self.task
-        if isinstance(self.team.collaboration_model, Custom) or fold_due(task.seq - 1) or not self._sees_current_run():
+        if (
+            isinstance(self.team.collaboration_model, Custom)
+            or compaction_due(task.seq - 1)
+            or not self._sees_current_run()
+        ):
             return None
         match self.decide():
             case StartTurn() as action:
@@ -80,15 +84,15 @@ class NextStep:
     def _sees_current_run(self) -> bool:
         """Return True if the loaded steps hold all of the agent's current run that a coordinator would load."""
         task = self.task
-        if len(task.tail) >= COORDINATOR_TAIL or task.tail[0].seq == 0:
+        if len(task.tail) >= COORDINATOR_TAIL_LENGTH or task.tail[0].seq == 0:
             return True
-        return len(History(task.state, task.tail).visit) < len(task.tail)
+        return len(History(task.state, task.tail).current_run) < len(task.tail)
 
     def record_and_dispatch(self, action: StartTurn | CallTools) -> bool:
         """Record the action and dispatch it. Return False, and do neither, if the epoch has changed or an item came."""
-        choice, events = self._choice(action)
-        choice = replace(choice, seen=frozenset(self.task.item_ids))
-        epoch = self.engine.board.choose(self.task_id, self.task.epoch, choice, events)
+        choice, events = self._decision(action)
+        choice = replace(choice, seen_item_ids=frozenset(self.task.item_ids))
+        epoch = self.engine.task_store.record_decision(self.task_id, self.task.epoch, choice, events)
         if epoch is None:
             return False
         self._dispatch(action, epoch)
@@ -99,34 +103,34 @@ class NextStep:
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
-        after = self._after(commit)
+        after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:
-            self.engine.board.commit(self.task_id, self.task.epoch, commit)
+            self.engine.task_store.commit(self.task_id, self.task.epoch, commit)
             return False
-        choice, events = after._choice(action)
-        epoch = self.engine.board.commit_and_choose(self.task_id, self.task.epoch, commit, choice, events)
+        choice, events = after._decision(action)
+        epoch = self.engine.task_store.commit_with_decision(self.task_id, self.task.epoch, commit, choice, events)
         if epoch is None:
             return False
         after._dispatch(action, epoch)
         return True
 
-    def _after(self, commit: Commit) -> "NextStep":
+    def _after_commit(self, commit: Commit) -> "NextStep":
         step, task = commit.step, self.task
-        tail = (*task.tail, step)[-COORDINATOR_TAIL:]
+        tail = (*task.tail, step)[-COORDINATOR_TAIL_LENGTH:]
         running = TaskStatus.RUNNING
         return replace(
             self, task=replace(task, seq=step.seq + 1, state=commit.state, tail=tail, status=running, calls={})
         )
 
-    def _choice(self, action: StartTurn | CallTools) -> tuple[Choice, Sequence[AnyEvent]]:
+    def _decision(self, action: StartTurn | CallTools) -> tuple[Decision, Sequence[AnyEvent]]:
         match action:
             case StartTurn():
-                return self._choice_of_turn(action)
+                return self._turn_decision(action)
             case CallTools():
-                return self._choice_of_calls(action)
+                return self._calls_decision(action)
 
-    def _choice_of_turn(self, action: StartTurn) -> tuple[Choice, Sequence[AnyEvent]]:
+    def _turn_decision(self, action: StartTurn) -> tuple[Decision, Sequence[AnyEvent]]:
         task_id, now, routing = self.task_id, self.engine.now(), action.route.record()
         reason, source = action.route.reason, action.handed_off_by
         events: list[AnyEvent] = []
@@ -146,32 +150,32 @@ class NextStep:
                 routing=routing,
             )
         )
-        return Choice(Phase.TURN, TaskStatus.RUNNING, agent=action.agent, routing=routing), events
+        return Decision(Phase.TURN, TaskStatus.RUNNING, agent=action.agent, routing=routing), events
 
-    def _choice_of_calls(self, action: CallTools) -> tuple[Choice, Sequence[AnyEvent]]:
+    def _calls_decision(self, action: CallTools) -> tuple[Decision, Sequence[AnyEvent]]:
         task_id, now = self.task_id, self.engine.now()
-        given_away = [call for call in action.calls if call.tool_name == DELEGATE]
-        children = [sub_task_id(task_id, call.id) for call in given_away]
-        reason = f"sub-tasks are running: {', '.join(children)}" if len(given_away) == len(action.calls) else ""
+        delegating = [call for call in action.calls if call.tool_name == DELEGATE]
+        sub_task_ids = [sub_task_id(task_id, call.id) for call in delegating]
+        reason = f"sub-tasks are running: {', '.join(sub_task_ids)}" if len(delegating) == len(action.calls) else ""
         events: list[AnyEvent] = [
-            SubTaskBegun(
+            SubTaskStarted(
                 task_id=task_id, timestamp=now, tool_call_id=call.id, sub_task_id=child, team=str(call.args["team"])
             )
-            for call, child in zip(given_away, children, strict=True)
+            for call, child in zip(delegating, sub_task_ids, strict=True)
         ]
         if reason or self.task.status is not TaskStatus.RUNNING:
             events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=reason))
-        return Choice(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.tail[-1].agent_name), events
+        return Decision(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.tail[-1].agent_name), events
 
     def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:
         engine, task_id, task = self.engine, self.task_id, self.task
-        engine.schedule.put(task_id, engine.policy.ring_pause)
+        engine.schedule.set(task_id, engine.policy.redelivery_delay)
         priority = priority_of(task.first)
         if isinstance(action, StartTurn):
-            engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, 1, priority), action.agent)
+            engine.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, 1, priority), action.agent)
             return
         for call in action.calls:
             attempt = task.calls.get(call.id, CallState()).attempt
             dispatch_call(
-                engine, self.team, task, CallOrder(task_id, task.seq - 1, epoch, call.id, attempt, priority), call
+                engine, self.team, task, ToolAssignment(task_id, task.seq - 1, epoch, call.id, attempt, priority), call
             )

@@ -11,105 +11,105 @@ import logging
 from collections.abc import Iterable
 
 from roboco.domain.canonical_json import well_formed
-from roboco.domain.inbox.item import Hold, Item, Resume, read_item
-from roboco.domain.paths import RESUME, inbox_path, item_path
+from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
+from roboco.domain.paths import RESUME_PREFIX, inbox_path, item_path
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
-from roboco.domain.url import without_credentials
+from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import receive, stored
+from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.errors import ModelError, UsageError
 from roboco.ports import Snapshot
 
 _log = logging.getLogger(__name__)
 
-LONGEST = 60.0
+MAX_BACKOFF = 60.0
 """The most seconds for which a turn is deferred if the server sends no Retry-After."""
-LONGEST_TOLD = 900.0
+MAX_RETRY_AFTER = 900.0
 """The most seconds for which a turn is deferred, whatever Retry-After the server sends."""
-MOST_TOLD = 400
+MAX_ERROR_CHARS = 400
 """The most characters of an error in the reason of a wait."""
-_AGAIN = "; next attempt in "
+_NEXT_ATTEMPT = "; next attempt in "
 
 
-def delay(error: ModelError, refusals: int) -> float:
+def retry_delay(error: ModelError, refusals: int) -> float:
     """Return the seconds until the next request: twice as many after each refusal, and at least the Retry-After."""
-    own = min(LONGEST, 2.0 ** min(refusals, 10))
-    return min(LONGEST_TOLD, max(own, error.retry_after or 0.0))
+    backoff = min(MAX_BACKOFF, 2.0 ** min(refusals, 10))
+    return min(MAX_RETRY_AFTER, max(backoff, error.retry_after or 0.0))
 
 
-def reason(agent: str, error: ModelError, seconds: float) -> str:
+def wait_reason(agent: str, error: ModelError, seconds: float) -> str:
     """Return why the turn waits."""
-    message = without_credentials(well_formed(error.message))[:MOST_TOLD]
-    return f"{agent} waits: {message}{_AGAIN}{seconds:.0f} s"
+    message = strip_credentials(well_formed(error.message))[:MAX_ERROR_CHARS]
+    return f"{agent} waits: {message}{_NEXT_ATTEMPT}{seconds:.0f} s"
 
 
-def is_over(engine: Engine, team: Team, task: Snapshot) -> bool:
+def is_timeout_exceeded(engine: Engine, team: Team, task: Snapshot) -> bool:
     """Return True if the deferred turn was refused for longer than the operator or its model profile allows."""
     if task.claimed or not task.refusals:
         return False
-    return task.refused_for >= _limit(engine, team.profile(team.agent(task.agent)))
+    return task.refused_for >= _outage_timeout(engine, team.profile(team.agent(task.agent)))
 
 
-def _limit(engine: Engine, profile: ModelProfile) -> float:
-    own = profile.outage_limit
-    return engine.policy.outage_limit if own is None else min(own, engine.policy.outage_limit)
+def _outage_timeout(engine: Engine, profile: ModelProfile) -> float:
+    profile_limit = profile.outage_timeout
+    return engine.policy.outage_timeout if profile_limit is None else min(profile_limit, engine.policy.outage_timeout)
 
 
-def hold(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Pause the task until the user resumes it or the model's server answers another request.
 
     Return False if that pause has been set and ended since this refusal: then the turn is tried once more.
     """
     item_id = f"outage-{task.epoch}-{task.refusals}"
-    item = stored(engine, task_id, item_id)
-    if item is not None and item.taken_at_seq is not None:
+    item = stored_item(engine, task_id, item_id)
+    if item is not None and item.applied_at_seq is not None:
         return False
     if item is None:
-        cause = task.reason.rpartition(_AGAIN)[0] or task.reason
+        cause = task.reason.rpartition(_NEXT_ATTEMPT)[0] or task.reason
         why = (
             f"{cause}; this has lasted {task.refused_for:.0f} s. The task continues when it is resumed, "
             "or when the model answers another task"
         )
         _log.warning("task %s is paused: %s", task_id, why)
-        item = Hold(item_id=item_id, created_at=engine.now(), outage=task.agent, reason=why)
-    receive(engine, task_id, item, limited=False)
+        item = Pause(item_id=item_id, created_at=engine.now(), outage=task.agent, reason=why)
+    accept_item(engine, task_id, item, enforce_capacity=False)
     return True
 
 
-def await_answer(engine: Engine, task_id: str, team: Team, waiting: Iterable[Item]) -> None:
+def register_for_answer(engine: Engine, task_id: str, team: Team, pending_items: Iterable[Item]) -> None:
     """If an outage has paused the task, register it for the next answer of the model. Redis may have lost that."""
-    for item in waiting:
-        if isinstance(item, Hold) and item.outage:
-            engine.rates.await_answer(team.profile(team.agent(item.outage)), task_id)
+    for item in pending_items:
+        if isinstance(item, Pause) and item.outage:
+            engine.rate_limiter.add_waiting_task(team.profile(team.agent(item.outage)), task_id)
 
 
-def answered(engine: Engine, profile: ModelProfile) -> None:
+def schedule_resumptions(engine: Engine, profile: ModelProfile) -> None:
     """Let the sweeper resume tasks that are paused until this model answers, up to a hundred for one answer."""
-    tasks = engine.rates.awaiting(profile)
+    tasks = engine.rate_limiter.waiting_tasks(profile)
     for task_id in tasks:
-        engine.schedule.put(f"{RESUME}{task_id}")
-    engine.rates.answered(profile, tasks)
+        engine.schedule.set(f"{RESUME_PREFIX}{task_id}")
+    engine.rate_limiter.remove_waiting_tasks(profile, tasks)
 
 
-def resume(engine: Engine, task_id: str) -> None:
+def resume_task(engine: Engine, task_id: str) -> None:
     """Resume the task if an outage has paused it. A pause that the user has set remains."""
-    ends = _holds(engine, task_id)
+    ends = _outage_pauses(engine, task_id)
     if not ends:
         return
     item_id = f"resumed-{ends[-1]}"
-    item = stored(engine, task_id, item_id) or Resume(item_id=item_id, created_at=engine.now(), ends=ends)
+    item = stored_item(engine, task_id, item_id) or Resume(item_id=item_id, created_at=engine.now(), supersedes=ends)
     try:
-        receive(engine, task_id, item, limited=False)
+        accept_item(engine, task_id, item, enforce_capacity=False)
     except UsageError as error:
         _log.info("task %s is not resumed after an outage: %s", task_id, error)
 
 
-def _holds(engine: Engine, task_id: str) -> tuple[str, ...]:
+def _outage_pauses(engine: Engine, task_id: str) -> tuple[str, ...]:
     found = []
     for name in engine.files.names(inbox_path(task_id)):
         data = engine.files.get(item_path(task_id, name.removesuffix(".json")))
-        item = None if data is None else read_item(data)
-        if isinstance(item, Hold) and item.outage:
+        item = None if data is None else parse_item(data)
+        if isinstance(item, Pause) and item.outage:
             found.append(item.item_id)
     return tuple(sorted(found))

@@ -16,7 +16,7 @@ from roboco.ports import Snapshot
 
 CLOCK_SKEW = 2.0
 """Seconds by which the clocks of the machines may differ without a message being sent twice."""
-AFTER_EXPIRY = 0.05
+EXPIRY_MARGIN = 0.05
 """Seconds between the expiry of a lease and the next check of the task."""
 
 
@@ -47,20 +47,20 @@ CheckResult = Repeat | Rest | Decide | GiveUp
 
 def redelivery_delay(policy: Policy, redeliveries: int) -> float:
     """Return the seconds until the next check of work that was found unclaimed this number of times."""
-    return min(policy.longest_pause, policy.ring_pause * 2.0 ** min(redeliveries, 30))
+    return min(policy.max_redelivery_delay, policy.redelivery_delay * 2.0 ** min(redeliveries, 30))
 
 
-def is_message_lost(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def needs_redelivery(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Return True if the message of the pending work has left its queue, so that the caller has to send it again.
 
     Count the redelivery, and schedule the next check. Queues are first in, first out: while an older message waits, so
     does the message of this task.
     """
-    since = engine.dispatcher.waiting_since(task.phase, task_id, priority_of(task.first))
-    gone = since is None or since > task.handed_at + CLOCK_SKEW
-    redeliveries = engine.turns.ring(task_id, task.epoch, gone)
+    since = engine.dispatcher.oldest_waiting_since(task.phase, task_id, priority_of(task.first))
+    gone = since is None or since > task.dispatched_at + CLOCK_SKEW
+    redeliveries = engine.turns.count_redelivery(task_id, task.epoch, gone)
     if redeliveries:
-        engine.schedule.put(task_id, redelivery_delay(engine.policy, redeliveries))
+        engine.schedule.set(task_id, redelivery_delay(engine.policy, redeliveries))
     return gone and redeliveries > 0
 
 
@@ -69,12 +69,12 @@ def clear_stale_cancellation(engine: Engine, task_id: str, task: Snapshot) -> bo
 
     The item was applied before and arrived a second time. The caller dispatches the unclaimed work again.
     """
-    if task.cut_age is None:
+    if task.cancel_requested_for is None:
         return False
     engine.inbox.clear_cancellation(task_id, task.epoch)
     return True
 
 
-def check_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:
+def schedule_check_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:
     """Schedule the next check for the moment after the lease expires."""
-    engine.schedule.put(task_id, max(lease_left, 0.0) + AFTER_EXPIRY)
+    engine.schedule.set(task_id, max(lease_left, 0.0) + EXPIRY_MARGIN)

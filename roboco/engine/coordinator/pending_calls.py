@@ -9,50 +9,50 @@ import logging
 from dataclasses import dataclass, replace
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.dead_letter import lost_work
+from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.tool_answers import (
     BUILTIN_TIMEOUT,
-    answered_here,
-    is_client,
+    approval_decisions,
+    external_results,
+    is_client_call,
+    local_answers,
     needs_approval,
-    told_outside,
-    verdicts,
-    waits_for_person,
+    needs_resolution,
 )
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
-from roboco.domain.history.tool_outcome import Outcome, failure, unknown
-from roboco.domain.inbox.item import Hold, Item
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
+from roboco.domain.inbox.item import Item, Pause
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.stream.event import AnyEvent, ToolReturned, ToolUnknown
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_spec import AnyTool
+from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.engine.coordinator import delegate
 from roboco.engine.coordinator.pending import (
-    AFTER_EXPIRY,
+    EXPIRY_MARGIN,
     Decide,
     Rest,
-    check_after_lease,
     clear_stale_cancellation,
-    is_message_lost,
+    needs_redelivery,
+    schedule_check_after_lease,
 )
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports import AttemptEnd, CallOrder, CallState, Snapshot
-from roboco.ports.telemetry import LEASE_LOSSES, RESTARTS
+from roboco.ports import AttemptStatus, CallState, Snapshot, ToolAssignment
+from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 _log = logging.getLogger(__name__)
 
 
-def dispatch_call(engine: Engine, team: Team, task: Snapshot, order: CallOrder, call: ToolCall) -> None:
+def dispatch_call(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
     """Send the call to the tools workers, or submit the sub-task of a delegating call."""
     if call.tool_name != DELEGATE:
-        _send(engine, team, order, call)
+        _dispatch_to_workers(engine, team, assignment, call)
         return
     try:
-        delegate.begin(engine, order.task_id, team, task, call)
+        delegate.start_sub_task(engine, assignment.task_id, team, task, call)
     except UsageError as error:
-        close_call(engine, order, call, failure(call.id, f"the sub-task could not be started: {error}"))
+        close_call(engine, assignment, call, failed_outcome(call.id, f"the sub-task could not be started: {error}"))
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,19 @@ class PendingCalls:
 
         With `redeliver`, send the messages of unclaimed calls again if they were lost.
         """
-        open_calls = self._open()
-        if open_calls and all(self._is_held(call, state) for call, state in open_calls):
+        open_calls = self._open_calls()
+        if open_calls and all(self._is_blocked(call, state) for call, state in open_calls):
             return Decide()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed]
         again = clear_stale_cancellation(self.engine, self.task_id, self.task)
-        again = again or (bool(unclaimed) and redeliver and is_message_lost(self.engine, self.task_id, self.task))
+        again = again or (bool(unclaimed) and redeliver and needs_redelivery(self.engine, self.task_id, self.task))
         for call, state in unclaimed:
             now = again or needs_approval(self.team, call)  # the approval may have just arrived
-            if now and not self._is_held(call, state):
-                dispatch_call(self.engine, self.team, self.task, self._order(call, state), call)
+            if now and not self._is_blocked(call, state):
+                dispatch_call(self.engine, self.team, self.task, self._assignment(call, state), call)
         for call, state in open_calls:
             if state.claimed and state.lease_left <= 0:
-                restart_call(self.engine, self.team, self._order(call, state), call)
+                restart_call(self.engine, self.team, self._assignment(call, state), call)
         self._schedule_check(open_calls)
         return Rest() if open_calls else Decide()
 
@@ -95,89 +95,98 @@ class PendingCalls:
         if not leases:
             return
         if len(leases) < len(open_calls):
-            self.engine.schedule.schedule_no_later_than(self.task_id, min(leases) + AFTER_EXPIRY)
+            self.engine.schedule.schedule_no_later_than(self.task_id, min(leases) + EXPIRY_MARGIN)
         else:
-            check_after_lease(self.engine, self.task_id, min(leases))
+            schedule_check_after_lease(self.engine, self.task_id, min(leases))
 
-    def _open(self) -> list[tuple[ToolCall, CallState]]:
+    def _open_calls(self) -> list[tuple[ToolCall, CallState]]:
         step, calls = self.task.tail[-1], self.task.calls
         outcomes = {call_id: state.outcome for call_id, state in calls.items() if state.outcome is not None}
-        done = {**answered_here(self.team, self.task.state, step), **outcomes}
-        external, approvals = told_outside(step, self.inbox, outcomes), verdicts(step, self.inbox)
+        done = {**local_answers(self.team, self.task.state, step), **outcomes}
+        external, approvals = external_results(step, self.inbox, outcomes), approval_decisions(step, self.inbox)
         return [
             (call, calls.get(call.id, CallState()))
             for call in step.calls
-            if call.id not in done and call.id not in external and not is_client(call)
+            if call.id not in done and call.id not in external and not is_client_call(call)
             if call.id in approvals or not needs_approval(self.team, call)
         ]
 
-    def _is_held(self, call: ToolCall, state: CallState) -> bool:
+    def _is_blocked(self, call: ToolCall, state: CallState) -> bool:
         """Return True if no worker can run the call, so that the task has to be paused."""
-        held = (item for item in self.inbox if isinstance(item, Hold) and item.at == self.task.seq)
+        held = (item for item in self.inbox if isinstance(item, Pause) and item.at == self.task.seq)
         return not state.claimed and any(item.call_id == call.id for item in held)
 
-    def _order(self, call: ToolCall, state: CallState) -> CallOrder:
+    def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
         task = self.task
-        return CallOrder(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
+        return ToolAssignment(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
 
 
-def timeout_of(spec: AnyTool | None) -> float:
+def timeout_of(spec: ToolDeclaration | None) -> float:
     """Return the seconds that a call of the tool may take."""
     return BUILTIN_TIMEOUT if spec is None else spec.timeout
 
 
-def close_call(engine: Engine, order: CallOrder, call: ToolCall, outcome: Outcome) -> None:
+def close_call(engine: Engine, assignment: ToolAssignment, call: ToolCall, outcome: ToolOutcome) -> None:
     """Record the outcome of a call whose worker cannot do so: its time is up, or it was lost too often."""
-    if engine.calls.record(order, None, outcome, result_event(engine, order, call, outcome)) is not None:
-        engine.dispatcher.advance(order.task_id)
+    if (
+        engine.calls.record_outcome(assignment, None, outcome, result_event(engine, assignment, call, outcome))
+        is not None
+    ):
+        engine.dispatcher.advance(assignment.task_id)
 
 
-def result_event(engine: Engine, order: CallOrder, call: ToolCall, outcome: Outcome) -> AnyEvent:
+def result_event(engine: Engine, assignment: ToolAssignment, call: ToolCall, outcome: ToolOutcome) -> AnyEvent:
     """Return the event for followers: the result, or that a person has to resolve an unknown outcome."""
-    task_id, now, name = order.task_id, engine.now(), call.tool_name
-    if not waits_for_person(outcome):
+    task_id, now, name = assignment.task_id, engine.now(), call.tool_name
+    if not needs_resolution(outcome):
         return ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result)
     reason = outcome.result.error or ""
     return ToolUnknown(task_id=task_id, timestamp=now, tool_name=name, tool_call_id=call.id, reason=reason)
 
 
-def restart_call(engine: Engine, team: Team, order: CallOrder, call: ToolCall, lost: bool = False) -> None:
+def restart_call(
+    engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, worker_lost: bool = False
+) -> None:
     """Void the attempt and dispatch the next one. After the last one, record that the call was lost too often.
 
-    With `lost`, the pool has reported the worker's death, and the lease does not have to expire first.
+    With `worker_lost`, the pool has reported the worker's death, and the lease does not have to expire first.
     """
-    has_intent = engine.files.get(intent_path(order.task_id, call.id)) is not None
-    if order.attempt >= engine.policy.attempts + has_intent:
-        if not lost:  # otherwise the pool has reported how the attempt ended
-            engine.dispatcher.ended(order, call.tool_name, AttemptEnd.LOST)
-        close_call(engine, order, call, _lost_too_often(engine, team, order, call, has_intent))
+    has_intent = engine.files.get(intent_path(assignment.task_id, call.id)) is not None
+    if assignment.attempt >= engine.policy.max_attempts + has_intent:
+        if not worker_lost:  # otherwise the pool has reported how the attempt ended
+            engine.dispatcher.report_attempt_end(assignment, call.tool_name, AttemptStatus.LOST)
+        close_call(engine, assignment, call, _lost_too_often(engine, team, assignment, call, has_intent))
         return
-    attempt = engine.calls.restart(order, lost)
+    attempt = engine.calls.restart(assignment, worker_lost)
     if attempt is not None:
-        engine.telemetry.note(RESTARTS, 1, "tool")
-        if not lost:
-            engine.telemetry.note(LEASE_LOSSES, 1, "tool")
-        _send(engine, team, replace(order, attempt=attempt), call)
+        engine.telemetry.record(ATTEMPT_RESTARTS, 1, "tool")
+        if not worker_lost:
+            engine.telemetry.record(LEASE_EXPIRATIONS, 1, "tool")
+        _dispatch_to_workers(engine, team, replace(assignment, attempt=attempt), call)
 
 
-def stored_outcome(engine: Engine, task_id: str, call_id: str) -> Outcome | None:
+def stored_outcome(engine: Engine, task_id: str, call_id: str) -> ToolOutcome | None:
     """Return the stored outcome of an irreversible call, or None if its worker has not stored one."""
     data = engine.files.get(outcome_path(task_id, call_id))
-    return Outcome.model_validate_json(data) if data else None
+    return ToolOutcome.model_validate_json(data) if data else None
 
 
-def _lost_too_often(engine: Engine, team: Team, order: CallOrder, call: ToolCall, has_intent: bool) -> Outcome:
-    if has_intent and (stored := stored_outcome(engine, order.task_id, call.id)) is not None:
+def _lost_too_often(
+    engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, has_intent: bool
+) -> ToolOutcome:
+    if has_intent and (stored := stored_outcome(engine, assignment.task_id, call.id)) is not None:
         return stored
-    why = f"tool {call.tool_name!r} was lost {order.attempt} times, with the worker that ran it"
+    why = f"tool {call.tool_name!r} was lost {assignment.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
-    engine.dead.add(lost_work("tool", order.task_id, detail, why, order.attempt, engine.now()))
-    _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", order.task_id, why)
+    engine.dead_letters.add(
+        dead_letter_of_lost_work("tool", assignment.task_id, detail, why, assignment.attempt, engine.now())
+    )
+    _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)
     spec = team.tool(call.tool_name)  # an intent exists for tools with an effect only
     if spec is None or not has_intent:
-        return failure(call.id, why)
-    return unknown(call.id, why, spec.on_unknown)
+        return failed_outcome(call.id, why)
+    return unknown_outcome(call.id, why, spec.on_unknown)
 
 
-def _send(engine: Engine, team: Team, order: CallOrder, call: ToolCall) -> None:
-    engine.dispatcher.tool(order, call.tool_name, timeout_of(team.tool(call.tool_name)))
+def _dispatch_to_workers(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
+    engine.dispatcher.tool(assignment, call.tool_name, timeout_of(team.tool(call.tool_name)))

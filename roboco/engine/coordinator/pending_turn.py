@@ -1,25 +1,25 @@
 """pending_turn: check the recorded turn of a task until a worker has committed its step."""
 
-from roboco.domain.dead_letter import lost_work
+from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.history.priority import priority_of
 from roboco.domain.ids import step_id_at
 from roboco.domain.stream.event import TurnRestarted
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.pending import (
-    AFTER_EXPIRY,
+    EXPIRY_MARGIN,
     Decide,
     GiveUp,
     Repeat,
     Rest,
-    check_after_lease,
     clear_stale_cancellation,
-    is_message_lost,
+    needs_redelivery,
+    schedule_check_after_lease,
 )
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
-from roboco.ports import Snapshot, TurnOrder
-from roboco.ports.telemetry import LEASE_LOSSES, RESTARTS
+from roboco.ports import Snapshot, TurnAssignment
+from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 RESTART_CHECK_DELAY = 1.0
 """Seconds until a restarted turn is checked: a worker that is suspended may have taken its message."""
@@ -34,14 +34,14 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
     if not task.claimed:
         return _check_unclaimed(engine, task_id, team, task, redeliver)
     if task.lease_left > 0:
-        check_after_lease(engine, task_id, task.lease_left)
+        schedule_check_after_lease(engine, task_id, task.lease_left)
         return Rest()
     if recover.catch_up(engine, task_id, task):  # the worker had stored the step
         return Repeat()
-    if task.attempt >= engine.policy.attempts:
+    if task.attempt >= engine.policy.max_attempts:
         return _give_up(engine, task_id, task)
     if restart_turn(engine, task_id, task, "the worker that made it was lost"):
-        engine.telemetry.note(LEASE_LOSSES, 1, "turn")
+        engine.telemetry.record(LEASE_EXPIRATIONS, 1, "turn")
     return Rest()
 
 
@@ -50,32 +50,32 @@ def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
         f"{task.agent}'s turn was lost {task.attempt} times, with its worker or in the middle of its model's answer"
     )
     detail = f"{task.agent}, step {task.seq}"
-    engine.dead.add(lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
+    engine.dead_letters.add(dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
     return GiveUp(reason)
 
 
 def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliver: bool) -> Repeat | Rest:
     cleared = clear_stale_cancellation(engine, task_id, task)
-    if outage.is_over(engine, team, task) and outage.hold(engine, task_id, task):
+    if outage.is_timeout_exceeded(engine, team, task) and outage.pause_task(engine, task_id, task):
         return Repeat()
-    if task.due_in is not None:
-        _dispatch_deferred(engine, task_id, task, task.due_in)
-    elif cleared or (redeliver and is_message_lost(engine, task_id, task)):
-        _dispatch(engine, task_id, task, task.epoch, task.attempt)
+    if task.deferred_for is not None:
+        _dispatch_deferred(engine, task_id, task, task.deferred_for)
+    elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
+        _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
     return Rest()
 
 
 def _dispatch_deferred(engine: Engine, task_id: str, task: Snapshot, seconds: float) -> None:
     """Dispatch the deferred turn if its delay is over; else schedule the next check for that time."""
     if seconds > 0:
-        engine.schedule.put(task_id, seconds)
-    elif engine.turns.ring(task_id, task.epoch, again=True):
-        engine.schedule.put(task_id, engine.policy.ring_pause)
-        _dispatch(engine, task_id, task, task.epoch, task.attempt)
+        engine.schedule.set(task_id, seconds)
+    elif engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
+        engine.schedule.set(task_id, engine.policy.redelivery_delay)
+        _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
 
 
-def _dispatch(engine: Engine, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
-    engine.dispatcher.turn(TurnOrder(task_id, task.seq, epoch, attempt, priority_of(task.first)), task.agent)
+def _dispatch_turn(engine: Engine, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
+    engine.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, attempt, priority_of(task.first)), task.agent)
 
 
 def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, token: str = "") -> bool:
@@ -94,9 +94,9 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
     epoch = engine.turns.restart(task_id, task.epoch, event, token)
     if epoch is None:
         return False
-    engine.telemetry.note(RESTARTS, 1, "turn")
-    engine.schedule.put(task_id, min(RESTART_CHECK_DELAY, engine.policy.ring_pause))
-    _dispatch(engine, task_id, task, epoch, attempt)
+    engine.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")
+    engine.schedule.set(task_id, min(RESTART_CHECK_DELAY, engine.policy.redelivery_delay))
+    _dispatch_turn(engine, task_id, task, epoch, attempt)
     return True
 
 
@@ -106,13 +106,13 @@ def cancel_turn(engine: Engine, task_id: str, task: Snapshot) -> Repeat | Rest |
     The worker closes the model's connection and commits the text so far. It has a grace period for that, which ends
     early if its lease expires.
     """
-    if task.cut_age is None:  # the sender of the item died before it requested the cancellation
-        engine.inbox.add(task_id, (), urgent=True, epoch=task.epoch)
+    if task.cancel_requested_for is None:  # the sender of the item died before it requested the cancellation
+        engine.inbox.add(task_id, (), interrupt=True, epoch=task.epoch)
         return Repeat()
     if not task.claimed:
         return Decide()
-    left = min(task.lease_left, engine.policy.grace - task.cut_age)
+    left = min(task.lease_left, engine.policy.interrupt_grace - task.cancel_requested_for)
     if left > 0:
-        engine.schedule.put(task_id, left + AFTER_EXPIRY)
+        engine.schedule.set(task_id, left + EXPIRY_MARGIN)
         return Rest()
     return Repeat() if recover.catch_up(engine, task_id, task) else Decide()

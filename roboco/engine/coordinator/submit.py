@@ -14,8 +14,8 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_task import AcceptedTask, accept_task, falling_back_to_sweeper, load_into_redis
-from roboco.engine.record.recover import COORDINATOR_TAIL
-from roboco.ports import Phase, Work
+from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
+from roboco.ports import Operation, Phase
 
 
 def submit(engine: Engine, submission: Submission, team: Team) -> None:
@@ -25,7 +25,7 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
     UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too many
     turns are queued, and TransientError if a server fails before the acceptance: the client sends the submission again.
     """
-    with engine.telemetry.work(Work("submit", check_task_id(submission.task_id))):
+    with engine.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
         accepted = accept_task(engine, submission, team)
         if accepted is None:
             return
@@ -40,8 +40,14 @@ def _start_first_turn(engine: Engine, accepted: AcceptedTask) -> bool:
 
     It has to if an item has arrived, if the task starts later, or if its team has a custom router.
     """
-    task = engine.board.load(accepted.task_id, COORDINATOR_TAIL)
-    if task is None or task.phase is not Phase.IDLE or task.seq != 1 or task.item_ids or ETA in task.first.metadata:
+    task = engine.task_store.load(accepted.task_id, COORDINATOR_TAIL_LENGTH)
+    if (
+        task is None
+        or task.phase is not Phase.UNDECIDED
+        or task.seq != 1
+        or task.item_ids
+        or ETA in task.first.metadata
+    ):
         return False
     next_step = NextStep(engine, accepted.task_id, accepted.team, task)
     action = next_step.decide_locally()

@@ -12,47 +12,47 @@ from typing import Any
 from roboco.engine.engine import Engine
 from roboco.engine.retry import retry
 from roboco.ports import LeaseStatus, ModelStream, TurnClaim
-from roboco.ports.telemetry import STOP_SECONDS
+from roboco.ports.telemetry import INTERRUPT_LATENCY_SECONDS
 
-CLOSING = 1.0
+CLOSE_TIMEOUT = 1.0
 """Seconds for which a worker waits until the model's connection is closed, to record when it was."""
 
 
-class Ending:
+class Cancellation:
     """Closes the model's stream as soon as cancellation is requested, in whatever thread that is."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self._stream: ModelStream | None = None
-        self._dropped = False
-        self.asked_at: datetime | None = None
+        self._abandoned = False
+        self.requested_at: datetime | None = None
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """True if cancellation of the turn was requested."""
-        return self.asked_at is not None
+        return self.requested_at is not None
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request cancellation: close the stream, and keep the time of the first request."""
         with self._lock:
-            self.asked_at = self.asked_at or self._engine.now()
+            self.requested_at = self.requested_at or self._engine.now()
             stream = self._stream
         if stream is not None:
             stream.close()
 
-    def of(self, stream: ModelStream) -> None:
+    def attach(self, stream: ModelStream) -> None:
         """Attach the stream that a cancellation closes. Close it now if the turn was cancelled or abandoned before."""
         with self._lock:
             self._stream = stream
-            over = self.asked or self._dropped
-        if over:
+            closes = self.requested or self._abandoned
+        if closes:
             stream.close()
 
-    def drop(self) -> None:
+    def abandon(self) -> None:
         """Abandon the turn: close the stream, because another attempt has replaced this one or will replace it."""
         with self._lock:
-            self._dropped = True
+            self._abandoned = True
             stream = self._stream
         if stream is not None:
             stream.close()
@@ -61,7 +61,7 @@ class Ending:
         """Renew the lease. Return True if this worker still has the turn."""
         lease_status = self._engine.turns.renew(claim)
         if lease_status is LeaseStatus.CANCEL_REQUESTED:
-            self.ask()
+            self.request()
         return bool(lease_status)
 
     def receipt(self, claim: TurnClaim, stream: ModelStream, chunks: int) -> dict[str, Any]:
@@ -69,16 +69,16 @@ class Ending:
 
         The times are ISO 8601, UTC. `closed_at` is null if the model's connection was not closed within a second.
         """
-        closed_at = self._engine.now() if stream.wait_closed(CLOSING) else None
-        what = f"the time of the request to cancel the turn of task {claim.order.task_id}"
-        cut = retry(self._engine, lambda: self._engine.turns.cut(claim), lambda: True, what)
-        if cut is not None and closed_at is not None:
-            self._engine.telemetry.note(STOP_SECONDS, closed_at.timestamp() - cut.at)
+        closed_at = self._engine.now() if stream.wait_closed(CLOSE_TIMEOUT) else None
+        description = f"the time of the request to cancel the turn of task {claim.assignment.task_id}"
+        request = retry(self._engine, lambda: self._engine.turns.cancel_request(claim), lambda: True, description)
+        if request is not None and closed_at is not None:
+            self._engine.telemetry.record(INTERRUPT_LATENCY_SECONDS, closed_at.timestamp() - request.requested_at)
         return {
-            "requested_at": None if cut is None else _iso(self._engine.at(cut.at)),
-            "seen_at": _iso(self.asked_at),
+            "requested_at": None if request is None else _iso(self._engine.time_at(request.requested_at)),
+            "seen_at": _iso(self.requested_at),
             "closed_at": _iso(closed_at),
-            "chunks_after": 0 if cut is None else max(0, chunks - cut.emitted),
+            "chunks_after": 0 if request is None else max(0, chunks - request.emitted_chunks),
         }
 
 

@@ -5,42 +5,42 @@ from enum import StrEnum
 
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
-from roboco.engine.execution.cancellation import Ending
+from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record import rate_tickets as tickets
-from roboco.ports import Doing, Ticket, TurnClaim
+from roboco.ports import OperationSpan, Ticket, TurnClaim
 
 
-class TurnEnd(StrEnum):
+class TurnOutcome(StrEnum):
     """The result of an attempt to run a turn. Flower shows its text."""
 
     COMMITTED = "committed"
     RATE_LIMITED = "waits until its model's rate limit allows it"
     OUTAGE = "waits, because its model cannot be reached"
     DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
-    BROKE_OFF = "the model's answer broke off in the middle: another attempt replaces it"
-    LOST = "another attempt has replaced it"
-    TAKEN = "another worker has claimed this attempt"
-    REFUSED = "done before, or no longer wanted"
+    CUT_OFF = "the model's answer broke off in the middle: another attempt replaces it"
+    REPLACED = "another attempt has replaced it"
+    CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
+    OBSOLETE = "done before, or no longer wanted"
 
 
 @dataclass(frozen=True)
-class Making:
+class ClaimedTurn:
     """A turn that this worker has claimed."""
 
     engine: Engine
     team: Team
     claim: TurnClaim
-    ending: Ending
-    doing: Doing
-    began: float
+    cancellation: Cancellation
+    span: OperationSpan
+    claimed_at: float
     """The time of the claim, in Unix seconds."""
 
     @property
     def model(self) -> str:
         """The name of the agent's model."""
-        return self.team.profile(self.team.agent(self.claim.task.agent)).model
+        return self.team.profile(self.team.agent(self.claim.snapshot.agent)).model
 
     @property
     def ticket(self) -> Ticket:
         """The place of the turn's request in the queue of its provider's rate limit."""
-        return tickets.ticket_of(self.team, self.claim.order.task_id, self.claim.task)
+        return tickets.turn_ticket(self.team, self.claim.assignment.task_id, self.claim.snapshot)

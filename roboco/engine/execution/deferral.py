@@ -11,61 +11,63 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.engine.coordinator import outage
-from roboco.engine.execution.claimed_turn import Making, TurnEnd
+from roboco.engine.execution.claimed_turn import ClaimedTurn, TurnOutcome
 from roboco.errors import ModelError
 
-ALONE, LONGEST_ALONE = 5.0, 15.0
+QUARANTINE_DELAY, MAX_QUARANTINE_DELAY = 5.0, 15.0
 """The first and the longest delay, in seconds, of a turn that waits for quarantine. The delay doubles."""
 
 
-def wait_for_rate(making: Making, profile: ModelProfile, seconds: float) -> TurnEnd:
+def defer_for_rate_limit(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> TurnOutcome:
     """Defer the turn until the rate limits that Roboco keeps allow its request. No thread waits meanwhile."""
-    return defer(making, seconds, _rate_reason(making, profile, seconds), TurnEnd.RATE_LIMITED)
+    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED)
 
 
-def wait_for_server_rate(making: Making, profile: ModelProfile, error: ModelError) -> TurnEnd:
+def defer_for_provider_limit(turn: ClaimedTurn, profile: ModelProfile, error: ModelError) -> TurnOutcome:
     """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
-    seconds = outage.delay(error, making.claim.task.refusals)
-    making.engine.rates.pause(profile, seconds)
-    return defer(making, seconds, _rate_reason(making, profile, seconds), TurnEnd.RATE_LIMITED, refused=True)
+    seconds = outage.retry_delay(error, turn.claim.snapshot.refusals)
+    turn.engine.rate_limiter.pause(profile, seconds)
+    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, refused=True)
 
 
-def _rate_reason(making: Making, profile: ModelProfile, seconds: float) -> str:
-    return f"{making.claim.task.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
+def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> str:
+    return f"{turn.claim.snapshot.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
 
 
-def ask_again(making: Making, error: ModelError) -> TurnEnd:
+def defer_for_outage(turn: ClaimedTurn, error: ModelError) -> TurnOutcome:
     """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
-    claim = making.claim
-    seconds = outage.delay(error, claim.task.refusals)
-    return defer(making, seconds, outage.reason(claim.task.agent, error, seconds), TurnEnd.OUTAGE, True)
+    claim = turn.claim
+    seconds = outage.retry_delay(error, claim.snapshot.refusals)
+    return defer(turn, seconds, outage.wait_reason(claim.snapshot.agent, error, seconds), TurnOutcome.OUTAGE, True)
 
 
-def wait_alone(making: Making) -> TurnEnd:
+def defer_for_quarantine(turn: ClaimedTurn) -> TurnOutcome:
     """Defer the turn until quarantine is free: another turn in it may crash this worker."""
-    agent, lost = making.claim.task.agent, making.claim.order.attempt - 1
-    pause = min(LONGEST_ALONE, ALONE * 2.0 ** min(making.claim.task.rings, 10))
+    agent, lost = turn.claim.snapshot.agent, turn.claim.assignment.attempt - 1
+    delay = min(MAX_QUARANTINE_DELAY, QUARANTINE_DELAY * 2.0 ** min(turn.claim.snapshot.redeliveries, 10))
     reason = (
         f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
         "them may end the worker"
     )
-    return defer(making, pause, reason, TurnEnd.DEFERRED)
+    return defer(turn, delay, reason, TurnOutcome.DEFERRED)
 
 
 def defer(
-    making: Making, seconds: float, reason: str, end: TurnEnd, refused: bool = False, declined_by: str = ""
-) -> TurnEnd:
+    turn: ClaimedTurn, seconds: float, reason: str, outcome: TurnOutcome, refused: bool = False, declined_by: str = ""
+) -> TurnOutcome:
     """Defer the turn for these seconds, publish the reason and return `end`. Return LOST if the lease has expired.
 
     `refused` counts a refusal of the model server. `declined_by` names this worker if it cannot run the turn.
     """
-    engine, claim = making.engine, making.claim
-    task_id = claim.order.task_id
+    engine, claim = turn.engine, turn.claim
+    task_id = claim.assignment.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
     if not engine.turns.defer(claim, seconds, event, refused, declined_by):
-        return TurnEnd.LOST
+        return TurnOutcome.REPLACED
     engine.schedule.schedule_no_later_than(task_id, seconds)
-    now = engine.board.load(task_id, 1)
-    if now is not None and (now.cut_age is not None or outage.is_over(engine, making.team, now)):
+    task = engine.task_store.load(task_id, 1)
+    if task is not None and (
+        task.cancel_requested_for is not None or outage.is_timeout_exceeded(engine, turn.team, task)
+    ):
         engine.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
-    return end
+    return outcome

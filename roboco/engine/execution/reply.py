@@ -4,12 +4,12 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from roboco.domain.canonical_json import checked_json, well_formed
+from roboco.domain.canonical_json import validated_json, well_formed
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
 from roboco.domain.history.state import TaskState
 from roboco.domain.ids import call_id_at
 from roboco.domain.prompt.coordinator_tools import schema_of
-from roboco.domain.team.known_tools import unlisted
+from roboco.domain.team.known_tools import unlisted_tool_error
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
@@ -17,12 +17,12 @@ from roboco.ports import Listings, Reply, RequestedCall, TurnClaim
 
 MALFORMED = "malformed_tool_call"
 """The error code of a step whose model wrote no readable tool call."""
-MOST_CHECKING = 5.0
+MAX_CHECK_SECONDS = 5.0
 """Seconds of processor time for checking the arguments of one reply. Calls that remain unchecked are refused."""
 
 
 @dataclass(frozen=True)
-class Said:
+class StepContent:
     """The parts of a step, and the facts about its calls that its metadata records."""
 
     parts: tuple[Part, ...]
@@ -39,50 +39,52 @@ class Said:
         return {name: value for name, value in about.items() if value}
 
 
-def failed(claim: TurnClaim, code: str, message: str, text: str = "") -> Said:
+def content_of_failure(claim: TurnClaim, code: str, message: str, text: str = "") -> StepContent:
     """Return the content of a step whose model call failed after this text."""
-    error = ErrorPart(code=code, message=f"{claim.task.agent}: {message}")
-    return Said((TextPart(text=text), error) if text else (error,))
+    error = ErrorPart(code=code, message=f"{claim.snapshot.agent}: {message}")
+    return StepContent((TextPart(text=text), error) if text else (error,))
 
 
-def said(engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, listings: Listings) -> Said:
+def content_of_reply(
+    engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, listings: Listings
+) -> StepContent:
     """Return the content of a whole reply."""
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or reply.mistake) else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
     lacking: dict[str, str] = {}
-    until = time.thread_time() + MOST_CHECKING
+    until = time.thread_time() + MAX_CHECK_SECONDS
     for index, requested in enumerate(reply.calls):
         name, raw = well_formed(requested.name), well_formed(requested.arguments)
         parsed = parse_arguments(requested, reply.finish_reason == "length")
         invalid_args = isinstance(parsed, InvalidArguments)
         args = {} if isinstance(parsed, InvalidArguments) else parsed
-        call_id = call_id_at(claim.order.task_id, claim.order.seq, index, name, raw if invalid_args else args)
+        call_id = call_id_at(claim.assignment.task_id, claim.assignment.seq, index, name, raw if invalid_args else args)
         if isinstance(parsed, InvalidArguments):
             invalid[call_id] = parsed.reason
-        elif problem := _unfit(engine, claim.task.state, requested.name, parsed, until):
+        elif problem := _schema_error(engine, claim.snapshot.state, requested.name, parsed, until):
             invalid[call_id] = problem
-        if why := unlisted(team, team.agent(claim.task.agent), name, listings):
+        if why := unlisted_tool_error(team, team.agent(claim.snapshot.agent), name, listings):
             lacking[call_id] = why
-        if (effect := _effect(team, name, listings)) is not None:
+        if (effect := _declared_effect(team, name, listings)) is not None:
             effects[name] = effect
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
     if reply.mistake:
         parts.append(_malformed(claim, reply))
-    return Said(tuple(parts), invalid, effects, lacking)
+    return StepContent(tuple(parts), invalid, effects, lacking)
 
 
 def _malformed(claim: TurnClaim, reply: Reply) -> ErrorPart:
     """Return the error of a step whose model wrote no readable tool call, and was asked again in vain."""
     times = f"{reply.reprompts + 1} times" if reply.reprompts else "once"
     message = (
-        f"{claim.task.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
+        f"{claim.snapshot.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
         f"{reply.mistake[:300]}; use a larger model, or one with native tool calls"
     )
     return ErrorPart(code=MALFORMED, message=message)
 
 
-def _effect(team: Team, name: str, listings: Listings) -> str | None:
+def _declared_effect(team: Team, name: str, listings: Listings) -> str | None:
     """Return the effect that the tool's MCP server declares, or None if the team declares it or the server does not."""
     spec = team.tool(name)
     if not isinstance(spec, ServerTool):
@@ -111,7 +113,7 @@ def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, obje
         return InvalidArguments("the answer was cut off before the arguments")
     found = f"(found {well_formed(requested.arguments)[:200]!r})"
     try:
-        args = checked_json(json.loads(requested.arguments or "{}"))
+        args = validated_json(json.loads(requested.arguments or "{}"))
     except (ValueError, RecursionError) as error:
         return InvalidArguments(f"the arguments are not JSON: {error} {found}")
     if not isinstance(args, dict):
@@ -119,14 +121,14 @@ def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, obje
     return args
 
 
-def _unfit(engine: Engine, state: TaskState, name: str, args: dict[str, object], until: float) -> str | None:
+def _schema_error(engine: Engine, state: TaskState, name: str, args: dict[str, object], until: float) -> str | None:
     """Return why the arguments do not fit the schema of a goal's or client's tool, or None if they do.
 
     They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
     """
     schema = schema_of(state, name)
     if schema is not None and time.thread_time() > until:
-        limit = f"{MOST_CHECKING:g} s"
+        limit = f"{MAX_CHECK_SECONDS:g} s"
         return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"
-    found = engine.toolbox.mistake(schema, args) if schema is not None else ""
+    found = engine.toolbox.args_error(schema, args) if schema is not None else ""
     return f"wrong arguments: {found}" if found else None

@@ -3,30 +3,30 @@
 import base64
 from dataclasses import dataclass, field, replace
 
-from roboco.domain.artifact_limits import MAX_IMAGE, MAX_IMAGES
-from roboco.domain.decision.budget import reserve, used_up
-from roboco.domain.history.history import RESULTS_ARE_IN
-from roboco.domain.history.state import WRAPS_UP
+from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
+from roboco.domain.decision.budget import limit_reached, reserve
+from roboco.domain.history.history import AFTER_RESULTS
+from roboco.domain.history.state import WRAP_UP_RULE
 from roboco.domain.limits import Limits
 from roboco.domain.paths import artifact_name, artifact_path
-from roboco.domain.prompt.chat import Message, image_kind
-from roboco.domain.prompt.coordinator_tools import offered
-from roboco.domain.prompt.working_memory import Seen, WorkingMemory, compile_memory
+from roboco.domain.prompt.chat import ChatMessage, image_mime_type
+from roboco.domain.prompt.coordinator_tools import coordinator_tools
+from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
 from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.team import Team
-from roboco.domain.tokens import ESTIMATE
+from roboco.domain.tokens import ESTIMATING_TOKENIZER
 from roboco.engine.engine import Engine
 from roboco.engine.execution.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.prompt import render_prompt
-from roboco.engine.usage import spent_on
+from roboco.engine.usage import unfinished_usage
 from roboco.ports import Listings, Request, TurnClaim
 
-USUAL_REPLY = 500
+EXPECTED_REPLY_TOKENS = 500
 """Tokens that rate limits reserve for a reply whose length nothing bounds."""
 
 
 @dataclass(frozen=True)
-class Composed:
+class PreparedRequest:
     """The request of a turn, with all that its step records of it."""
 
     memory: WorkingMemory
@@ -40,25 +40,31 @@ class Composed:
     """The tools that MCP servers listed for the request."""
 
     @property
-    def tokens(self) -> int:
+    def expected_tokens(self) -> int:
         """The tokens that the turn is expected to use, in and out."""
-        return self.memory.tokens + (self.request.max_tokens or USUAL_REPLY)
+        return self.memory.tokens + (self.request.max_tokens or EXPECTED_REPLY_TOKENS)
 
 
-def compose(engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings) -> Composed:
+def prepare_request(
+    engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings
+) -> PreparedRequest:
     """Return the request of the turn with the summary that is ready.
 
     UsageError if the team names a tool or template variable that does not exist; NotRunnable if this worker lacks the
     function of a tool.
     """
-    summary, task = ready_of(result), claim.task
+    summary, task = ready_of(result), claim.snapshot
     agent, state = team.agent(task.agent), task.state
-    last_turn = task.routing.get("rule") == WRAPS_UP
-    begins = _begins(claim)
-    without = last_turn or (agent.tool_choice == "first" and not begins)
-    tools = () if without else (*engine.toolbox.describe(team, agent, listings), *offered(team, agent, state))
+    last_turn = task.routing.get("rule") == WRAP_UP_RULE
+    first_call = _is_first_call(claim)
+    without_tools = last_turn or (agent.tool_choice == "first" and not first_call)
+    tools = (
+        ()
+        if without_tools
+        else (*engine.toolbox.describe(team, agent, listings), *coordinator_tools(team, agent, state))
+    )
     profile = team.profile(agent)
-    seen = Seen(
+    seen = PromptInputs(
         first=task.first,
         tail=task.tail,
         tools=tools,
@@ -66,17 +72,19 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult,
         no_summary=result.reason if isinstance(result, Failed) else "",
         limit=state.limit if last_turn else None,
         images=profile.images,
-        tokens=engine.tokenizers.of(profile.model) if isinstance(agent.context, BudgetContext) else ESTIMATE,
+        tokens=engine.tokenizers.for_model(profile.model)
+        if isinstance(agent.context, BudgetContext)
+        else ESTIMATING_TOKENIZER,
     )
-    prompt = render_prompt(engine.prompts, team, agent, claim.order.task_id, task.first)
-    memory = compile_memory(agent, prompt, seen)
-    limits = team.limits.raised(state.raised)
-    so_far = state.having_spent(agent.name, summary.usage.plus(spent_on(team, task)))
+    prompt = render_prompt(engine.templates, team, agent, claim.assignment.task_id, task.first)
+    memory = build_working_memory(agent, prompt, seen)
+    limits = team.limits.with_overrides(state.limit_overrides)
+    so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
     reserved = reserve(limits, so_far, agent.name, profile, memory.tokens)
-    refused = "" if last_turn else reserved.refused or _too_late(engine, claim, limits) or ""
+    refused = "" if last_turn else reserved.refused or _time_limit_reached(engine, claim, limits) or ""
     if isinstance(result, Refused):
         refused = result.limit
-    required = agent.tool_choice != "auto" and bool(tools) and begins
+    required = agent.tool_choice != "auto" and bool(tools) and first_call
     request = Request(
         profile,
         memory.messages,
@@ -84,32 +92,32 @@ def compose(engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult,
         tool_choice="required" if required else "auto",
         max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
     )
-    return Composed(memory, request, refused, summary, listings)
+    return PreparedRequest(memory, request, refused, summary, listings)
 
 
-def _too_late(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
+def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
     """Return the time limit if it was reached while the turn waited, else None. No other limit can have changed."""
     if limits.max_seconds is None:
         return None
-    task_id, task = claim.order.task_id, claim.task
-    began = engine.teams.began(task_id, task.state)
+    task_id, task = claim.assignment.task_id, claim.snapshot
+    began = engine.frozen_teams.started_at(task_id, task.state)
     seconds = engine.clock.now() - began.timestamp() if began is not None else 0.0
-    return used_up(limits, task.state, task.agent, seconds)
+    return limit_reached(limits, task.state, task.agent, seconds)
 
 
-def _begins(claim: TurnClaim) -> bool:
+def _is_first_call(claim: TurnClaim) -> bool:
     """Return True if the agent has not called a tool yet since the last message of a user or another agent."""
-    return claim.task.routing.get("rule") != RESULTS_ARE_IN
+    return claim.snapshot.routing.get("rule") != AFTER_RESULTS
 
 
-def with_images(engine: Engine, task_id: str, request: Request) -> Request:
+def embed_images(engine: Engine, task_id: str, request: Request) -> Request:
     """Return the request with the newest MAX_IMAGES images in place of the URIs of their artifacts."""
     left = MAX_IMAGES
-    messages: list[Message] = []
+    messages: list[ChatMessage] = []
     for message in reversed(request.messages):
         content = message["content"]
         if isinstance(content, list):
-            parts: list[Message] = []
+            parts: list[ChatMessage] = []
             for part in reversed(content):
                 shown = part if part["type"] != "image_url" else _image(engine, task_id, part["image_url"]["url"], left)
                 left -= shown["type"] == "image_url"
@@ -119,24 +127,24 @@ def with_images(engine: Engine, task_id: str, request: Request) -> Request:
     return replace(request, messages=tuple(messages))
 
 
-def _image(engine: Engine, task_id: str, uri: str, left: int) -> Message:
+def _image(engine: Engine, task_id: str, uri: str, left: int) -> ChatMessage:
     name = artifact_name(uri)
     path = artifact_path(task_id, name)
     size = engine.files.size(path) if left else None
-    data = engine.files.get(path) if size is not None and size <= MAX_IMAGE else None
-    kind = image_kind(data or b"")
+    data = engine.files.get(path) if size is not None and size <= MAX_IMAGE_BYTES else None
+    kind = image_mime_type(data or b"")
     if data is None or kind is None:
-        return {"type": "text", "text": f"(image {uri} is not shown: {_why_not(left, size)})"}
+        return {"type": "text", "text": f"(image {uri} is not shown: {_omission_reason(left, size)})"}
     return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
 
 
-def _why_not(left: int, size: int | None) -> str:
+def _omission_reason(left: int, size: int | None) -> str:
     if not left:
         return "it is older than the newest images"
     if size is None:
         return "the artifact does not exist"
     return (
-        f"it has {size} bytes, at most {MAX_IMAGE} are possible"
-        if size > MAX_IMAGE
+        f"it has {size} bytes, at most {MAX_IMAGE_BYTES} are possible"
+        if size > MAX_IMAGE_BYTES
         else "it is no image of a known format"
     )

@@ -11,21 +11,21 @@ for its usage.
 from dataclasses import dataclass, field
 from itertools import islice
 
-from roboco.domain.canonical_json import canonical, sha256
+from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.decision.budget import reserve
-from roboco.domain.history.state import WRAPS_UP
+from roboco.domain.history.state import WRAP_UP_RULE
 from roboco.domain.paths import history_summaries_path, history_summary_path
-from roboco.domain.prompt.chat import Message
-from roboco.domain.prompt.summary import HistorySummary, summarised_until, summary_messages
+from roboco.domain.prompt.chat import ChatMessage
+from roboco.domain.prompt.summary import HistorySummary, summary_end, summary_messages
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import estimate_tokens
-from roboco.domain.usage import Spent
+from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
-from roboco.engine.execution.cancellation import Ending
+from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
-from roboco.engine.usage import failed_reply_usage, spent_on
+from roboco.engine.usage import failed_reply_usage, unfinished_usage
 from roboco.errors import ModelError
 from roboco.ports import Reply, Request, TurnClaim
 
@@ -41,13 +41,13 @@ class Ready:
 
     summary: HistorySummary | None = None
     """The summary, or None if the history is short, has none yet, or its agent's context needs none."""
-    usage: Spent = field(default_factory=Spent)
+    usage: Usage = field(default_factory=Usage)
     """The usage of summaries that no step was charged for."""
 
     def metadata(self) -> dict[str, object]:
         """Return the metadata of the step that is charged for the summaries; empty if there is nothing to charge."""
         until = 0 if self.summary is None else self.summary.until
-        return {"summarised_until": until} if self.usage.steps else {}
+        return {"summarized_until": until} if self.usage.steps else {}
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,15 @@ def ready_of(result: SummaryResult) -> Ready:
     return result if isinstance(result, Ready) else result.ready
 
 
-def summary_for(engine: Engine, team: Team, claim: TurnClaim, ending: Ending) -> SummaryResult:
+def summary_for(engine: Engine, team: Team, claim: TurnClaim, cancellation: Cancellation) -> SummaryResult:
     """Return the summary that the turn sends. If it was not made before, make it now."""
-    agent = team.agent(claim.task.agent)
+    agent = team.agent(claim.snapshot.agent)
     policy = agent.context
-    until = summarised_until(policy, claim.task.seq) if isinstance(policy, SummaryContext) else 0
+    until = summary_end(policy, claim.snapshot.seq) if isinstance(policy, SummaryContext) else 0
     if not isinstance(policy, SummaryContext) or until == 0:
         return Ready()
     name, profile = summary_profile(team, agent.name, policy)
-    return _Summarizer(engine, team, policy, name, profile, claim, ending).summarize(until)
+    return _Summarizer(engine, team, policy, name, profile, claim, cancellation).summarize(until)
 
 
 @dataclass(frozen=True)
@@ -114,16 +114,16 @@ class _Summarizer:
     profile_name: str
     profile: ModelProfile
     claim: TurnClaim
-    ending: Ending
+    cancellation: Cancellation
 
     def summarize(self, until: int) -> SummaryResult:
         """Return the summary of the steps before this position, made from the newest one that is stored."""
         last, start = self._newest(until)
         ready = Ready(last, self._uncharged_usage(last))
-        if self.claim.task.routing.get("rule") == WRAPS_UP:  # the last turn, at a limit: spend nothing more
+        if self.claim.snapshot.routing.get("rule") == WRAP_UP_RULE:  # the last turn, at a limit: spend nothing more
             return ready
         for _ in range(MAX_SUMMARIES_PER_TURN):
-            if start >= until or self.ending.asked:
+            if start >= until or self.cancellation.requested:
                 break
             start += self.policy.steps
             result = self._next(ready, start)
@@ -137,32 +137,32 @@ class _Summarizer:
         for start in (until, until - self.policy.steps):
             if start > 0 and (stored := self._stored(start)) is not None:
                 return stored, start
-        names = self.engine.files.names(history_summaries_path(self.claim.order.task_id))
+        names = self.engine.files.names(history_summaries_path(self.claim.assignment.task_id))
         there = [int(name[:8]) for name in names if name.endswith(f"-{self._key}.json") and int(name[:8]) <= until]
         last = self._stored(max(there)) if there else None
         return last, 0 if last is None else last.until
 
-    def _uncharged_usage(self, last: HistorySummary | None) -> Spent:
+    def _uncharged_usage(self, last: HistorySummary | None) -> Usage:
         """Return the usage of the stored summaries that no step was charged for."""
-        usage, until = Spent(), 0 if last is None else last.until
-        while until > self.claim.task.state.summarised_until:
+        usage, until = Usage(), 0 if last is None else last.until
+        while until > self.claim.snapshot.state.summarized_until:
             stored = self._stored(until)
-            usage = usage.plus(stored.spent) if stored is not None else usage
+            usage = usage.plus(stored.usage) if stored is not None else usage
             until -= self.policy.steps
         return usage
 
     def _next(self, ready: Ready, until: int) -> SummaryResult:
         """Make the summary up to this position out of the last one. Return it, or why it is not made."""
-        task = self.claim.task
+        task = self.claim.snapshot
         messages = self._messages(ready.summary, until)
-        tokens_in, max_tokens = estimate_tokens(canonical(list(messages))), 2 * self.policy.tokens
-        so_far = task.state.having_spent(task.agent, ready.usage.plus(spent_on(self.team, task)))
-        limits = self.team.limits.raised(task.state.raised)
+        tokens_in, max_tokens = estimate_tokens(canonical_json(list(messages))), 2 * self.policy.tokens
+        so_far = task.state.plus_usage(task.agent, ready.usage.plus(unfinished_usage(self.team, task)))
+        limits = self.team.limits.with_overrides(task.state.limit_overrides)
         reserved = reserve(limits, so_far, task.agent, self.profile, tokens_in)
         if reserved.refused:
             return Refused(ready, reserved.refused)
-        ticket = summary_ticket(self.team, self.claim.order.task_id, task, until)
-        if (seconds := self.engine.rates.reserve(self.profile, ticket, tokens_in + max_tokens)) > 0:
+        ticket = summary_ticket(self.team, self.claim.assignment.task_id, task, until)
+        if (seconds := self.engine.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)) > 0:
             return Deferred(ready, self.profile, seconds)
         request = Request(self.profile, messages, (), max_tokens=min(filter(None, (max_tokens, reserved.max_tokens))))
         texts: list[str] = []
@@ -175,15 +175,15 @@ class _Summarizer:
             return Failed(Ready(ready.summary, usage), f"the summary could not be made: {error}")
         return self._store(ready, until, "".join(texts).strip(), reply)
 
-    def _messages(self, last: HistorySummary | None, until: int) -> tuple[Message, ...]:
+    def _messages(self, last: HistorySummary | None, until: int) -> tuple[ChatMessage, ...]:
         start = 0 if last is None else last.until
-        steps = tuple(islice(self.engine.histories.read(self.claim.order.task_id, start), until - start))
+        steps = tuple(islice(self.engine.histories.read(self.claim.assignment.task_id, start), until - start))
         return summary_messages(self.policy, "" if last is None else last.text, steps)
 
     def _call_model(self, request: Request, texts: list[str]) -> Reply:
         """Append the texts of the model to `texts` and return its reply; ModelError if it has no text or no end."""
         stream = self.engine.model.stream(request)
-        self.ending.of(stream)
+        self.cancellation.attach(stream)
         try:
             for piece in stream:
                 if isinstance(piece, Reply):
@@ -197,14 +197,14 @@ class _Summarizer:
 
     def _store(self, ready: Ready, until: int, text: str, reply: Reply) -> Ready:
         """Store the summary. If another attempt has stored one, return that one with the usage of both."""
-        usage = Spent(
+        usage = Usage(
             steps=1,
             tokens_in=reply.tokens_in,
             tokens_out=reply.tokens_out,
             seconds=reply.duration_ms / 1000,
             cost=self.profile.cost(reply.tokens_in, reply.tokens_out),
         )
-        made = HistorySummary(until=until, text=text, profile=self.profile_name, spent=usage)
+        made = HistorySummary(until=until, text=text, profile=self.profile_name, usage=usage)
         self.engine.files.create(self._path(until), made.model_dump_json().encode())
         return Ready(self._stored(until) or made, ready.usage.plus(usage))
 
@@ -213,9 +213,11 @@ class _Summarizer:
         return None if data is None else HistorySummary.model_validate_json(data)
 
     def _path(self, until: int) -> str:
-        return history_summary_path(self.claim.order.task_id, until, self._key)
+        return history_summary_path(self.claim.assignment.task_id, until, self._key)
 
     @property
     def _key(self) -> str:
         """The key of the settings that make these summaries: others make other summaries of the same steps."""
-        return sha256(canonical([self.policy.steps, self.policy.tokens, self.profile_name, self.profile.model]))[:8]
+        return sha256(canonical_json([self.policy.steps, self.policy.tokens, self.profile_name, self.profile.model]))[
+            :8
+        ]

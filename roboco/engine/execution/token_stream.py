@@ -14,118 +14,118 @@ import threading
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.ids import step_id_at
 from roboco.domain.stream.event import StreamChunk
-from roboco.domain.tokens import tokens_of
+from roboco.domain.tokens import estimate_tokens_of_bytes
 from roboco.engine.engine import Engine
-from roboco.engine.execution.cancellation import Ending
-from roboco.ports import Chunk, LeaseStatus, TurnClaim, Used
+from roboco.engine.execution.cancellation import Cancellation
+from roboco.ports import Chunk, LeaseStatus, TokenUsage, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
 
 class TokenStream:
     """The output of a turn."""
 
-    def __init__(self, engine: Engine, claim: TurnClaim, ending: Ending, tokens_in: int) -> None:
+    def __init__(self, engine: Engine, claim: TurnClaim, cancellation: Cancellation, tokens_in: int) -> None:
         self.texts: list[str] = []
         """The chunks that were emitted; final once `finish` has returned."""
-        self.cut = False
+        self.truncated = False
         """True if some text was dropped at the end; final once `finish` has returned."""
         self._engine = engine
         self._claim = claim
-        self._ending = ending
+        self._cancellation = cancellation
         self._tokens_in = tokens_in
-        self._step_id = step_id_at(claim.order.task_id, claim.order.seq)
-        self._size = 0
+        self._step_id = step_id_at(claim.assignment.task_id, claim.assignment.seq)
+        self._bytes_out = 0
         self._changed = threading.Condition()
-        self._waiting: list[str] = []
-        self._since = 0.0
-        self._half = ""
-        self._busy = self._finished = False
-        self._grip = LeaseStatus.HELD
-        self._failed: Exception | None = None
+        self._queued: list[str] = []
+        self._queued_at = 0.0
+        self._surrogate = ""
+        self._in_flight = self._closed = False
+        self._lease_status = LeaseStatus.HELD
+        self._error: Exception | None = None
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Emit the text soon. The thread that reads the model calls this, and does not wait."""
         with self._changed:
-            if self._finished:
+            if self._closed:
                 return
-            self._put(text)
-            if self._busy or not self._waiting or self._over:
+            self._enqueue(text)
+            if self._in_flight or not self._queued or self._ended:
                 return
-            self._busy = True
-        self._send()
+            self._in_flight = True
+        self._emit()
 
-    def finish(self, whole: bool) -> LeaseStatus:
+    def close(self, whole: bool) -> LeaseStatus:
         """Wait until the chunk in flight is acknowledged, and all other text if the reply is `whole`, else drop that.
 
         Return the status of the lease. If a chunk could not be emitted, raise its error.
         """
         with self._changed:
-            self._finished = True
-            if whole and self._half:
-                self._waiting.append(well_formed(self._half))
+            self._closed = True
+            if whole and self._surrogate:
+                self._queued.append(well_formed(self._surrogate))
             if not whole:
-                self._waiting.clear()
-            sends = bool(self._waiting) and not self._busy and not self._over
-            self._busy = self._busy or sends
+                self._queued.clear()
+            sends = bool(self._queued) and not self._in_flight and not self._ended
+            self._in_flight = self._in_flight or sends
         if sends:
-            self._send()
+            self._emit()
         with self._changed:
-            self._changed.wait_for(lambda: not self._busy)
-            self.cut = bool(self._waiting)
-            if self._failed is not None:
-                raise self._failed
-            return self._grip
+            self._changed.wait_for(lambda: not self._in_flight)
+            self.truncated = bool(self._queued)
+            if self._error is not None:
+                raise self._error
+            return self._lease_status
 
     @property
-    def _over(self) -> bool:
-        return self._failed is not None or not self._grip or self._ending.asked
+    def _ended(self) -> bool:
+        return self._error is not None or not self._lease_status or self._cancellation.requested
 
-    def _put(self, text: str) -> None:
+    def _enqueue(self, text: str) -> None:
         """Queue the text. If it ends in half a character (a surrogate, as JSON escapes it), keep that for later."""
-        text = self._half + text
-        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        if said := text.removesuffix(self._half):
-            if not self._waiting:
-                self._since = self._engine.clock.now()
-            self._waiting.append(well_formed(said))
+        text = self._surrogate + text
+        self._surrogate = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        if complete := text.removesuffix(self._surrogate):
+            if not self._queued:
+                self._queued_at = self._engine.clock.now()
+            self._queued.append(well_formed(complete))
 
-    def _send(self) -> None:
+    def _emit(self) -> None:
         """Emit the queued text as one chunk. Only the thread that has set `_busy` calls this."""
         with self._changed:
-            text, since = "".join(self._waiting), self._since
-            self._waiting.clear()
+            text, since = "".join(self._queued), self._queued_at
+            self._queued.clear()
             self.texts.append(text)
-            self._size += len(text.encode())
-            used = Used(self._tokens_in, tokens_of(self._size))
+            self._bytes_out += len(text.encode())
+            used = TokenUsage(self._tokens_in, estimate_tokens_of_bytes(self._bytes_out))
             chunk = Chunk(len(self.texts), self._message(text), used)
         try:
-            self._engine.turns.emit(self._claim, chunk, lambda answer: self._told(answer, since))
+            self._engine.turns.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))
         except Exception as error:  # `finish` waits for it
-            self._told(error, since)
+            self._on_ack(error, since)
 
-    def _told(self, answer: LeaseStatus | Exception, since: float) -> None:
+    def _on_ack(self, answer: LeaseStatus | Exception, since: float) -> None:
         """Handle the acknowledgement of the chunk in flight, or its error. Emit the next chunk, if any. Any thread."""
         if answer is LeaseStatus.CANCEL_REQUESTED:
-            self._ending.ask()
+            self._cancellation.request()
         with self._changed:
             if isinstance(answer, Exception):
-                self._failed = answer
+                self._error = answer
             else:
-                self._grip = answer
-            again = self._busy = bool(self._waiting) and not self._over
+                self._lease_status = answer
+            more = self._in_flight = bool(self._queued) and not self._ended
             self._changed.notify_all()
-        if self._failed is not None or not self._grip:
-            self._ending.drop()
-        elif again:
-            self._send()
-        self._engine.telemetry.note(STREAM_LAG_SECONDS, self._engine.clock.now() - since)
+        if self._error is not None or not self._lease_status:
+            self._cancellation.abandon()
+        elif more:
+            self._emit()
+        self._engine.telemetry.record(STREAM_LAG_SECONDS, self._engine.clock.now() - since)
 
     def _message(self, text: str) -> StreamChunk:
-        order = self._claim.order
+        order = self._claim.assignment
         return StreamChunk(
             task_id=order.task_id,
             step_id=self._step_id,
-            agent_name=self._claim.task.agent,
+            agent_name=self._claim.snapshot.agent,
             attempt=order.attempt,
             text=text,
         )

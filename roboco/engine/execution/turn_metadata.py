@@ -1,34 +1,34 @@
 """turn_metadata: the metadata of a turn's step: usage and cost, model, timings, prompt, interruption."""
 
-from roboco.domain.usage import Spent
-from roboco.engine.execution.request import Composed
+from roboco.domain.usage import Usage
+from roboco.engine.execution.request import PreparedRequest
 from roboco.engine.execution.summarize import Ready
 from roboco.engine.usage import estimated_usage
 from roboco.ports import Reply
 
 
-def completed(composed: Composed, reply: Reply) -> dict[str, object]:
+def reply_metadata(prepared: PreparedRequest, reply: Reply) -> dict[str, object]:
     """Return the metadata of a step with a whole reply."""
-    cost = composed.request.profile.cost(reply.tokens_in, reply.tokens_out)
-    used = Spent(tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, cost=cost)
-    metadata = usage_of(composed.summary, used) | {
+    cost = prepared.request.profile.cost(reply.tokens_in, reply.tokens_out)
+    used = Usage(tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, cost=cost)
+    metadata = usage_metadata(prepared.summary, used) | {
         "model": reply.model,
         "finish_reason": reply.finish_reason,
         "timings": {"first_token_ms": reply.first_token_ms, "duration_ms": reply.duration_ms},
-        "context": composed.memory.receipt,
+        "context": prepared.memory.report,
     }
     metadata |= {"limit": reply.limit} if reply.limit else {}
     return metadata | ({"reprompts": reply.reprompts} if reply.reprompts else {})
 
 
-def usage_of(summary: Ready, used: Spent | None = None, estimated: bool = False) -> dict[str, object]:
+def usage_metadata(summary: Ready, used: Usage | None = None, estimated: bool = False) -> dict[str, object]:
     """Return the usage of the turn and of its summaries; empty if neither a reply nor a summary was requested.
 
     The cost is present only if there are prices.
     """
     if used is None and not summary.usage.steps:
         return {}
-    made, turn = summary.usage, Spent() if used is None else used
+    made, turn = summary.usage, Usage() if used is None else used
     usage: dict[str, object] = {
         "tokens_in": turn.tokens_in + made.tokens_in,
         "tokens_out": turn.tokens_out + made.tokens_out,
@@ -40,12 +40,12 @@ def usage_of(summary: Ready, used: Spent | None = None, estimated: bool = False)
     return {"usage": usage} | summary.metadata()
 
 
-def interrupted(composed: Composed, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
+def interruption_metadata(prepared: PreparedRequest, texts: list[str], receipt: dict[str, object]) -> dict[str, object]:
     """Return the metadata of an interrupted step. Its usage is an estimate: the model reported none."""
-    used = estimated_usage(composed.request.profile, composed.memory.tokens, texts)
-    return usage_of(composed.summary, used, estimated=True) | {
+    used = estimated_usage(prepared.request.profile, prepared.memory.tokens, texts)
+    return usage_metadata(prepared.summary, used, estimated=True) | {
         "interrupted": True,
         "receipt": receipt,
-        "context": composed.memory.receipt,
+        "context": prepared.memory.report,
         "chunks": len(texts),
     }

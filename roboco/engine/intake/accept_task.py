@@ -20,27 +20,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from roboco.domain.history.lineage import Parent
-from roboco.domain.history.part import Artifact, ArtifactPart, TextPart, brought_by
+from roboco.domain.history.part import Artifact, ArtifactPart, TextPart, with_step_id
 from roboco.domain.history.priority import PRIORITY
-from roboco.domain.history.start_time import ETA, begins_at
+from roboco.domain.history.start_time import ETA, requested_start_time
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.inbox.submission import Submission
-from roboco.domain.paths import OPENED, open_path, summary_path
+from roboco.domain.paths import OPENED, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserSpoke
+from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserMessageAdded
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import store_team
-from roboco.engine.intake.send import check_brought
+from roboco.engine.frozen_teams import freeze_team
+from roboco.engine.intake.send import check_attachments
 from roboco.engine.prompt import render_prompt
-from roboco.engine.record.inbox_items import readd_from_workspace
-from roboco.engine.record.summaries import known_summary
+from roboco.engine.record.inbox_items import restore_inbox
+from roboco.engine.record.summaries import require_summary
 from roboco.errors import Overloaded, TransientError, UsageError
-from roboco.ports import Work
+from roboco.ports import Operation
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def accept_and_wake(engine: Engine, submission: Submission, team: Team, parent: 
     When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing. Raise
     UsageError if the task id has other content already.
     """
-    with engine.telemetry.work(Work("submit", check_task_id(submission.task_id))):
+    with engine.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
         accepted = accept_task(engine, submission, team, parent)
         if accepted is None:
             return
@@ -84,21 +84,21 @@ def accept_task(
     if submission.model is not None:
         team = team.with_profile(submission.model)
     team.check_agent(submission.agent)
-    artifacts = check_brought(engine, task_id, submission)
+    artifacts = check_attachments(engine, task_id, submission)
     first = _first_step(engine, submission, parent, artifacts)
     _check_prompts(engine, team, task_id, first)
-    engine.board.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
+    engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     if parent is None:
-        check_room(engine, task_id)
+        check_queue_capacity(engine, task_id)
     _store_team(engine, task_id, team)
-    notify.keep(engine, task_id, submission.notify)
+    notify.store_targets(engine, task_id, submission.notify)
     stored = engine.histories.append(task_id, first)
     if stored.metadata.get("submission") != submission.digest():
         raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
-    if _summary(engine, task_id, team, stored).status.ended:
+    if _store_summary(engine, task_id, team, stored).status.ended:
         return None
-    engine.schedule.put(task_id, engine.policy.ring_pause)  # before the marker: a crash after it is found soon
-    engine.files.create(open_path(task_id), OPENED)
+    engine.schedule.set(task_id, engine.policy.redelivery_delay)  # before the marker: a crash after it is found soon
+    engine.files.create(open_marker_path(task_id), OPENED)
     return AcceptedTask(task_id, team, stored, is_known=stored.digest != first.digest)
 
 
@@ -114,30 +114,30 @@ def falling_back_to_sweeper(task_id: str) -> Iterator[None]:
 def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
     """Load the task with its first step. Return False if Redis has it already, or if it has further steps."""
     task_id, first = accepted.task_id, accepted.first
-    readd_from_workspace(engine, task_id)
+    restore_inbox(engine, task_id)
     if next(engine.histories.read(task_id, 1), None) is not None:
         return False
-    events = _events(engine, task_id, accepted.team, first)
+    events = _first_events(engine, task_id, accepted.team, first)
     if accepted.is_known:  # followers may hold text that Redis has lost
         events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
-    return engine.board.create(task_id, [first], fold([first]), events)
+    return engine.task_store.create(task_id, [first], fold([first]), events)
 
 
-def check_room(engine: Engine, task_id: str) -> None:
+def check_queue_capacity(engine: Engine, task_id: str) -> None:
     """Raise Overloaded if the queues are too long for a new task. A repetition is not a new task."""
-    most = engine.policy.max_queued
-    if most is None or engine.files.size(summary_path(task_id)) is not None:
+    max_queued = engine.policy.max_queued
+    if max_queued is None or engine.files.size(summary_path(task_id)) is not None:
         return
-    if (waiting := engine.dispatcher.backlog(task_id)) >= most:
+    if (waiting := engine.dispatcher.backlog(task_id)) >= max_queued:
         raise Overloaded(
-            f"task {task_id!r} is not accepted: {waiting} turns wait for workers, at most {most} may "
+            f"task {task_id!r} is not accepted: {waiting} turns wait for workers, at most {max_queued} may "
             "(ROBOCO_MAX_QUEUED); submit it again later"
         )
 
 
 def _check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
     """Render the prompt of each agent. Raise UsageError if a template names a variable that the task lacks."""
-    prompts = engine.prompts.sharing()
+    prompts = engine.templates.with_shared_budget()
     for agent in team.agents:
         try:
             render_prompt(prompts, team, agent, task_id, first)
@@ -154,20 +154,20 @@ def _first_step(
         metadata["title"] = submission.title
     if submission.priority != "normal":
         metadata[PRIORITY] = submission.priority
-    if (begins := begins_at(submission.eta, submission.countdown, engine.now())) is not None:
+    if (begins := requested_start_time(submission.eta, submission.countdown, engine.now())) is not None:
         metadata[ETA] = begins.isoformat()
     if parent is not None:
         metadata["parent"] = parent.model_dump(mode="json")
     if submission.agent is not None:
         metadata["agent"] = submission.agent
     if submission.notify:
-        metadata[notify.NOTIFIES] = len(submission.notify)
+        metadata[notify.TARGET_COUNT_KEY] = len(submission.notify)
     files = (ArtifactPart(artifact=artifact) for artifact in artifacts)
     step = TaskStep(
         step_id=step_id_at(submission.task_id, 0),
         parent_id=None if parent is None else parent.step_id,
         agent_name=USER,
-        parts=brought_by((TextPart(text=submission.prompt), *files), step_id_at(submission.task_id, 0)),
+        parts=with_step_id((TextPart(text=submission.prompt), *files), step_id_at(submission.task_id, 0)),
         created_at=engine.now(),
         metadata=metadata,
     )
@@ -175,11 +175,11 @@ def _first_step(
 
 
 def _store_team(engine: Engine, task_id: str, team: Team) -> None:
-    if not store_team(engine.files, task_id, team):
+    if not freeze_team(engine.files, task_id, team):
         raise UsageError(f"task id {task_id!r} was submitted before with another team; choose another id")
 
 
-def _summary(engine: Engine, task_id: str, team: Team, first: TaskStep) -> TaskSummary:
+def _store_summary(engine: Engine, task_id: str, team: Team, first: TaskStep) -> TaskSummary:
     summary = TaskSummary(
         task_id=task_id,
         team=team.name,
@@ -190,13 +190,13 @@ def _summary(engine: Engine, task_id: str, team: Team, first: TaskStep) -> TaskS
     )
     if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary
-    return known_summary(engine, task_id)
+    return require_summary(engine, task_id)
 
 
-def _events(engine: Engine, task_id: str, team: Team, first: TaskStep) -> list[AnyEvent]:
+def _first_events(engine: Engine, task_id: str, team: Team, first: TaskStep) -> list[AnyEvent]:
     now = engine.now()
     return [
         TaskStarted(task_id=task_id, timestamp=now, team=team.name),
-        UserSpoke(task_id=task_id, timestamp=now, step_id=first.step_id, text=first.text),
+        UserMessageAdded(task_id=task_id, timestamp=now, step_id=first.step_id, text=first.text),
         StepEnded(task_id=task_id, timestamp=now, step=first),
     ]

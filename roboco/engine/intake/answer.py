@@ -10,21 +10,21 @@ same item, sent again, changes nothing. A different one raises UsageError.
 
 from typing import Any
 
-from roboco.domain.decision.tool_answers import is_changed, is_client, needs_approval, waits_for_person
+from roboco.domain.decision.tool_answers import is_client_call, needs_approval, needs_change_approval, needs_resolution
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import check_item_id, check_task_id
-from roboco.domain.inbox.item import Answer, Resolution, Verdict, read_item
-from roboco.domain.paths import item_path, taken_path
+from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, UnknownResolution, parse_item
+from roboco.domain.paths import applied_path, item_path
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_difference import WHOLE, ToolDifference
+from roboco.domain.team.tool_difference import MAX_TEXT_CHARS, ToolDifference
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import check_open, check_same, receive, stored
+from roboco.engine.intake.accept_item import accept_item, check_idempotent, check_open, stored_item
 from roboco.engine.record import recover
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import TransientError, UsageError
-from roboco.ports import CallContext, Snapshot
+from roboco.ports import Snapshot, ToolContext
 
 MAX_EXTERNAL_RESULT_CHARS = 16 * 1024 * 1024
 """The most characters of JSON in the result of a client tool. A file takes a result that the history cannot hold."""
@@ -37,7 +37,7 @@ def answer_id(call_id: str) -> str:
     return check_item_id(f"answer-{call_id}")
 
 
-def verdict_id(call_id: str) -> str:
+def approval_id(call_id: str) -> str:
     """Return the id of the item that approves or denies the call."""
     return check_item_id(f"verdict-{call_id}")
 
@@ -47,22 +47,24 @@ def change_id(call_id: str) -> str:
     return check_item_id(f"change-{call_id}")
 
 
-def answer(engine: Engine, task_id: str, outcome: Outcome) -> None:
+def answer(engine: Engine, task_id: str, outcome: ToolOutcome) -> None:
     """Accept the result of a client tool. A repetition changes nothing.
 
     Raise UsageError if the call has a different answer, or if it is not an open call of a client tool.
     """
     call_id = outcome.result.tool_call_id
     item_id = answer_id(call_id)
-    at_seq = _answered_at(engine, task_id, item_id)
+    at_seq = _answered_seq(engine, task_id, item_id)
     if at_seq is None:
         step, call = _open_call(engine, task_id, call_id)
-        if not is_client(call):
+        if not is_client_call(call):
             raise UsageError(f"call_id: {call.tool_name!r}, the tool of call {call_id!r}, is not a client tool")
         at_seq = step.seq
-    kept = engine.toolbox.keep(outcome, CallContext(task_id, "", call_id, f"{task_id}/{call_id}", 1))
-    item = Answer(item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=at_seq, outcome=kept)
-    receive(engine, task_id, item)
+    offloaded = engine.toolbox.offload_large(outcome, ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1))
+    item = ExternalToolResult(
+        item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=at_seq, outcome=offloaded
+    )
+    accept_item(engine, task_id, item)
 
 
 def decide_approval(
@@ -75,18 +77,18 @@ def decide_approval(
     """
     if _decide_change(engine, task_id, call_id, approved, reason, args):
         return
-    item_id = verdict_id(call_id)
-    at_seq = _answered_at(engine, task_id, item_id)
+    item_id = approval_id(call_id)
+    at_seq = _answered_seq(engine, task_id, item_id)
     if at_seq is None:
         step, call = _open_call(engine, task_id, call_id)
-        if not needs_approval(engine.teams.get(task_id), call):
+        if not needs_approval(engine.frozen_teams.get(task_id), call):
             raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
         at_seq = step.seq
     decision = {"approved": approved, "reason": reason, "args": args}
-    receive(
+    accept_item(
         engine,
         task_id,
-        Verdict.model_validate(
+        ApprovalDecision.model_validate(
             {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq} | decision
         ),
     )
@@ -98,26 +100,26 @@ def resolve_unknown(engine: Engine, task_id: str, call_id: str, happened: bool, 
     Raise UsageError if the call has no unknown outcome, and TransientError while a worker still determines the outcome.
     """
     check_task_id(task_id)
-    if engine.files.get(taken_path(task_id, item_id)) is not None:
+    if engine.files.get(applied_path(task_id, item_id)) is not None:
         return
     if (before := engine.files.get(item_path(task_id, item_id))) is not None:
-        receive(engine, task_id, read_item(before))
+        accept_item(engine, task_id, parse_item(before))
         return
-    item = Resolution(
+    item = UnknownResolution(
         item_id=item_id,
         created_at=engine.now(),
         call_id=call_id,
-        at_seq=_unknown_call(engine, task_id, call_id).seq - 1,
+        at_seq=_load_with_unknown_call(engine, task_id, call_id).seq - 1,
         happened=happened,
         result=result,
     )
-    receive(engine, task_id, item)
+    accept_item(engine, task_id, item)
 
 
-def _unknown_call(engine: Engine, task_id: str, call_id: str) -> Snapshot:
+def _load_with_unknown_call(engine: Engine, task_id: str, call_id: str) -> Snapshot:
     """Return the task in which the call waits for a resolution."""
-    task = recover.load(engine, task_id)
-    waiting = sorted(name for name, call in task.calls.items() if waits_for_person(call.outcome)) if task else []
+    task = recover.load_task(engine, task_id)
+    waiting = sorted(name for name, call in task.calls.items() if needs_resolution(call.outcome)) if task else []
     if task is not None and call_id not in waiting and _may_become_unknown(task, call_id):
         raise TransientError(
             f"the outcome of call {call_id} of task {task_id!r} is being determined; resolve it again in a moment"
@@ -127,7 +129,7 @@ def _unknown_call(engine: Engine, task_id: str, call_id: str) -> Snapshot:
             f"call_id: call {call_id[:MAX_SHOWN_ID_CHARS]!r} of task {task_id!r} has no unknown outcome to resolve; "
             f"calls that have: {', '.join(waiting) or 'none'}"
         )
-    if is_changed(task.calls[call_id].outcome):
+    if needs_change_approval(task.calls[call_id].outcome):
         raise UsageError(
             f"call_id: call {call_id!r} of task {task_id!r} was not run, since its tool has changed: approve or deny it"
         )
@@ -140,26 +142,26 @@ def _may_become_unknown(task: Snapshot, call_id: str) -> bool:
     return any(call.id == call_id for call in task.tail[-1].calls) and (known is None or known.outcome is None)
 
 
-def open_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
+def open_tool_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
     """Return how the tools of open calls have changed, for those changes that no person has approved or denied."""
     newest: tuple[ToolCall, ...] = ()
     for step in engine.histories.read(task_id):
         newest = step.calls
-    changes = tool_differences(engine, task_id, [call.id for call in newest], WHOLE)
-    return [change for change in changes if stored(engine, task_id, change_id(change.call_id)) is None]
+    changes = tool_differences(engine, task_id, [call.id for call in newest], MAX_TEXT_CHARS)
+    return [change for change in changes if stored_item(engine, task_id, change_id(change.call_id)) is None]
 
 
 def _decide_change(
     engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None
 ) -> bool:
     """Accept the decision on a change of the call's tool. Return False if the call does not wait for one."""
-    task = recover.load(engine, check_task_id(task_id))
+    task = recover.load_task(engine, check_task_id(task_id))
     known = None if task is None else task.calls.get(call_id)
-    if task is None or known is None or not is_changed(known.outcome):
+    if task is None or known is None or not needs_change_approval(known.outcome):
         return False
     if args is not None:
         raise UsageError(f"args: call {call_id!r} is not run, since its tool has changed: approve it without arguments")
-    item = Resolution(
+    item = UnknownResolution(
         item_id=change_id(call_id),
         created_at=engine.now(),
         call_id=call_id,
@@ -170,39 +172,39 @@ def _decide_change(
     if approved:
         _store_first(engine, task_id, item)
         approve_change(engine, task_id, call_id)
-    receive(engine, task_id, item)
+    accept_item(engine, task_id, item)
     return True
 
 
-def _store_first(engine: Engine, task_id: str, item: Resolution) -> None:
+def _store_first(engine: Engine, task_id: str, item: UnknownResolution) -> None:
     """Store the item before its effect. Raise UsageError if a different decision on the change is stored already."""
-    if stored(engine, task_id, item.item_id) is None:
+    if stored_item(engine, task_id, item.item_id) is None:
         engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
-    check_same(item, stored(engine, task_id, item.item_id))
+    check_idempotent(item, stored_item(engine, task_id, item.item_id))
 
 
-def approved(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
+def approved_call(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
     """Return the call with the arguments that a person approved, or None if no person has approved it."""
     if not needs_approval(team, call):
         return call
-    verdict = stored(engine, task_id, verdict_id(call.id))
-    if not isinstance(verdict, Verdict) or not verdict.approved:
+    approval = stored_item(engine, task_id, approval_id(call.id))
+    if not isinstance(approval, ApprovalDecision) or not approval.approved:
         return None
-    return call if verdict.args is None else call.model_copy(update={"args": verdict.args})
+    return call if approval.args is None else call.model_copy(update={"args": approval.args})
 
 
-def _answered_at(engine: Engine, task_id: str, item_id: str) -> int | None:
+def _answered_seq(engine: Engine, task_id: str, item_id: str) -> int | None:
     """Return the position of the step whose call this item has answered, or None if there is no such item."""
-    before = stored(engine, check_task_id(task_id), item_id)
-    return before.at_seq if isinstance(before, Answer | Verdict) else None
+    before = stored_item(engine, check_task_id(task_id), item_id)
+    return before.at_seq if isinstance(before, ExternalToolResult | ApprovalDecision) else None
 
 
 def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
     """Return the open call of this id, and the step that made it. Raise UsageError if there is none."""
-    task = recover.load(engine, task_id)
-    if task is not None and not _matching(task, call_id) and recover.catch_up(engine, task_id, task):
-        task = recover.load(engine, task_id)
-    for found in _matching(task, call_id) if task is not None else ():
+    task = recover.load_task(engine, task_id)
+    if task is not None and not _find_calls(task, call_id) and recover.catch_up(engine, task_id, task):
+        task = recover.load_task(engine, task_id)
+    for found in _find_calls(task, call_id) if task is not None else ():
         return found
     check_open(engine, task_id)
     open_calls = ", ".join(call.id for call in task.tail[-1].calls) if task else ""
@@ -212,5 +214,5 @@ def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, To
     )
 
 
-def _matching(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:
+def _find_calls(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:
     return [(task.tail[-1], call) for call in task.tail[-1].calls if call.id == call_id]

@@ -84,15 +84,15 @@ def process(engine: Engine, message: IncomingMessage, accept: Callable[[], objec
 
 def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], object]) -> None:
     key = f"message:{message.message_id}"
-    unfinished = engine.attempts.begin(key)
+    unfinished = engine.attempts.start(key)
     if unfinished is None:
         raise TransientError("another worker is processing this message, or was lost less than one lease ago")
-    if unfinished >= engine.policy.attempts:
-        engine.dead.add(message.dead_letter(_ATTEMPTS_EXHAUSTED.format(unfinished), unfinished))
+    if unfinished >= engine.policy.max_attempts:
+        engine.dead_letters.add(message.dead_letter(_ATTEMPTS_EXHAUSTED.format(unfinished), unfinished))
     else:
         with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
             _attempt(engine, message, key, accept)
-    engine.attempts.end(key)
+    engine.attempts.finish(key)
 
 
 def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callable[[], object]) -> None:
@@ -101,17 +101,17 @@ def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callabl
     except message.time_limit_error:
         raise  # the attempt stays unfinished
     except Overloaded as error:
-        engine.attempts.end(key)
+        engine.attempts.finish(key)
         message.refuse(error, None)  # a flood of these would push real losses out of the bounded store of dead letters
         raise
     except TransientError:
-        engine.attempts.end(key)
+        engine.attempts.finish(key)
         raise
     except UsageError as error:
-        engine.attempts.end(key)
+        engine.attempts.finish(key)
         message.refuse(error, f"refused: {error}" if message.creates_task else None)
         raise
     except Exception as error:
-        engine.dead.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))
-        engine.attempts.end(key)
+        engine.dead_letters.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))
+        engine.attempts.finish(key)
         raise

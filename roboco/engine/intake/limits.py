@@ -1,31 +1,31 @@
 """limits: change the limits of a task, in either direction."""
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.inbox.item import Raise
-from roboco.domain.limits import RaisedLimits
+from roboco.domain.inbox.item import LimitChange
+from roboco.domain.limits import LimitOverrides
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import check_open, receive, stored
+from roboco.engine.intake.accept_item import accept_item, check_open, stored_item
 from roboco.errors import UsageError
 
 
-def raise_limits(engine: Engine, task_id: str, limits: RaisedLimits, item_id: str) -> None:
+def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: str) -> None:
     """Replace these limits of the task. A task that has paused at one of them continues.
 
     Raise UsageError if the task has ended, or if its team lacks a named agent or tool.
     """
-    if stored(engine, task_id, item_id) is None:
+    if stored_item(engine, task_id, item_id) is None:
         check_open(engine, task_id)
-        _check(engine, task_id, limits)
-    receive(engine, task_id, Raise(item_id=item_id, created_at=engine.now(), limits=limits.named()))
+        _check_limits(engine, task_id, limits)
+    accept_item(engine, task_id, LimitChange(item_id=item_id, created_at=engine.now(), limits=limits.overrides()))
 
 
-def _check(engine: Engine, task_id: str, limits: RaisedLimits) -> None:
-    if not limits.named():
-        possible = ", ".join(RaisedLimits.model_fields)
+def _check_limits(engine: Engine, task_id: str, limits: LimitOverrides) -> None:
+    if not limits.overrides():
+        possible = ", ".join(LimitOverrides.model_fields)
         raise UsageError(f"limits: name at least one; possible are {possible}")
-    if "max_steps" in limits.named() and limits.max_steps is None:
+    if "max_steps" in limits.overrides() and limits.max_steps is None:
         raise UsageError("limits.max_steps: cannot be removed; pass a number")
-    team = engine.teams.get(task_id)
+    team = engine.frozen_teams.get(task_id)
     for name in limits.agents:
         team.check_agent(name)
     tools = {

@@ -5,50 +5,52 @@ late repetition of a resumption does not end a pause that was set after the resu
 """
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox.item import Hold, Item, Resume, read_item
+from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
 from roboco.domain.paths import inbox_path, item_path
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import check_open, receive, stored
+from roboco.engine.intake.accept_item import accept_item, check_open, stored_item
 from roboco.engine.record import recover
 
 
 def pause(engine: Engine, task_id: str, item_id: str) -> None:
     """Pause the task after the step in progress. Raise UsageError if the task has ended."""
-    if not _came_before(engine, task_id, item_id):
-        receive(engine, task_id, Hold(item_id=item_id, created_at=engine.now()))
+    if not _already_accepted(engine, task_id, item_id):
+        accept_item(engine, task_id, Pause(item_id=item_id, created_at=engine.now()))
 
 
 def step(engine: Engine, task_id: str, item_id: str) -> None:
     """Let the task make one step, or finish the one in progress, and pause it. Raise UsageError if it has ended."""
-    if _came_before(engine, task_id, item_id):
+    if _already_accepted(engine, task_id, item_id):
         return
-    task = recover.load(engine, task_id)
+    task = recover.load_task(engine, task_id)
     until = 1 if task is None else task.seq + 1
-    hold = Hold(item_id=item_id, created_at=engine.now(), until=until, ends=_holds(engine, task_id))
-    receive(engine, task_id, hold)
+    pause_item = Pause(item_id=item_id, created_at=engine.now(), until=until, supersedes=_pause_ids(engine, task_id))
+    accept_item(engine, task_id, pause_item)
 
 
 def resume(engine: Engine, task_id: str, item_id: str) -> None:
     """Resume a paused task. Change nothing if it is not paused. Raise UsageError if the task has ended."""
-    if not _came_before(engine, task_id, item_id):
-        receive(engine, task_id, Resume(item_id=item_id, created_at=engine.now(), ends=_holds(engine, task_id)))
+    if not _already_accepted(engine, task_id, item_id):
+        accept_item(
+            engine, task_id, Resume(item_id=item_id, created_at=engine.now(), supersedes=_pause_ids(engine, task_id))
+        )
 
 
-def _came_before(engine: Engine, task_id: str, item_id: str) -> bool:
+def _already_accepted(engine: Engine, task_id: str, item_id: str) -> bool:
     """Return True if the item was accepted before, and announce it again in case that message was lost."""
     check_task_id(task_id)
-    before = stored(engine, task_id, item_id)
+    before = stored_item(engine, task_id, item_id)
     if before is None:
         check_open(engine, task_id)
         return False
-    receive(engine, task_id, before)
+    accept_item(engine, task_id, before)
     return True
 
 
-def _holds(engine: Engine, task_id: str) -> tuple[str, ...]:
+def _pause_ids(engine: Engine, task_id: str) -> tuple[str, ...]:
     items: list[Item] = []
     for name in engine.files.names(inbox_path(task_id)):
         data = engine.files.get(item_path(task_id, name.removesuffix(".json")))
         if data is not None:
-            items.append(read_item(data))
-    return tuple(item.item_id for item in items if isinstance(item, Hold))
+            items.append(parse_item(data))
+    return tuple(item.item_id for item in items if isinstance(item, Pause))

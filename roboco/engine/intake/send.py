@@ -4,40 +4,40 @@ from typing import Literal
 
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox.attachments import Brought
-from roboco.domain.inbox.item import Message
+from roboco.domain.inbox.attachments import Attachments
+from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import artifact_info_path, artifact_name, artifact_path, team_path
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import receive, stored
+from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.errors import UsageError
 
-WhileWorking = Literal["queue", "interrupt", "reject"]
+IfBusy = Literal["queue", "interrupt", "reject"]
 """The treatment of a message that arrives while an agent or a tool is busy."""
 
 
-def send(engine: Engine, task_id: str, message: Message, while_working: WhileWorking | None = None) -> None:
+def accept_message(engine: Engine, task_id: str, message: UserMessage, if_busy: IfBusy | None = None) -> None:
     """Accept the message. Raise UsageError if the task has ended, or if it is busy and the message may not wait.
 
-    Without `while_working`, the team decides.
+    Without `if_busy`, the team decides.
     """
     check_task_id(task_id)
-    before = stored(engine, task_id, message.item_id)
-    if isinstance(before, Message):  # a repetition: the first decision counts
-        receive(engine, task_id, message.model_copy(update={"interrupts": before.interrupts}))
+    before = stored_item(engine, task_id, message.item_id)
+    if isinstance(before, UserMessage):  # a repetition: the first decision counts
+        accept_item(engine, task_id, message.model_copy(update={"interrupts": before.interrupts}))
         return
     if engine.files.get(team_path(task_id)) is not None:
-        while_working = while_working or engine.teams.get(task_id).on_message
-        if while_working == "reject":
-            _refuse_if_working(engine, task_id)
-    receive(engine, task_id, message.model_copy(update={"interrupts": while_working == "interrupt"}))
+        if_busy = if_busy or engine.frozen_teams.get(task_id).if_busy
+        if if_busy == "reject":
+            _reject_if_busy(engine, task_id)
+    accept_item(engine, task_id, message.model_copy(update={"interrupts": if_busy == "interrupt"}))
 
 
-def check_brought(engine: Engine, task_id: str, brought: Brought) -> tuple[Artifact, ...]:
+def check_attachments(engine: Engine, task_id: str, attachments: Attachments) -> tuple[Artifact, ...]:
     """Return the attached artifacts. Raise UsageError if an artifact is not stored, or if a JSON Schema is invalid."""
-    for where, schema in brought.schemas.items():
-        if mistake := engine.toolbox.schema_mistake(schema):
+    for where, schema in attachments.schemas.items():
+        if mistake := engine.toolbox.schema_error(schema):
             raise UsageError(f"{where}: {mistake}")
-    return tuple(_artifact(engine, task_id, name) for name in brought.artifacts)
+    return tuple(_artifact(engine, task_id, name) for name in attachments.artifacts)
 
 
 def _artifact(engine: Engine, task_id: str, name: str) -> Artifact:
@@ -50,8 +50,8 @@ def _artifact(engine: Engine, task_id: str, name: str) -> Artifact:
     return Artifact.model_validate_json(info)
 
 
-def _refuse_if_working(engine: Engine, task_id: str) -> None:
-    task = engine.board.load(task_id, 1)
+def _reject_if_busy(engine: Engine, task_id: str) -> None:
+    task = engine.task_store.load(task_id, 1)
     if task is not None and not task.status.waiting and not task.status.ended:
         raise UsageError(
             f"task {task_id!r} is {task.status} and takes no message while its team is busy; "

@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.decision.tool_answers import waits_for_person
-from roboco.domain.inbox.item import Hold
+from roboco.domain.decision.tool_answers import needs_resolution
+from roboco.domain.inbox.item import Pause
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept import ABOUT_CALLS, stored
+from roboco.engine.intake.accept_item import CALL_ITEMS, stored_item
 from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import UsageError
 from roboco.ports import CallState, Phase, Snapshot
 from roboco.ports.registry import COORDINATOR, POOLS
 
-MOST = 100
+MAX_ITEMS_READ = 100
 """The most items of a waiting task's inbox that are read."""
 
 
-def unattended(engine: Engine, address: str, task_id: str) -> str:
+def why_unattended(engine: Engine, address: str, task_id: str) -> str:
     """Return why no worker attends to the open task, with a remedy, or "" if one does or none has to.
 
     `address` is that of this process's workspace. Cost: one read of the task, and for a waiting task at
@@ -26,23 +26,23 @@ def unattended(engine: Engine, address: str, task_id: str) -> str:
         check_workspace(engine, address)
     except UsageError as error:
         return str(error)
-    pool = _awaited(engine, task_id, engine.board.load(task_id, 1))
-    return missing_worker(engine, pool) if pool else ""
+    pool = _awaited_pool(engine, task_id, engine.task_store.load(task_id, 1))
+    return missing_worker_message(engine, pool) if pool else ""
 
 
-def missing_worker(engine: Engine, pool: str) -> str:
+def missing_worker_message(engine: Engine, pool: str) -> str:
     """Return a message that no worker of the pool lives, with a remedy, or "" if one does."""
-    silence = engine.status.seen(engine).silence
-    return _missing(pool, silence) if is_silent(silence[pool]) else ""
+    silence = engine.worker_status.registry_snapshot(engine).silence
+    return _missing_message(pool, silence) if is_silent(silence[pool]) else ""
 
 
-def missing_workers(engine: Engine) -> list[str]:
+def missing_worker_messages(engine: Engine) -> list[str]:
     """Return a message for each pool without a live worker."""
-    silence = engine.status.seen(engine).silence
-    return list(dict.fromkeys(_missing(pool, silence) for pool in POOLS if is_silent(silence[pool])))
+    silence = engine.worker_status.registry_snapshot(engine).silence
+    return list(dict.fromkeys(_missing_message(pool, silence) for pool in POOLS if is_silent(silence[pool])))
 
 
-def _missing(pool: str, silence: Mapping[str, float | None]) -> str:
+def _missing_message(pool: str, silence: Mapping[str, float | None]) -> str:
     """Return the message that no worker of the pool lives, or that no worker lives at all."""
     all_silent = all(map(is_silent, silence.values()))
     known = [seconds for seconds in silence.values() if seconds is not None] if all_silent else [silence[pool]]
@@ -54,45 +54,49 @@ def _missing(pool: str, silence: Mapping[str, float | None]) -> str:
     return f"{since}; start one: celery -A roboco.workers.{pool} worker"
 
 
-def _awaited(engine: Engine, task_id: str, task: Snapshot | None) -> str:
+def _awaited_pool(engine: Engine, task_id: str, task: Snapshot | None) -> str:
     """Return the pool that has to act next, or "" if a worker acts already, or a person or client has to."""
-    if task is None or task.phase in (Phase.IDLE, Phase.END):
+    if task is None or task.phase in (Phase.UNDECIDED, Phase.END):
         return COORDINATOR
     match task.phase:
         case Phase.TURN if task.claimed:
             return COORDINATOR if task.lease_left <= 0 else ""
         case Phase.TURN:
-            return COORDINATOR if task.due_in is not None or task.cut_age is not None else "agents"
+            return COORDINATOR if task.deferred_for is not None or task.cancel_requested_for is not None else "agents"
         case Phase.TOOLS:
-            return _awaited_for_calls(task)
+            return _pool_awaited_by_calls(task)
         case _:
-            return COORDINATOR if _has_come(engine, task_id, task) else ""
+            return COORDINATOR if _has_items_to_apply(engine, task_id, task) else ""
 
 
-def _has_come(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def _has_items_to_apply(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Return True if a coordinator has to apply an item of the inbox of a task that waits.
 
     A pause stays in the inbox while it counts. Answers and approvals stay until each open call of the step has one.
     """
-    items = [item for item_id in task.item_ids[:MOST] if (item := stored(engine, task_id, item_id)) is not None]
-    judged = {item.call_id for item in items if isinstance(item, ABOUT_CALLS)}
-    open_calls = {call.id for call in task.tail[-1].calls if _is_open(task.calls.get(call.id))}
+    items = [
+        item
+        for item_id in task.item_ids[:MAX_ITEMS_READ]
+        if (item := stored_item(engine, task_id, item_id)) is not None
+    ]
+    judged = {item.call_id for item in items if isinstance(item, CALL_ITEMS)}
+    open_calls = {call.id for call in task.tail[-1].calls if _is_call_open(task.calls.get(call.id))}
     if open_calls and open_calls <= judged:
         return True
-    return any(not isinstance(item, (Hold, *ABOUT_CALLS)) for item in items)
+    return any(not isinstance(item, (Pause, *CALL_ITEMS)) for item in items)
 
 
-def _is_open(state: CallState | None) -> bool:
+def _is_call_open(state: CallState | None) -> bool:
     """Return True if the call has no outcome yet, or one of which a person must judge."""
-    return state is None or state.outcome is None or waits_for_person(state.outcome)
+    return state is None or state.outcome is None or needs_resolution(state.outcome)
 
 
-def _awaited_for_calls(task: Snapshot) -> str:
+def _pool_awaited_by_calls(task: Snapshot) -> str:
     states = [task.calls.get(call.id, CallState()) for call in task.tail[-1].calls if call.tool_name != DELEGATE]
     still_open = [state for state in states if state.outcome is None]
     if any(state.claimed and state.lease_left > 0 for state in still_open):
         return ""
-    if any(not state.claimed for state in still_open) and task.cut_age is None:
+    if any(not state.claimed for state in still_open) and task.cancel_requested_for is None:
         return "tools"
     has_sub_task = any(call.tool_name == DELEGATE and call.id not in task.calls for call in task.tail[-1].calls)
     return "" if has_sub_task else COORDINATOR

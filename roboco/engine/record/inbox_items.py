@@ -7,84 +7,92 @@ If the worker dies between the step and the last arrow, the next pass finds the 
 file below `taken/` stays: it makes a late repetition of the item harmless.
 """
 
-from roboco.domain.history.state import items_of
-from roboco.domain.inbox.item import Answer, Hold, Item, Resolution, Verdict, over, read_item
-from roboco.domain.paths import inbox_path, item_path, taken_path
+from roboco.domain.history.state import item_ids_of
+from roboco.domain.inbox.item import (
+    ApprovalDecision,
+    ExternalToolResult,
+    Item,
+    Pause,
+    UnknownResolution,
+    parse_item,
+    superseded,
+)
+from roboco.domain.paths import applied_path, inbox_path, item_path
 from roboco.engine.engine import Engine
-from roboco.engine.record.summaries import has_ended
+from roboco.engine.record.summaries import is_closed
 from roboco.ports import Snapshot
 
 
-def waiting(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
+def pending_items(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
     """Return the items that still count, oldest first, and mark the others as applied.
 
     A closed task has none, though Redis may have lost its end: their senders get UsageError.
     """
     found: list[Item] = []
-    if task.item_ids and has_ended(engine, task_id):
+    if task.item_ids and is_closed(engine, task_id):
         for item_id in task.item_ids:
-            engine.inbox.forget(task_id, item_id)
+            engine.inbox.remove(task_id, item_id)
         return ()
     for item_id in task.item_ids:
         data = engine.files.get(item_path(task_id, item_id))
         if data is None:
-            engine.inbox.forget(task_id, item_id)
+            engine.inbox.remove(task_id, item_id)
             continue
-        item = read_item(data)
-        if _is_a_step(engine, task_id, item_id, task) or _comes_late(item, task):
-            settle(engine, task_id, item_id, task.seq - 1)
+        item = parse_item(data)
+        if _is_applied(engine, task_id, item_id, task) or _arrived_late(item, task):
+            mark_applied(engine, task_id, item_id, task.seq - 1)
         else:
             found.append(item)
-    ended = over(found)
+    ended = superseded(found)
     for item_id in ended:
-        _settle_hold(engine, task_id, item_id, task.seq - 1)
+        _mark_pause_applied(engine, task_id, item_id, task.seq - 1)
     rest = [item for item in found if item.item_id not in ended]
     return tuple(sorted(rest, key=lambda item: (item.created_at, item.item_id)))
 
 
-def _is_a_step(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> bool:
+def _is_applied(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> bool:
     """Return True if a step holds the item. In a fork, its own steps count only, not those of its source."""
-    if item_id not in task.state.items:
+    if item_id not in task.state.recent_item_ids:
         return False
-    fork = engine.teams.fork(task_id)
-    return fork is None or any(item_id in items_of(step) for step in task.tail if step.seq > fork.seq)
+    fork = engine.frozen_teams.fork_of(task_id)
+    return fork is None or any(item_id in item_ids_of(step) for step in task.tail if step.seq > fork.seq)
 
 
-def _comes_late(item: Item, task: Snapshot) -> bool:
+def _arrived_late(item: Item, task: Snapshot) -> bool:
     """Return True if the item is about a call, or pauses before a step, that the history has passed already."""
-    if isinstance(item, Hold):
+    if isinstance(item, Pause):
         return item.at is not None and item.at < task.seq
-    return isinstance(item, Answer | Verdict | Resolution) and item.at_seq < task.seq - 1
+    return isinstance(item, ExternalToolResult | ApprovalDecision | UnknownResolution) and item.at_seq < task.seq - 1
 
 
-def _settle_hold(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
+def _mark_pause_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     """Mark the pause as applied, even if its file is missing: a late repetition is recognized then."""
     if engine.files.get(item_path(task_id, item_id)) is None:
-        if engine.files.get(taken_path(task_id, item_id)) is None:
-            taken = Hold(item_id=item_id, created_at=engine.now(), taken_at_seq=seq)
-            engine.files.put(taken_path(task_id, item_id), taken.model_dump_json().encode())
-        engine.inbox.forget(task_id, item_id)
+        if engine.files.get(applied_path(task_id, item_id)) is None:
+            taken = Pause(item_id=item_id, created_at=engine.now(), applied_at_seq=seq)
+            engine.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
+        engine.inbox.remove(task_id, item_id)
     else:
-        settle(engine, task_id, item_id, seq)
+        mark_applied(engine, task_id, item_id, seq)
 
 
-def settle(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
+def mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     """Mark the item as applied, or as superseded, at the position `seq` or before. Remove it from the inbox."""
     data = engine.files.get(item_path(task_id, item_id))
     if data is not None:
-        taken = read_item(data).model_copy(update={"taken_at_seq": seq})
-        engine.files.put(taken_path(task_id, item_id), taken.model_dump_json().encode())
+        taken = parse_item(data).model_copy(update={"applied_at_seq": seq})
+        engine.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
         engine.files.delete(item_path(task_id, item_id))
-    engine.inbox.forget(task_id, item_id)
+    engine.inbox.remove(task_id, item_id)
 
 
-def readd_from_workspace(engine: Engine, task_id: str) -> bool:
+def restore_inbox(engine: Engine, task_id: str) -> bool:
     """Add the items of the workspace's inbox to the inbox in Redis, which may have lost them. Return True if any exist.
 
     Do nothing for a closed task.
     """
     names = engine.files.names(inbox_path(task_id))
-    if names and has_ended(engine, task_id):
+    if names and is_closed(engine, task_id):
         return False
     engine.inbox.add(task_id, [name.removesuffix(".json") for name in names])
     return bool(names)

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from roboco.domain.prompt.summary import summarised_until
+from roboco.domain.prompt.summary import summary_end
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.ports import Phase, Snapshot, Ticket
 
-SUMMARIES = 4
+MAX_SUMMARY_TICKETS = 4
 """The most summaries of a turn, newest first, whose places are released."""
 
 
-def ticket_of(team: Team, task_id: str, task: Snapshot) -> Ticket:
+def turn_ticket(team: Team, task_id: str, task: Snapshot) -> Ticket:
     """Return the ticket of the task's pending turn. Each attempt, and each retry after a refusal, has a new one."""
     return Ticket(task_id, team.name, f"{task.seq}/{task.attempt}/{task.refusals}")
 
@@ -31,22 +31,22 @@ def summary_profile(team: Team, agent_name: str, policy: SummaryContext) -> tupl
     return name or profile.model, profile
 
 
-def release(engine: Engine, team: Team, task_id: str, task: Snapshot) -> None:
+def release_tickets(engine: Engine, team: Team, task_id: str, task: Snapshot) -> None:
     """Release the places of a pending turn that is superseded, so that the turns behind it move up.
 
     If the release is lost, the rate limit drops the ticket, because it does not ask again in time.
     """
     if task.phase is Phase.TURN:
         for profile, ticket in _tickets(team, task_id, task):
-            engine.rates.release(profile, ticket)
+            engine.rate_limiter.release(profile, ticket)
 
 
 def _tickets(team: Team, task_id: str, task: Snapshot) -> Iterator[tuple[ModelProfile, Ticket]]:
     agent = team.agent(task.agent)
-    yield team.profile(agent), ticket_of(team, task_id, task)
+    yield team.profile(agent), turn_ticket(team, task_id, task)
     policy = agent.context
     if isinstance(policy, SummaryContext):
         _, profile = summary_profile(team, task.agent, policy)
-        last = summarised_until(policy, task.seq)
-        for until in range(last, max(0, last - SUMMARIES * policy.steps), -policy.steps):
+        last = summary_end(policy, task.seq)
+        for until in range(last, max(0, last - MAX_SUMMARY_TICKETS * policy.steps), -policy.steps):
             yield profile, summary_ticket(team, task_id, task, until)

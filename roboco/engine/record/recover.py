@@ -9,12 +9,12 @@ messages and leases from before the loss are refused.
 
 from collections.abc import Mapping, Sequence
 
-from roboco.domain.decision.tool_answers import waits_for_person
+from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.state import TaskState, fold
-from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, read_step, verify_chain
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
-from roboco.domain.paths import CLOSED, OPENED, open_path, summary_path
+from roboco.domain.paths import CLOSED, OPENED, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
     AnyEvent,
@@ -26,29 +26,29 @@ from roboco.domain.stream.event import (
     ToolReturned,
     TurnRestarted,
     UserInterrupted,
-    UserSpoke,
+    UserMessageAdded,
 )
-from roboco.domain.task_summary import read_summary
+from roboco.domain.task_summary import parse_summary
 from roboco.engine.engine import Engine
-from roboco.engine.record.attempt_status import show_ends
-from roboco.engine.record.inbox_items import readd_from_workspace
+from roboco.engine.record.attempt_status import report_attempts
+from roboco.engine.record.inbox_items import restore_inbox
 from roboco.errors import CorruptHistory
 from roboco.ports import CallState, Commit, Phase, Snapshot
 
-COORDINATOR_TAIL = 64
+COORDINATOR_TAIL_LENGTH = 64
 """The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
 
 
-def load(engine: Engine, task_id: str) -> Snapshot | None:
+def load_task(engine: Engine, task_id: str) -> Snapshot | None:
     """Return the task, rebuilt from its workspace if Redis has lost it, or None if it is not open."""
-    task = engine.board.load(task_id, COORDINATOR_TAIL)
-    if task is None and engine.files.get(open_path(task_id)) is not None:
-        set_up(engine, task_id)
-        task = engine.board.load(task_id, COORDINATOR_TAIL)
+    task = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
+    if task is None and engine.files.get(open_marker_path(task_id)) is not None:
+        rebuild(engine, task_id)
+        task = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
     return task
 
 
-def set_up(engine: Engine, task_id: str) -> None:
+def rebuild(engine: Engine, task_id: str) -> None:
     """Rebuild the task in Redis from its workspace. Another worker may do so at the same time: one of them creates it.
 
     Raise CorruptHistory if the history is missing or its digests do not match.
@@ -57,28 +57,28 @@ def set_up(engine: Engine, task_id: str) -> None:
     if not lines:
         raise CorruptHistory(f"task {task_id!r} has no history in its workspace, though it was accepted")
     verify_chain(lines)
-    steps = [read_step(line) for line in lines]
+    steps = [parse_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     reopen(engine, task_id)
-    readd_from_workspace(engine, task_id)  # first: a worker that finds the task in Redis must find its items
+    restore_inbox(engine, task_id)  # first: a worker that finds the task in Redis must find its items
     stored = engine.files.get(summary_path(task_id))
-    before = None if stored is None else read_summary(stored)
-    above = 0 if before is None else before.epoch
-    engine.board.create(task_id, steps, fold(steps), [event], above)
-    engine.schedule.put(task_id, engine.policy.ring_pause)
+    before = None if stored is None else parse_summary(stored)
+    archived_epoch = 0 if before is None else before.epoch
+    engine.task_store.create(task_id, steps, fold(steps), [event], archived_epoch)
+    engine.schedule.set(task_id, engine.policy.redelivery_delay)
 
 
-def begin_again(engine: Engine, task_id: str) -> None:
+def reset_logs(engine: Engine, task_id: str) -> None:
     """Start a new generation of the task's logs. For an ended task, repeat its end for clients that missed it."""
-    while (task := engine.board.load(task_id, 1)) is not None:
+    while (task := engine.task_store.load(task_id, 1)) is not None:
         events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)]
         if task.phase is Phase.END:
-            events.append(ended(engine, task_id, task.state, task.status, task.reason))
-        if engine.board.begin_again(task_id, task.epoch, events):
+            events.append(end_event(engine, task_id, task.state, task.status, task.reason))
+        if engine.task_store.reset_logs(task_id, task.epoch, events):
             return
 
 
-def ended(engine: Engine, task_id: str, state: TaskState, status: TaskStatus, reason: str) -> TaskEnded:
+def end_event(engine: Engine, task_id: str, state: TaskState, status: TaskStatus, reason: str) -> TaskEnded:
     """Return the event of the task's end."""
     usage = {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "steps": state.steps, "cost": state.cost}
     return TaskEnded(
@@ -88,9 +88,9 @@ def ended(engine: Engine, task_id: str, state: TaskState, status: TaskStatus, re
 
 def reopen(engine: Engine, task_id: str) -> None:
     """Reopen the task if a worker began to close it, and Redis does not have its end."""
-    marker = engine.files.get_versioned(open_path(task_id))
+    marker = engine.files.get_versioned(open_marker_path(task_id))
     if marker is not None and marker.data not in (OPENED, CLOSED):
-        engine.files.replace(open_path(task_id), OPENED, marker.version)
+        engine.files.replace(open_marker_path(task_id), OPENED, marker.version)
 
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
@@ -103,29 +103,29 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     for step in engine.histories.read(task_id, task.seq):
         if not moved and task.phase is Phase.END:
             reset = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
-            if not engine.board.begin_again(task_id, epoch, [reset]):
+            if not engine.task_store.reset_logs(task_id, epoch, [reset]):
                 return True
         state = state.after(step)
         if not moved:
-            show_ends(engine, task_id, task, step)
+            report_attempts(engine, task_id, task, step)
         if moved:
-            events = events_of(engine, task_id, step, before, _untold(step, {}))
+            events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:
-            events = taken_over(engine, task_id, task, step, _untold(step, task.calls))
-        if not engine.board.commit(task_id, epoch, Commit(step, state, events)):
+            events = events_on_apply(engine, task_id, task, step, _unpublished_results(step, task.calls))
+        if not engine.task_store.commit(task_id, epoch, Commit(step, state, events)):
             return True
         epoch, before, moved = epoch + 1, step, True
     return moved
 
 
-def _untold(step: TaskStep, calls: Mapping[str, CallState]) -> list[Outcome]:
+def _unpublished_results(step: TaskStep, calls: Mapping[str, CallState]) -> list[ToolOutcome]:
     """Return the results of the step that no tools worker has reported."""
-    told = {call_id for call_id, call in calls.items() if call.outcome and not waits_for_person(call.outcome)}
-    return [Outcome(result=result) for result in step.results if result.tool_call_id not in told]
+    published = {call_id for call_id, call in calls.items() if call.outcome and not needs_resolution(call.outcome)}
+    return [ToolOutcome(result=result) for result in step.results if result.tool_call_id not in published]
 
 
-def taken_over(
-    engine: Engine, task_id: str, task: Snapshot, step: TaskStep, told_now: Sequence[Outcome] = ()
+def events_on_apply(
+    engine: Engine, task_id: str, task: Snapshot, step: TaskStep, unpublished_results: Sequence[ToolOutcome] = ()
 ) -> list[AnyEvent]:
     """Return the events for followers when the step is applied to a task in this state.
 
@@ -146,24 +146,24 @@ def taken_over(
         )
     if task.reason or task.status is not TaskStatus.RUNNING:
         events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
-    return [*events, *events_of(engine, task_id, step, task.tail[-1], told_now)]
+    return [*events, *step_events(engine, task_id, step, task.tail[-1], unpublished_results)]
 
 
-def events_of(
-    engine: Engine, task_id: str, step: TaskStep, before: TaskStep, told_now: Sequence[Outcome] = ()
+def step_events(
+    engine: Engine, task_id: str, step: TaskStep, before: TaskStep, unpublished_results: Sequence[ToolOutcome] = ()
 ) -> list[AnyEvent]:
-    """Return the events of a step that is applied. `told_now` are results without an event so far."""
+    """Return the events of a step that is applied. `unpublished_results` are results without an event so far."""
     now = engine.now()
     names = {call.id: call.tool_name for call in before.calls}
     events: list[AnyEvent] = [
         ToolCalled(task_id=task_id, timestamp=now, step_id=step.step_id, agent_name=step.agent_name, tool_call=call)
         for call in step.calls
     ]
-    for outcome in told_now:
+    for outcome in unpublished_results:
         name = names.get(outcome.result.tool_call_id, "")
         events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
     if step.agent_name == USER:
-        events.append(UserSpoke(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text))
+        events.append(UserMessageAdded(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text))
     stopped = step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None
     if stopped or (step.agent_name == USER and step.metadata.get("interrupts")):
         reason = step.error.message if step.error is not None else step.text[:500]

@@ -7,10 +7,10 @@ of an ended task.
 from pydantic import ValidationError
 
 from roboco.domain.history.state import fold
-from roboco.domain.paths import CLOSED, events_path, open_path, summary_path
+from roboco.domain.paths import CLOSED, events_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
-from roboco.domain.task_summary import TaskSummary, read_summary
+from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine.engine import Engine
 from roboco.errors import CorruptHistory, UsageError
 
@@ -23,10 +23,10 @@ def stored_summary(engine: Engine, task_id: str) -> TaskSummary | None:
     Raise CorruptHistory if it cannot be read, and the history and events do not suffice to compute it.
     """
     data = engine.files.get(summary_path(task_id))
-    return None if data is None else read_summary(data) or _computed(engine, task_id)
+    return None if data is None else parse_summary(data) or _compute_summary(engine, task_id)
 
 
-def known_summary(engine: Engine, task_id: str) -> TaskSummary:
+def require_summary(engine: Engine, task_id: str) -> TaskSummary:
     """Return the summary in the workspace. Raise UsageError if there is no such task."""
     summary = stored_summary(engine, task_id)
     if summary is None:
@@ -34,31 +34,31 @@ def known_summary(engine: Engine, task_id: str) -> TaskSummary:
     return summary
 
 
-def has_ended(engine: Engine, task_id: str) -> bool:
+def is_closed(engine: Engine, task_id: str) -> bool:
     """Return True if the task has been closed, False if it is open or unknown.
 
     A submission may write the marker meanwhile: it adds the items of the inbox after that.
     """
-    marker = engine.files.get(open_path(task_id))
+    marker = engine.files.get(open_marker_path(task_id))
     if marker is not None:
         return marker == CLOSED
     summary = stored_summary(engine, task_id)
     return summary is not None and summary.status.ended
 
 
-def _computed(engine: Engine, task_id: str) -> TaskSummary:
+def _compute_summary(engine: Engine, task_id: str) -> TaskSummary:
     # read the marker first: a closed task has all of its steps, and a task that ends after this counts as running
-    is_open = engine.files.get(open_path(task_id)) not in (None, CLOSED)
+    is_open = engine.files.get(open_marker_path(task_id)) not in (None, CLOSED)
     steps = list(engine.histories.read(task_id))
     if not steps:
-        raise CorruptHistory(_lost(task_id, "the history has no steps"))
-    end = None if is_open else _end(engine, task_id)
+        raise CorruptHistory(_unreadable_message(task_id, "the history has no steps"))
+    end = None if is_open else _last_end(engine, task_id)
     if end is None and not is_open:
-        raise CorruptHistory(_lost(task_id, f"{events_path(task_id)!r} holds no end of the task"))
+        raise CorruptHistory(_unreadable_message(task_id, f"{events_path(task_id)!r} holds no end of the task"))
     state = fold(steps)
     return TaskSummary(
         task_id=task_id,
-        team=engine.teams.get(task_id).name,
+        team=engine.frozen_teams.get(task_id).name,
         status=TaskStatus.RUNNING if end is None else end.status,
         reason="" if end is None else end.reason,
         steps=state.steps,
@@ -67,12 +67,12 @@ def _computed(engine: Engine, task_id: str) -> TaskSummary:
         cost=state.cost,
         agents=state.agents,
         tools=state.tools,
-        created_at=engine.teams.began(task_id, state) or steps[0].created_at,
+        created_at=engine.frozen_teams.started_at(task_id, state) or steps[0].created_at,
         updated_at=steps[-1].created_at if end is None else end.timestamp,
     )
 
 
-def _end(engine: Engine, task_id: str) -> TaskEnded | None:
+def _last_end(engine: Engine, task_id: str) -> TaskEnded | None:
     """Return the last end in the stored events, or None if there is none."""
     lines = (engine.files.get(events_path(task_id)) or b"").splitlines()
     for line in reversed(lines):
@@ -84,7 +84,7 @@ def _end(engine: Engine, task_id: str) -> TaskEnded | None:
     return None
 
 
-def _lost(task_id: str, why: str) -> str:
+def _unreadable_message(task_id: str, why: str) -> str:
     return (
         f"{summary_path(task_id)!r} cannot be read, and cannot be computed, because {why}; restore these files "
         "from a backup or an older version"

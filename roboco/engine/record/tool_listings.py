@@ -7,8 +7,8 @@
 
 An agents worker composes its request from the stored listing alone. A tools worker lists the tools again before each
 call. If the server has changed the tool since the task stored it, the call does not run until a person approves the
-change. A listing that fails is retried with growing pauses. After `policy.attempts` failures the turn continues without
-it: the descriptions of the server's tools hold the error, and a call of one of them lists the tools once more.
+change. A listing that fails is retried with growing pauses. After `policy.max_attempts` failures the turn continues
+without it: the descriptions of the server's tools hold the error, and a call of one of them lists the tools once more.
 
 The tools of a server with `tools: all` are those of the stored listing. A tool that the server adds later is not
 offered. A server that lacks a tool which the team names ends the task: only another team file can help.
@@ -17,23 +17,23 @@ offered. A server that lacks a tool which the team names ends the task: only ano
 from collections.abc import Iterable
 
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import Outcome, changed, failure
+from roboco.domain.history.tool_outcome import ToolOutcome, changed_tool_outcome, failed_outcome
 from roboco.domain.paths import (
     approved_tools_path,
     failed_listing_path,
-    listing_orders_path,
     listing_path,
+    listing_requests_path,
     tool_change_path,
 )
 from roboco.domain.team.team import Agent, Team
-from roboco.domain.team.tool_difference import PARTS, ToolDifference, tool_difference
-from roboco.domain.team.tool_listing import Listing, ToolChange, read_listing
+from roboco.domain.team.tool_difference import COMPARED_PARTS, ToolDifference, tool_difference
+from roboco.domain.team.tool_listing import Listing, ToolChange, parse_listing
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.errors import Conflict, UsageError
-from roboco.ports import Listings, ListOrder, Unlisted
+from roboco.ports import ListingRequest, Listings, MissingListing
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 60.0
+FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.25, 60.0
 """Seconds until a deferred turn checks for a listing again. The delay doubles each time."""
 
 
@@ -46,121 +46,128 @@ def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
 def _server_of(team: Team, name: str) -> str | None:
     """Return the server of an entry of an agent's tools, or None for a tool of another kind."""
     spec = team.tool(name)
-    return spec.server if isinstance(spec, ServerTool) else team.open_server(name)
+    return spec.server if isinstance(spec, ServerTool) else team.server_of_entry(name)
 
 
-def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | Unlisted:
+def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> Listings | MissingListing:
     """Return the listings of the agent's servers. If one is missing, return that, and send a tools worker to list it.
 
-    A listing that has failed `policy.attempts` times is returned with its error. Raise UsageError if the operator does
-    not allow a server, or if it lacks a tool that the team names.
+    A listing that has failed `policy.max_attempts` times is returned with its error. Raise UsageError if the operator
+    does not allow a server, or if it lacks a tool that the team names.
     """
     found: dict[str, Listing] = {}
     for server in servers_of(team, agent):
         listing = stored_listing(engine, task_id, server)
         if listing is None:
-            listing = _failed(engine, task_id, server)
+            listing = _failed_listing(engine, task_id, server)
             if listing.refused:
                 raise UsageError(listing.error)
-            if listing.tries < engine.policy.attempts:
-                return _ask(engine, task_id, agent, server, listing)
+            if listing.attempts < engine.policy.max_attempts:
+                return _request_listing(engine, task_id, agent, server, listing)
         found[server] = listing
     return found
 
 
 def stored_listing(engine: Engine, task_id: str, server: str) -> Listing | None:
     """Return the task's listing of the server with the approved changes, or None if there is none yet."""
-    first = _read(engine, listing_path(task_id, server))
-    approved = None if first is None else _read(engine, approved_tools_path(task_id, server))
-    return first if first is None or approved is None else first.with_tools(approved)
+    first = _read_listing(engine, listing_path(task_id, server))
+    approved = None if first is None else _read_listing(engine, approved_tools_path(task_id, server))
+    return first if first is None or approved is None else first.updated_with(approved)
 
 
-def list_tools(engine: Engine, order: ListOrder) -> None:
+def list_tools(engine: Engine, request: ListingRequest) -> None:
     """List the tools of the server for the task, unless a listing is stored. The first stored listing counts.
 
     It may run twice and late. A failure is stored with its cause, for the waiting turn. If the server lacks a tool that
     the team names, no attempt follows.
     """
-    path = listing_path(order.task_id, order.server)
+    path = listing_path(request.task_id, request.server)
     if engine.files.get(path) is not None:
         return
-    team = engine.teams.get(order.task_id)
-    if order.server not in team.mcp_servers:
-        raise UsageError(f"server: team {team.name!r} of task {order.task_id!r} has no MCP server {order.server!r}")
-    listing = _live(engine, team, order.server)
+    team = engine.frozen_teams.get(request.task_id)
+    if request.server not in team.mcp_servers:
+        raise UsageError(f"server: team {team.name!r} of task {request.task_id!r} has no MCP server {request.server!r}")
+    listing = _current_listing(engine, team, request.server)
     if listing.missing:
         listing = Listing(error=listing.missing, refused=True)
     if listing.error:
-        tries = _failed(engine, order.task_id, order.server).tries + 1
-        path, listing = failed_listing_path(order.task_id, order.server), listing.model_copy(update={"tries": tries})
+        tries = _failed_listing(engine, request.task_id, request.server).attempts + 1
+        path, listing = (
+            failed_listing_path(request.task_id, request.server),
+            listing.model_copy(update={"attempts": tries}),
+        )
         engine.files.put(path, listing.model_dump_json().encode())
     else:
         engine.files.create(path, listing.model_dump_json().encode())
 
 
-def refusal(engine: Engine, team: Team, task_id: str, call: ToolCall, spec: ServerTool) -> Outcome | None:
+def changed_tool_refusal(
+    engine: Engine, team: Team, task_id: str, call: ToolCall, spec: ServerTool
+) -> ToolOutcome | None:
     """Return the outcome of a call that may not run because its tool differs from the task's, or None if it may."""
-    live = _live(engine, team, spec.server)
-    if live.error:
-        return failure(call.id, live.error)
-    known = stored_listing(engine, task_id, spec.server)
-    if known is None and live.missing:
-        return failure(call.id, f"not run: {live.missing}")
-    if known is None:
-        engine.files.create(listing_path(task_id, spec.server), live.model_dump_json().encode())
-        return failure(
-            call.id, f"not run: the tools of MCP server {spec.server!r} were not known; they are now, {_AGAIN}"
+    current = _current_listing(engine, team, spec.server)
+    if current.error:
+        return failed_outcome(call.id, current.error)
+    stored = stored_listing(engine, task_id, spec.server)
+    if stored is None and current.missing:
+        return failed_outcome(call.id, f"not run: {current.missing}")
+    if stored is None:
+        engine.files.create(listing_path(task_id, spec.server), current.model_dump_json().encode())
+        return failed_outcome(
+            call.id, f"not run: the tools of MCP server {spec.server!r} were not known; they are now, {_CALL_AGAIN}"
         )
-    if (tool := live.tools.get(spec.remote)) is None:
-        return failure(call.id, f"not run: MCP server {spec.server!r} has no tool {spec.remote!r} any more")
-    before = known.tools.get(spec.remote)
+    if (tool := current.tools.get(spec.remote)) is None:
+        return failed_outcome(call.id, f"not run: MCP server {spec.server!r} has no tool {spec.remote!r} any more")
+    before = stored.tools.get(spec.remote)
     if before is not None and before.digest == tool.digest:
         return None
     change = ToolChange(server=spec.server, remote=spec.remote, tool=tool)
     engine.files.create(tool_change_path(task_id, call.id), change.model_dump_json().encode())
-    names = [part for part in PARTS if before is None or getattr(before, part) != getattr(tool, part)]
-    return changed(call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}")
+    names = [part for part in COMPARED_PARTS if before is None or getattr(before, part) != getattr(tool, part)]
+    return changed_tool_outcome(
+        call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}"
+    )
 
 
-_AGAIN = "so call the tool again if its result is still needed"
+_CALL_AGAIN = "so call the tool again if its result is still needed"
 
 
-def tool_differences(engine: Engine, task_id: str, call_ids: Iterable[str], most: int) -> list[ToolDifference]:
-    """Return how the tools of these calls have changed, for those that have: `most` characters of each text.
+def tool_differences(engine: Engine, task_id: str, call_ids: Iterable[str], max_chars: int) -> list[ToolDifference]:
+    """Return how the tools of these calls have changed, for those that have: `max_chars` characters of each text.
 
     The first change that a call meets is stored and not replaced, so a person approves the one that was shown.
     """
-    found = ((call_id, _change(engine, task_id, call_id)) for call_id in call_ids)
-    return [_difference(engine, task_id, call_id, change, most) for call_id, change in found if change is not None]
+    found = ((call_id, _stored_change(engine, task_id, call_id)) for call_id in call_ids)
+    return [_difference(engine, task_id, call_id, change, max_chars) for call_id, change in found if change is not None]
 
 
-def _difference(engine: Engine, task_id: str, call_id: str, change: ToolChange, most: int) -> ToolDifference:
-    known = stored_listing(engine, task_id, change.server) or Listing()
-    return tool_difference(call_id, known.tools.get(change.remote), change, most)
+def _difference(engine: Engine, task_id: str, call_id: str, change: ToolChange, max_chars: int) -> ToolDifference:
+    stored = stored_listing(engine, task_id, change.server) or Listing()
+    return tool_difference(call_id, stored.tools.get(change.remote), change, max_chars)
 
 
-def _change(engine: Engine, task_id: str, call_id: str) -> ToolChange | None:
+def _stored_change(engine: Engine, task_id: str, call_id: str) -> ToolChange | None:
     data = engine.files.get(tool_change_path(task_id, call_id))
     return None if data is None else ToolChange.model_validate_json(data)
 
 
 def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
     """Record that a person has approved the tool as this call met it. A repetition changes nothing."""
-    change = _change(engine, task_id, call_id)
+    change = _stored_change(engine, task_id, call_id)
     if change is None:
         raise UsageError(f"call_id: call {call_id!r} of task {task_id!r} has no tool change to approve")
     path = approved_tools_path(task_id, change.server)
     for _ in range(5):
         before = engine.files.get_versioned(path)
-        kept = Listing() if before is None else read_listing(path, before.data)
-        newer = kept.with_tools(Listing(tools={change.remote: change.tool}))
+        approved = Listing() if before is None else parse_listing(path, before.data)
+        newer = approved.updated_with(Listing(tools={change.remote: change.tool}))
         version = None if before is None else before.version
         if engine.files.replace(path, newer.model_dump_json().encode(), version):
             return
     raise Conflict(f"other approvals change {path} at the same time; approve call {call_id!r} again")
 
 
-def _live(engine: Engine, team: Team, server: str) -> Listing:
+def _current_listing(engine: Engine, team: Team, server: str) -> Listing:
     """Return the server's present listing, or one with the error."""
     try:
         return engine.toolbox.list_tools(team, server)
@@ -168,23 +175,23 @@ def _live(engine: Engine, team: Team, server: str) -> Listing:
         return Listing(error=str(error)[:2000], refused=True)
 
 
-def _ask(engine: Engine, task_id: str, agent: Agent, server: str, failed: Listing) -> Unlisted:
-    path = listing_orders_path(task_id, server)
-    asked = (_read(engine, path) or Listing()).tries
-    engine.files.put(path, Listing(tries=asked + 1).model_dump_json().encode())
-    engine.dispatcher.list_tools(ListOrder(task_id, server))
-    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(asked, 30))
+def _request_listing(engine: Engine, task_id: str, agent: Agent, server: str, failed: Listing) -> MissingListing:
+    path = listing_requests_path(task_id, server)
+    requests = (_read_listing(engine, path) or Listing()).attempts
+    engine.files.put(path, Listing(attempts=requests + 1).model_dump_json().encode())
+    engine.dispatcher.list_tools(ListingRequest(task_id, server))
+    delay = min(MAX_RETRY_DELAY, FIRST_RETRY_DELAY * 2.0 ** min(requests, 30))
     reason = f"{agent.name} waits until a tools worker has listed the tools of MCP server {server!r}"
     if failed.error:
-        most = engine.policy.attempts
-        reason = f"{reason}; {failed.tries} of {most} attempts have failed: {failed.error}"[:1000]
-    return Unlisted(pause, reason)
+        max_attempts = engine.policy.max_attempts
+        reason = f"{reason}; {failed.attempts} of {max_attempts} attempts have failed: {failed.error}"[:1000]
+    return MissingListing(delay, reason)
 
 
-def _failed(engine: Engine, task_id: str, server: str) -> Listing:
-    return _read(engine, failed_listing_path(task_id, server)) or Listing()
+def _failed_listing(engine: Engine, task_id: str, server: str) -> Listing:
+    return _read_listing(engine, failed_listing_path(task_id, server)) or Listing()
 
 
-def _read(engine: Engine, path: str) -> Listing | None:
+def _read_listing(engine: Engine, path: str) -> Listing | None:
     data = engine.files.get(path)
-    return None if data is None else read_listing(path, data)
+    return None if data is None else parse_listing(path, data)

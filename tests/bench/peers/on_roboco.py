@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from roboco import Orchestrator, Settings, Team, team_from
+from roboco import Orchestrator, Settings, Team, parse_team
 from roboco.adapters.local.valkey import start_valkey
 from roboco.domain.stream.event import TurnRestarted
 from roboco.domain.stream.item import TextPartDelta
@@ -62,4 +62,4 @@ def _pool(pool: str, name: str) -> list[str]:
 @cache
 def _team(prompts: tuple[str, ...]) -> Team:
     members = [{"name": agent, "prompt": prompt} for agent, prompt in zip(AGENTS, prompts, strict=True)]
-    return team_from({"name": "errand", "agents": members, "collaboration_model": {"type": "sequential"}})
+    return parse_team({"name": "errand", "agents": members, "collaboration_model": {"type": "sequential"}})

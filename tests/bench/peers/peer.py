@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from redis import Redis
 
-from roboco.adapters.local.process import Server, start, wait_ready
+from roboco.adapters.local.process import Server, start_server, wait_ready
 from tests.stack import ROOT
 
 READY = 60.0
@@ -68,7 +68,7 @@ class Peer(ABC):
         log = self.folder / f"{name}.log"
         before = _ready(log)
         environment = os.environ | self.environment
-        server = start(name, [sys.executable, "-m", *arguments], env=environment, log=log, cwd=ROOT)
+        server = start_server(name, [sys.executable, "-m", *arguments], env=environment, log=log, cwd=ROOT)
         wait_ready(server, lambda: _ready(log) > before, READY)
         return server
 

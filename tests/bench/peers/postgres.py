@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start, wait_ready
+from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 
 NOBODY = 65534
 """Who runs the server in place of root, which it refuses."""
@@ -36,7 +36,7 @@ def postgres() -> Iterator[tuple[Server, str]]:
         port = free_port()
         settings = [text for name, value in SETTINGS.items() for text in ("-c", f"{name}={value}")]
         command = _command("postgres", "-D", str(data), "-p", str(port), *settings)
-        server = start("postgres", command, log=folder / "postgres.log", cwd=folder)
+        server = start_server("postgres", command, log=folder / "postgres.log", cwd=folder)
         wait_ready(server, lambda: _listens(port) and "ready to accept" in server.log.read_text(), 60)
         try:
             yield server, f"postgresql://postgres@{LOOPBACK}:{port}/postgres"

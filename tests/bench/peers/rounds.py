@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from urllib.error import URLError
 
-from roboco.adapters.local.process import free_port, start, wait_ready
+from roboco.adapters.local.process import free_port, start_server, wait_ready
 from tests.bench.figures import Lane, Result, ratio
 from tests.bench.peers.cpu import used
 from tests.bench.peers.errand import AGENTS
@@ -71,7 +71,7 @@ def model(folder: Path) -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "-m", MODEL, "--port", str(port)]
     url = f"http://127.0.0.1:{port}/v1"
-    server = start(MODEL, command, log=folder / "model.log", cwd=ROOT)
+    server = start_server(MODEL, command, log=folder / "model.log", cwd=ROOT)
     try:
         wait_ready(server, lambda: _answers(f"{url}/models"), 60)
         yield url

@@ -59,9 +59,9 @@ THEMES = (
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
-    *(f"board.{method}" for method in ("create", "choose", "commit", "begin_again", "leave")),
+    *(f"board.{method}" for method in ("create", "record_decision", "commit", "reset_logs", "expire")),
     *(f"files.{method}" for method in ("put", "create", "delete", "copy")),
-    *("histories.append", "histories.begin", "turns.", "calls.", "inbox.", "dispatcher."),
+    *("histories.append", "histories.create", "turns.", "calls.", "inbox.", "dispatcher."),
 )
 """Calls that change the state of tasks."""
 LARGEST = 7

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, cast
 
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Position, Record
-from roboco.client.attendance import Attendance
+from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.client.stream import TaskStream
-from roboco.domain.stream.item import Shown, StepFinal, TextPartDelta
-from roboco.domain.stream.merged import Cursor, View
+from roboco.client.worker_check import WorkerCheck
+from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
+from roboco.domain.stream.merged import Cursor, MergedStream
 from tests.faults.explore.violation import Violation
 from tests.memory.reader import Reader
 from tests.memory.world import World
@@ -26,7 +26,7 @@ class PatientReader(Reader):
         super().__init__()
         self._world = world
 
-    def show(self, item: Shown) -> None:
+    def show(self, item: ItemData) -> None:
         """Take one item in."""
         late = isinstance(item, TextPartDelta) and item.step_id in {step.step_id for step in self.steps}
         server = self._world.server
@@ -46,8 +46,8 @@ class Follower:
         self.reader = PatientReader(world)
         self.ends = 0
         self.violation: Violation | None = None
-        self._view = View(Cursor(), partial(world.histories.read, task_id))
-        self._position = Position()
+        self._view = MergedStream(Cursor(), partial(world.histories.read, task_id))
+        self._position = StreamPosition()
         self._seen = 0
 
     def look(self) -> None:
@@ -67,32 +67,32 @@ class Follower:
             return
         logs = cast(RedisFollower, self)
         summary = partial(self.world.summary, self.task_id)
-        attendance = Attendance(self.world.engine, self.task_id, "memory")
-        following = TaskStream(self.task_id, self.world.engine, logs, summary, attendance)
+        worker_check = WorkerCheck(self.world.engine, self.task_id, "memory")
+        following = TaskStream(self.task_id, self.world.engine, logs, summary, worker_check)
         for item in following.remaining(self._view, self._position):
             self._show(item.data)
 
-    def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
+    def replay(self, task_id: str, position: StreamPosition, page: int | None = None) -> Iterator[Record]:
         """Yield what the logs hold after the position, merged as RedisFollower does."""
         task = self.world.server.held.tasks.get(task_id)
         if task is None:
             return
         if task.generation != position.generation:
-            position.begin(task.generation)
+            position.reset(task.generation)
         chunks = map(json.loads, task.chunks[position.chunks :])
         events = map(json.loads, task.events[position.events :])
         chunk, event = next(chunks, None), next(events, None)
         while chunk or event:
             if event and (chunk is None or event["chunks"] < chunk["seq"]):
-                yield position.take(event)
+                yield position.advance(event)
                 event = next(events, None)
             elif chunk:
-                yield position.take(chunk)
+                yield position.advance(chunk)
                 chunk = next(chunks, None)
 
     def _take(self, records: Iterator[Record]) -> None:
         for record in records:
-            for item in self._view.take(record):
+            for item in self._view.feed(record):
                 self._show(item.data)
             if self.ends:
                 return

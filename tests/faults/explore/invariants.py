@@ -8,12 +8,12 @@ from typing import Any
 
 from roboco.client.receipt import find_receipt
 from roboco.domain.history.step import TaskStep, verify_chain
-from roboco.domain.inbox.item import Item, read_item
-from roboco.domain.paths import events_path, inbox_path, open_path, summary_path
+from roboco.domain.inbox.item import Item, parse_item
+from roboco.domain.paths import events_path, inbox_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event_file import as_stored
+from roboco.domain.stream.event_file import to_stored
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.intake.accept import stored
+from roboco.engine.intake.accept_item import stored_item
 from roboco.ports import Phase
 from tests.faults.explore.followers import Follower
 from tests.faults.explore.run import Run
@@ -68,7 +68,7 @@ class Checked:
     @property
     def open(self) -> bool:
         """Whether its marker is there."""
-        return open_path(self.task_id) in self.world.files.held
+        return open_marker_path(self.task_id) in self.world.files.held
 
     @cached_property
     def summary(self) -> TaskSummary:
@@ -93,7 +93,7 @@ class Checked:
     def inbox(self) -> list[Item]:
         """The items that wait in its workspace."""
         held = self.world.files.held
-        return [read_item(held[path]) for path in held if path.startswith(inbox_path(self.task_id))]
+        return [parse_item(held[path]) for path in held if path.startswith(inbox_path(self.task_id))]
 
 
 TaskCheck = Callable[[Run, "Checked"], None]
@@ -189,7 +189,7 @@ def _check_log(run: Run, task: Checked) -> None:
         return
     if run.losses and any(json.loads(line)["generation"] > board.generation for line in task.stored_events):
         return  # Redis was set back to an earlier generation of a task that is closed: both hold its end
-    log = [as_stored(message.encode()) for message in board.events]
+    log = [to_stored(message.encode()) for message in board.events]
     kept = [line for line in task.stored_events if json.loads(line)["generation"] == board.generation]
     hold("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
 
@@ -276,7 +276,7 @@ def _check_deed(run: Run, deed: Deed) -> None:
         hold("accepted task", summary_path(deed.task_id) in world.files.held, deed)
         return
     task = Checked(world, deed.task_id)
-    item = stored(world.engine, deed.task_id, deed.item_id)
+    item = stored_item(world.engine, deed.task_id, deed.item_id)
     steps = [step for step in task.history if step.metadata.get("item_id") == deed.item_id]
     if deed.kind == "stop":
         hold("stop stops", not task.open, deed)
@@ -284,12 +284,12 @@ def _check_deed(run: Run, deed: Deed) -> None:
     if item is None:
         raise Violation("accepted item", f"{deed} is not stored")
     if deed.kind in ANSWERS:
-        done = item.taken_at_seq is not None or task.summary.status is not TaskStatus.COMPLETED
+        done = item.applied_at_seq is not None or task.summary.status is not TaskStatus.COMPLETED
         hold("accepted item", done, f"{deed}, {item}")
     if deed.kind not in BECOMES_A_STEP:
         return
     ended_early = not task.open and task.summary.status is not TaskStatus.COMPLETED
-    waits = task.open and item.taken_at_seq is None
+    waits = task.open and item.applied_at_seq is None
     in_time = not deed.late or run.losses  # Redis may have lost the end, for which it was late
     hold("accepted item", steps or waits or (ended_early and in_time), f"{deed}, {item}")
     if not waits:
@@ -310,8 +310,8 @@ def _check_pauses(run: Run) -> None:
 def _check_receipt(world: World, deed: Deed, steps: list[TaskStep]) -> None:
     receipt = find_receipt(world.engine, deed.task_id, deed.item_id)
     position = steps[0].seq if steps else None
-    hold("receipt", receipt.taken_at_seq == position, f"{deed}, step {position}, {receipt}")
-    hold("receipt", receipt.too_late == (not steps), f"{deed}, {receipt}")
+    hold("receipt", receipt.applied_at_seq == position, f"{deed}, step {position}, {receipt}")
+    hold("receipt", receipt.expired == (not steps), f"{deed}, {receipt}")
     times = [time for time in (receipt.seen_at, receipt.closed_at) if time is not None]
     hold("receipt", times == sorted(times), receipt)
 
@@ -319,7 +319,7 @@ def _check_receipt(world: World, deed: Deed, steps: list[TaskStep]) -> None:
 def _orphans(world: World) -> dict[str, object]:
     """The keys in Redis that nothing removes."""
     held = world.server.held
-    closed = {task_id for task_id in held.inboxes if open_path(task_id) not in world.files.held}
+    closed = {task_id for task_id in held.inboxes if open_marker_path(task_id) not in world.files.held}
     lost = closed - held.tasks.keys() - held.inbox_until.keys()
     inboxes = {task_id: held.inboxes[task_id] for task_id in lost if held.inboxes[task_id]}
     strangers = {task_id: task for task_id, task in held.tasks.items() if task_id not in world.histories.held}

@@ -16,8 +16,8 @@ from typing import Any
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.sweep import sweep
 from roboco.engine.engine import Engine
-from roboco.engine.execution.tool_call import tool
-from roboco.engine.execution.turn import turn
+from roboco.engine.execution.tool_call import run_call
+from roboco.engine.execution.turn import run_turn
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
@@ -246,9 +246,9 @@ class Run:
             case Advance():
                 self._start("advance", lambda engine: advance(engine, message.task_id))
             case Turn():
-                self._start("turn", lambda engine: turn(engine, message.order))
+                self._start("turn", lambda engine: run_turn(engine, message.order))
             case Tool():
-                self._start("tool", lambda engine: tool(engine, message.order))
+                self._start("tool", lambda engine: run_call(engine, message.order))
             case ListTools():
                 self._start("list tools", lambda engine: list_tools(engine, message.order))
             case Notify():

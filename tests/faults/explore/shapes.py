@@ -14,7 +14,7 @@ from tests.memory.toolbox import Function, MemoryToolbox
 from tests.memory.watch import Watch
 from tests.memory.world import Given, World, team_of
 
-POLICY = Policy(lease=15.0, ring_pause=10.0, attempts=1000)
+POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=1000)
 """Attempts enough for every disturbance: no schedule exhausts them."""
 
 

@@ -4,21 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roboco.domain.decision.tool_answers import is_client, needs_approval
+from roboco.domain.decision.tool_answers import is_client_call, needs_approval
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import success
-from roboco.domain.inbox.item import Message, Stop
+from roboco.domain.history.tool_outcome import successful_outcome
+from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import Submission
-from roboco.domain.limits import RaisedLimits
+from roboco.domain.limits import LimitOverrides
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.intake import answer
 from roboco.engine.intake import pause as hold
 from roboco.engine.intake import send as message
-from roboco.engine.intake.accept import receive
-from roboco.engine.intake.fork import ForkOrder, fork
-from roboco.engine.intake.limits import raise_limits
+from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.intake.fork import ForkRequest, fork
+from roboco.engine.intake.limits import set_limits
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Phase
 from tests.faults.explore.shapes import Shape
@@ -63,7 +63,7 @@ class Users:
             return self._on_call(kind, task_id, choice)
         item_id = f"{kind}{len(self.deeds)}"
         if kind == "fork":
-            return self._new(Deed(kind, item_id), lambda engine: fork(engine, ForkOrder(task_id, item_id)))
+            return self._new(Deed(kind, item_id), lambda engine: fork(engine, ForkRequest(task_id, item_id)))
         deed = Deed(kind, task_id, item_id, self._has_ended(task_id))
         return self._new(deed, self._request(kind, task_id, item_id))
 
@@ -111,27 +111,27 @@ class Users:
 
     def _request(self, kind: str, task_id: str, item_id: str) -> Request:
         at = self.world.engine.now()
-        text = Message(item_id=item_id, created_at=at, text=item_id)
+        text = UserMessage(item_id=item_id, created_at=at, text=item_id)
         requests: dict[str, Request] = {
-            "send": lambda engine: message.send(engine, task_id, text),
-            "interrupt": lambda engine: message.send(engine, task_id, text, "interrupt"),
-            "stop": lambda engine: receive(engine, task_id, Stop(item_id=item_id, created_at=at)),
+            "send": lambda engine: message.accept_message(engine, task_id, text),
+            "interrupt": lambda engine: message.accept_message(engine, task_id, text, "interrupt"),
+            "stop": lambda engine: accept_item(engine, task_id, Stop(item_id=item_id, created_at=at)),
             "pause": lambda engine: hold.pause(engine, task_id, item_id),
             "step": lambda engine: hold.step(engine, task_id, item_id),
             "resume": lambda engine: hold.resume(engine, task_id, item_id),
-            "raise": lambda engine: raise_limits(engine, task_id, RaisedLimits(max_steps=30), item_id),
+            "raise": lambda engine: set_limits(engine, task_id, LimitOverrides(max_steps=30), item_id),
         }
         return requests[kind]
 
     def _on_call(self, kind: str, task_id: str, choice: int) -> tuple[Deed, Request] | None:
-        calls = [call for call in self._open_calls(task_id) if is_client(call) is (kind == "answer")]
+        calls = [call for call in self._open_calls(task_id) if is_client_call(call) is (kind == "answer")]
         if not calls:
             return None
         call = calls[choice % len(calls)]
         if kind == "answer":
             deed = Deed(kind, task_id, answer.answer_id(call.id), self._has_ended(task_id))
-            return self._new(deed, lambda engine: answer.answer(engine, task_id, success(call, "seven")))
-        deed = Deed(kind, task_id, answer.verdict_id(call.id), self._has_ended(task_id))
+            return self._new(deed, lambda engine: answer.answer(engine, task_id, successful_outcome(call, "seven")))
+        deed = Deed(kind, task_id, answer.approval_id(call.id), self._has_ended(task_id))
         return self._new(
             deed, lambda engine: answer.decide_approval(engine, task_id, call.id, kind == "approve", "", None)
         )
@@ -142,4 +142,4 @@ class Users:
             return []
         team = FrozenTeams(self.world.files).get(task_id)
         last = self.world.history(task_id)[-1]
-        return [call for call in last.calls if is_client(call) or needs_approval(team, call)]
+        return [call for call in last.calls if is_client_call(call) or needs_approval(team, call)]

@@ -9,7 +9,7 @@ from tests.memory.watch import Call, Crash
 
 IN_PROCESS = ("model.stream", "toolbox.", "deliverer.")
 """Calls that are no requests to Redis or the workspace: none of them is repeated, or takes effect later."""
-NEVER_RAISES = ("dispatcher.ended",)
+NEVER_RAISES = ("dispatcher.report_attempt_end",)
 
 
 class Scheduler(Protocol):

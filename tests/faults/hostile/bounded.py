@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-from roboco.adapters.json_schema import mistake, schema_mistake
+from roboco.adapters.json_schema import schema_error, value_error
 from roboco.adapters.templates.templates import JinjaPrompts, check_template
 from roboco.domain.pattern import check_pattern
 from roboco.errors import UsageError
@@ -40,9 +40,9 @@ def _compiled(pattern: str) -> str:
 
 
 KINDS: dict[str, Callable[[], dict[str, str]]] = {
-    "refused_schemas": lambda: {name: schema_mistake(one) for name, one in tenant.REFUSED_SCHEMAS.items()},
+    "refused_schemas": lambda: {name: schema_error(one) for name, one in tenant.REFUSED_SCHEMAS.items()},
     "endless_schemas": lambda: {
-        name: schema_mistake(schema) or mistake(schema, value)
+        name: schema_error(schema) or value_error(schema, value)
         for name, (schema, value) in tenant.ENDLESS_SCHEMAS.items()
     },
     "heavy_patterns": lambda: {pattern: _compiled(pattern) for pattern in tenant.HEAVY_PATTERNS},

@@ -11,14 +11,14 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
+from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK
 
 BODY: Final = b'[["x"], {}, {}]'
 
 
 def headers(**changed: Any) -> dict[str, Any]:
     """The headers of a good message; one that is None is left out."""
-    return _with({"task": TURN, "id": "good-1", "retries": 0, "timelimit": [None, None], "lang": "py"}, changed)
+    return _with({"task": TURN_TASK, "id": "good-1", "retries": 0, "timelimit": [None, None], "lang": "py"}, changed)
 
 
 def properties(**changed: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ MALFORMED: Final[dict[str, bytes]] = {
     "headers are a number": raw(message(headers=5)),
     "body is a list": raw(message() | {"body": [[], {}, {}]}),
     "body is a number": raw(message() | {"body": 5}),
-    "body is an object": raw(message() | {"body": {"task": TURN}}),
+    "body is an object": raw(message() | {"body": {"task": TURN_TASK}}),
     "no body": raw(message() | {"body": ""}),
     "content type is pickle": raw(message(content_type="application/x-python-serialize")),
     "content type is yaml": raw(message(content_type="application/x-yaml")),

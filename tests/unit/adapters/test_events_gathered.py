@@ -58,7 +58,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def guarded() -> GuardedConsumer:
     guarded = GuardedConsumer.__new__(GuardedConsumer)
     guarded.hub, guarded.event_dispatcher, guarded._flush_due = Hub(), Dispatcher(), 0.0
-    guarded._ends = False
+    guarded._stopping = False
     return guarded
 
 
@@ -66,7 +66,7 @@ def test_events_of_a_moment_go_out_together(guarded: GuardedConsumer, clock: Clo
     for _ in range(10):
         guarded.on_send_event_buffered()
     [(seconds, flush)] = guarded.hub.later
-    assert (seconds, guarded.event_dispatcher.flushed) == (guarded.gathering, 0)
+    assert (seconds, guarded.event_dispatcher.flushed) == (guarded.event_delay, 0)
     flush()
     assert guarded.event_dispatcher.flushed == 1
 
@@ -74,7 +74,7 @@ def test_events_of_a_moment_go_out_together(guarded: GuardedConsumer, clock: Clo
 def test_a_timer_that_was_lost_is_set_anew(guarded: GuardedConsumer, clock: Clock) -> None:
     guarded.on_send_event_buffered()
     guarded.hub.later.clear()
-    clock.now += 2 * guarded.gathering
+    clock.now += 2 * guarded.event_delay
     guarded.on_send_event_buffered()
     assert len(guarded.hub.later) == 1
 
@@ -87,7 +87,7 @@ def test_a_lost_connection_is_no_error(guarded: GuardedConsumer, clock: Clock) -
 
 
 def test_nothing_waits_for_a_loop_that_has_ended(guarded: GuardedConsumer, clock: Clock) -> None:
-    guarded._ends = True
+    guarded._stopping = True
     guarded.on_send_event_buffered()
     assert (guarded.hub.later, guarded.event_dispatcher.flushed) == ([], 1)
     with guarded.event_dispatcher.mutex:  # as a signal handler finds it that has interrupted a publication

@@ -9,11 +9,11 @@ import pytest
 from roboco.adapters.celery.dead_letter import record_of
 from roboco.adapters.celery.dispatcher import SENT_AT, sent_at
 from roboco.adapters.celery.fair_queues import headers_of
-from roboco.adapters.celery.message_signing import MessageKeys
-from roboco.adapters.celery.names import TURN
+from roboco.adapters.celery.message_signing import SigningKeys
+from roboco.adapters.celery.message_validation import validation_error
+from roboco.adapters.celery.names import TURN_TASK
 from roboco.adapters.celery.transport import AmqpMessage
-from roboco.adapters.celery.validation_error import flaw
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from tests.faults.hostile.producer import BODY, MALFORMED, headers
 
 
@@ -58,8 +58,8 @@ def test_nothing_is_unpacked_on_rabbitmq() -> None:
 )
 def test_a_malformed_message_on_rabbitmq_is_refused_and_kept(changed: dict[str, Any]) -> None:
     message: Any = on_rabbitmq(**changed)
-    reason = flaw(message, {TURN}, MessageKeys(()))
+    reason = validation_error(message, {TURN_TASK}, SigningKeys(()))
     assert reason is not None
-    canonical(record_of(message, reason)).encode()
+    canonical_json(record_of(message, reason)).encode()
     good: Any = on_rabbitmq()
-    assert flaw(good, {TURN}, MessageKeys(())) is None
+    assert validation_error(good, {TURN_TASK}, SigningKeys(())) is None

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from roboco.adapters.json_schema import MOST_SHOWN, mistake, schema_mistake
+from roboco.adapters.json_schema import MAX_ERROR_CHARS, schema_error, value_error
 from tests.faults.hostile import tenant
 from tests.faults.hostile.producer import nested
 
@@ -29,7 +29,7 @@ NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
     ],
 )
 def test_a_schema_is_checked(schema: Any, told: str) -> None:
-    found = schema_mistake(schema)
+    found = schema_error(schema)
     assert told in found
     assert bool(told) == bool(found)
 
@@ -44,26 +44,26 @@ def test_a_schema_is_checked(schema: Any, told: str) -> None:
     ],
 )
 def test_a_value_is_checked(value: Any, told: str) -> None:
-    assert mistake(NUMBER, value).startswith(told) or told in mistake(NUMBER, value)
-    assert bool(mistake(NUMBER, value)) == bool(told)
+    assert value_error(NUMBER, value).startswith(told) or told in value_error(NUMBER, value)
+    assert bool(value_error(NUMBER, value)) == bool(told)
 
 
 @pytest.mark.parametrize("ref", ["http://127.0.0.1:1/x.json", "file:///etc/passwd", "#/$defs/none"])
 def test_nothing_is_fetched(ref: str) -> None:
-    assert "does not lead to a schema in it" in schema_mistake({"$ref": ref})
-    assert "the schema cannot be used" in mistake({"$ref": ref}, {})
+    assert "does not lead to a schema in it" in schema_error({"$ref": ref})
+    assert "the schema cannot be used" in value_error({"$ref": ref}, {})
 
 
 def test_a_schema_within_itself_is_read() -> None:
     tree = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
-    assert schema_mistake(tree) == ""
-    assert mistake(tree, {"child": {"child": {}}}) == ""
-    assert "unexpected" in mistake(tree, {"child": {"x": 1}})
+    assert schema_error(tree) == ""
+    assert value_error(tree, {"child": {"child": {}}}) == ""
+    assert "unexpected" in value_error(tree, {"child": {"x": 1}})
 
 
 def test_a_schema_that_never_ends_is_refused() -> None:
-    assert "lead back to themselves" in schema_mistake({"$ref": "#"})
-    assert "the schema cannot be used" in mistake({"$ref": "#"}, {})
+    assert "lead back to themselves" in schema_error({"$ref": "#"})
+    assert "the schema cannot be used" in value_error({"$ref": "#"}, {})
 
 
 @pytest.mark.parametrize(
@@ -76,40 +76,40 @@ def test_a_schema_that_never_ends_is_refused() -> None:
 )
 def test_a_schema_that_the_validator_cannot_use_is_named(schema: dict[str, Any], value: Any, told: str) -> None:
     """Tool functions of the operator have schemas that no rule has checked."""
-    found = mistake(schema, value)
+    found = value_error(schema, value)
     assert found.startswith("the schema cannot be used: ")
     assert told in found
 
 
 def test_no_value_makes_a_pattern_slow() -> None:
     slow = {"properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
-    assert "does not match" in mistake(slow, {"x": "a" * 5000 + "!"})
-    assert mistake(slow, {"x": "aaa"}) == ""
+    assert "does not match" in value_error(slow, {"x": "a" * 5000 + "!"})
+    assert value_error(slow, {"x": "aaa"}) == ""
 
 
 def test_a_pattern_of_a_tool_function_that_rust_does_not_have_decides_nothing() -> None:
-    assert mistake({"properties": {"x": {"pattern": "^(?!a)"}}}, {"x": "a"}) == ""
+    assert value_error({"properties": {"x": {"pattern": "^(?!a)"}}}, {"x": "a"}) == ""
 
 
 @pytest.mark.parametrize("name", tenant.REFUSED_SCHEMAS)
 def test_a_hostile_schema_is_refused_in_few_words(name: str) -> None:
-    assert 0 < len(schema_mistake(tenant.REFUSED_SCHEMAS[name])) <= MOST_SHOWN
+    assert 0 < len(schema_error(tenant.REFUSED_SCHEMAS[name])) <= MAX_ERROR_CHARS
 
 
 @pytest.mark.parametrize("name", tenant.ENDLESS_SCHEMAS)
 def test_an_endless_validation_is_ended(name: str) -> None:
     schema, value = tenant.ENDLESS_SCHEMAS[name]
-    assert schema_mistake(schema) == ""
-    assert "a validation takes more than" in mistake(schema, value)
+    assert schema_error(schema) == ""
+    assert "a validation takes more than" in value_error(schema, value)
 
 
 def test_a_mistake_is_short_whatever_the_value_holds() -> None:
     long = "n" * 100_000
     closed = {"additionalProperties": {"additionalProperties": {"type": "integer"}}}
-    assert len(mistake(closed, {long: {long: long}})) <= MOST_SHOWN
-    assert len(mistake({"additionalProperties": False}, {f"{long}{n}": 1 for n in range(5)})) <= MOST_SHOWN
-    assert "a number of 16610 bits" in mistake({"properties": {"x": {"maximum": 5}}}, {"x": 10**5000})
-    assert len(mistake({"anyOf": [{"const": long}] * 50}, {})) <= MOST_SHOWN
+    assert len(value_error(closed, {long: {long: long}})) <= MAX_ERROR_CHARS
+    assert len(value_error({"additionalProperties": False}, {f"{long}{n}": 1 for n in range(5)})) <= MAX_ERROR_CHARS
+    assert "a number of 16610 bits" in value_error({"properties": {"x": {"maximum": 5}}}, {"x": 10**5000})
+    assert len(value_error({"anyOf": [{"const": long}] * 50}, {})) <= MAX_ERROR_CHARS
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_mistake_is_short_whatever_the_value_holds() -> None:
     ],
 )
 def test_usual_schemas_are_accepted(schema: dict[str, Any]) -> None:
-    assert schema_mistake(schema) == ""
+    assert schema_error(schema) == ""
 
 
 NUMBERS = st.sampled_from([0, 1, 2, -1, 1.0, 0.5, 2.5, 1e300, 10**20])
@@ -168,6 +168,6 @@ def test_a_value_fits_as_another_validator_says(
     schema: dict[str, Any], a: dict[str, Any], b: dict[str, Any], value: Any
 ) -> None:
     whole = {**schema, "$defs": {"a": a}, "definitions": {"b": b}}
-    told = schema_mistake({**whole, "type": "object"})
+    told = schema_error({**whole, "type": "object"})
     assert told == ""
-    assert (mistake(whole, value) == "") == Draft202012Validator(whole).is_valid(value)
+    assert (value_error(whole, value) == "") == Draft202012Validator(whole).is_valid(value)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from roboco.adapters.mcp.exit import LONGEST_LINE, MOST_LINES, Exit
+from roboco.adapters.mcp.server_exit import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
 
 
-def reported(report: bytes, unasked: bool = True) -> Exit:
-    found = Exit()
-    found.read(report, unasked)
+def reported(report: bytes, unasked: bool = True) -> ServerExit:
+    found = ServerExit()
+    found.parse_report(report, unasked)
     return found
 
 
@@ -24,18 +24,18 @@ def reported(report: bytes, unasked: bool = True) -> Exit:
     ],
 )
 def test_status_is_told(report: bytes, told: str) -> None:
-    assert reported(report).told == told
-    assert reported(report, unasked=False).told == ""
+    assert reported(report).message == told
+    assert reported(report, unasked=False).message == ""
 
 
 def test_lines_are_few_short_and_printable() -> None:
-    lines = reported(b"1\n" + b"line\n" * 50 + b"x" * 1000 + b"\r\x1b[2J\xff\t\xe2\x80\xaeend\n\n").lines(())
-    assert len(lines) == MOST_LINES
-    assert lines[-2:] == ["x" * LONGEST_LINE + "...", "\ufffd ?end"]
+    lines = reported(b"1\n" + b"line\n" * 50 + b"x" * 1000 + b"\r\x1b[2J\xff\t\xe2\x80\xaeend\n\n").log_lines(())
+    assert len(lines) == MAX_LOGGED_LINES
+    assert lines[-2:] == ["x" * MAX_LINE_CHARS + "...", "\ufffd ?end"]
 
 
 def test_secrets_are_covered_before_a_line_is_cut() -> None:
     secret = "s" * 40
-    lines = reported(b"1\n" + b"x" * (LONGEST_LINE - 20) + secret.encode()).lines((secret,))
-    assert lines == ["x" * (LONGEST_LINE - 20) + "***"]
-    assert reported(b"1\nat redis://me:word@host/0\n").lines(()) == ["at redis://***@host/0"]
+    lines = reported(b"1\n" + b"x" * (MAX_LINE_CHARS - 20) + secret.encode()).log_lines((secret,))
+    assert lines == ["x" * (MAX_LINE_CHARS - 20) + "***"]
+    assert reported(b"1\nat redis://me:word@host/0\n").log_lines(()) == ["at redis://***@host/0"]

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from roboco.adapters.json_schema import mistake, schema_mistake
+from roboco.adapters.json_schema import schema_error, value_error
 from roboco.adapters.mcp.reduced_schema import reduced_schema
-from roboco.adapters.mcp.tool import Hints, described
+from roboco.adapters.mcp.tool import EffectHints, describe_tool
 
 STRING = {"type": "string"}
 ZOD_EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
@@ -42,7 +42,7 @@ def test_keyword_that_is_not_accepted_is_left_out_alone(value: Any, reduced: Any
     made, places = _reduced(schema)
     assert made == schema | {"properties": {"x": reduced, "y": {"type": "integer"}}}
     assert places[0].startswith(f"#/properties/x/{left_out}".rstrip("/"))
-    assert mistake(made, {"y": "none"}) == "$.y: 'none' is not of type 'integer'"
+    assert value_error(made, {"y": "none"}) == "$.y: 'none' is not of type 'integer'"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_root_keeps_what_can_be_kept(schema: Any, reduced: Any) -> None:
 @pytest.mark.parametrize("schema", [{"type": "array"}, 5, {"allOf": [{}] * 16_000, "nullable": True}])
 def test_schema_that_cannot_be_used_at_all(schema: Any) -> None:
     assert isinstance(reduced_schema(schema), str)
-    assert described("text", schema, Hints()).input_schema == {"type": "object"}
+    assert describe_tool("text", schema, EffectHints()).input_schema == {"type": "object"}
 
 
 def test_definition_that_lost_something_is_excluded_from_nothing() -> None:
@@ -76,7 +76,7 @@ def test_patterns_that_are_too_heavy_together_are_left_out() -> None:
 
 def test_description_names_what_is_left_out() -> None:
     properties = {f"p{number}\ud800{'x' * 99}": {"pattern": "(?=x)"} for number in range(9)}
-    tool = described("Buy.", {"type": "object", "properties": properties}, Hints())
+    tool = describe_tool("Buy.", {"type": "object", "properties": properties}, EffectHints())
     assert tool.description.startswith("Buy. (Left out of the server's schema of the arguments: #/properties/p0")
     assert tool.description.endswith(" and 5 more.)")
     assert len(tool.description.encode()) < 500
@@ -124,17 +124,17 @@ def test_reduced_schema_refuses_no_value_that_the_schema_accepts(schema: Any, de
     root = {"properties": {"a": schema}, "$defs": {"d": definition}}
     made = reduced_schema(root)
     assert not isinstance(made, str)
-    assert schema_mistake(made[0]) == ""
+    assert schema_error(made[0]) == ""
     for value in values:
         try:
             fits = Draft202012Validator(root).is_valid({"a": value})
         except RecursionError:
             return
-        assert not fits or mistake(made[0], {"a": value}) == "", (made, value)
+        assert not fits or value_error(made[0], {"a": value}) == "", (made, value)
 
 
 def _reduced(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     made = reduced_schema(schema)
     assert not isinstance(made, str), made
-    assert schema_mistake(made[0]) == ""
+    assert schema_error(made[0]) == ""
     return made

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.sandbox.budget import (
-    LEAST_SHARE,
-    PER_PROCESS,
-    Budget,
+    BYTES_PER_PROCESS,
+    MIN_SHARE,
+    MemoryBudget,
     log_sandbox_share,
     memory_limit,
     read_budget,
 )
 from roboco.adapters.sandbox.limits import MIB, SandboxLimits
-from roboco.adapters.sandbox.result import Ran
+from roboco.adapters.sandbox.result import RunResult
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.errors import UsageError
 
@@ -75,15 +75,15 @@ def test_memory_limit_without_cgroups_is_none(tmp_path: Path) -> None:
 
 def test_read_budget_without_limit_or_setting_leaves_the_limits(tmp_path: Path) -> None:
     budget = read_budget(None, 64, tmp_path)
-    assert budget == Budget(sandboxes=64)
+    assert budget == MemoryBudget(sandboxes=64)
     assert budget.refusal() == ""
     assert Sandbox(budget=budget).limits == FULL
 
 
 def test_read_budget_of_a_cgroup_leaves_room_for_each_process(tmp_path: Path) -> None:
     budget = read_budget(None, 4, machine(tmp_path, "0::/\n", memory_max=str(2048 * MIB)))
-    assert budget.total == 2048 * MIB - 5 * PER_PROCESS
-    assert 4 * Sandbox(budget=budget).limits.total + 5 * PER_PROCESS <= 2048 * MIB
+    assert budget.total == 2048 * MIB - 5 * BYTES_PER_PROCESS
+    assert 4 * Sandbox(budget=budget).limits.total_memory + 5 * BYTES_PER_PROCESS <= 2048 * MIB
 
 
 def test_read_budget_setting_counts_instead_of_the_cgroup(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_shares_together_are_within_the_budget(megabytes: int, sandboxes: int) -
     budget = read_budget(megabytes, sandboxes)
     limits = Sandbox(budget=budget).limits
     assert not budget.refusal()
-    assert sandboxes * limits.total <= megabytes * MIB
+    assert sandboxes * limits.total_memory <= megabytes * MIB
     assert limits.memory <= FULL.memory
     assert limits.disk <= FULL.disk
     assert limits.inputs <= FULL.inputs
@@ -107,8 +107,8 @@ def test_shares_together_are_within_the_budget(megabytes: int, sandboxes: int) -
 
 def test_limits_within_a_share_use_it() -> None:
     share = 400 * MIB
-    assert share - 4 < FULL.within(share).total <= share
-    assert FULL.within(FULL.total) is FULL
+    assert share - 4 < FULL.scaled_to(share).total_memory <= share
+    assert FULL.scaled_to(FULL.total_memory) is FULL
 
 
 @pytest.mark.parametrize(("megabytes", "sandboxes"), [(63, 1), (100, 2), (1, 64)])
@@ -144,9 +144,9 @@ def test_the_worker_logs_a_share_below_the_full_size(
 def test_the_least_share_runs_python(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b\n1,2\n")
     code = "import csv, json, sqlite3, statistics; print(list(csv.reader(open('in.csv'))))\nopen('out', 'w').write('x')"
-    sandbox = Sandbox(budget=Budget(LEAST_SHARE, "a test"))
+    sandbox = Sandbox(budget=MemoryBudget(MIN_SHARE, "a test"))
     with sandbox.run(code, {"in.csv": tmp_path / "in.csv"}, lambda: False) as ran:
-        assert (ran.output, ran.exit_code, ran.ended) == ("[['a', 'b'], ['1', '2']]\n", 0, "")
+        assert (ran.output, ran.exit_code, ran.end_reason) == ("[['a', 'b'], ['1', '2']]\n", 0, "")
         assert [file.name for file in ran.files] == ["out"]
 
 
@@ -178,7 +178,7 @@ time.sleep(1)
 def test_two_sandboxes_at_once_stay_within_the_budget() -> None:
     budget = read_budget(160, 2)
     together = threading.Barrier(2)
-    runs: list[Ran] = []
+    runs: list[RunResult] = []
 
     def one() -> None:
         together.wait(30)
@@ -192,6 +192,6 @@ def test_two_sandboxes_at_once_stay_within_the_budget() -> None:
     for thread in threads:
         thread.join()
     used = [int(ran.output) for ran in runs]
-    assert [ran.ended for ran in runs] == ["", ""], runs
+    assert [ran.end_reason for ran in runs] == ["", ""], runs
     assert sum(used) <= 160 * MIB
     assert min(used) > 16 * MIB, "they did allocate"

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.sandbox.output_buffer import Output
+from roboco.adapters.sandbox.output_buffer import OutputBuffer
 
 
 @given(st.lists(st.text(max_size=20)), st.integers(2, 200))
 def test_an_output_within_its_cap_is_kept_as_it_is(pieces: list[str], cap: int) -> None:
     data = "".join(pieces).encode()
-    output = Output(cap)
+    output = OutputBuffer(cap)
     for at in range(0, len(data), 3):
-        output.feed(data[at : at + 3])
+        output.append(data[at : at + 3])
     assert output.total == len(data)
     if len(data) <= cap // 2 * 2:
         assert output.text() == "".join(pieces)
@@ -20,16 +20,16 @@ def test_an_output_within_its_cap_is_kept_as_it_is(pieces: list[str], cap: int) 
 
 @given(st.binary(min_size=41, max_size=300))
 def test_beginning_and_end_are_kept_of_any_bytes(data: bytes) -> None:
-    output = Output(40)
-    output.feed(data)
+    output = OutputBuffer(40)
+    output.append(data)
     assert len(output.text().encode()) < 40 * 3 + 60
     assert "bytes of output left out here" in output.text()
 
 
 @pytest.mark.parametrize("shift", range(4))
 def test_a_cut_leaves_no_half_of_a_character(shift: int) -> None:
-    output = Output(64)
-    output.feed(b"x" * shift + "🐟".encode() * 100)
+    output = OutputBuffer(64)
+    output.append(b"x" * shift + "🐟".encode() * 100)
     text = output.text()
     assert "�" not in text
     assert text.startswith("x" * shift + "🐟")
@@ -37,6 +37,6 @@ def test_a_cut_leaves_no_half_of_a_character(shift: int) -> None:
 
 
 def test_the_cut_says_how_much_is_missing() -> None:
-    output = Output(10)
-    output.feed(b"12345" + b"-" * 90 + b"67890")
+    output = OutputBuffer(10)
+    output.append(b"12345" + b"-" * 90 + b"67890")
     assert output.text() == "12345\n[... 90 bytes of output left out here ...]\n67890"

@@ -10,7 +10,7 @@ import pytest
 from roboco.adapters.sandbox import bubblewrap, programs, sandbox
 from roboco.adapters.sandbox.limits import MIB, SandboxLimits
 from roboco.adapters.sandbox.programs import Programs
-from roboco.adapters.sandbox.result import Ran
+from roboco.adapters.sandbox.result import RunResult
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.sandbox.seccomp import system_call_filter
 from roboco.errors import UsageError
@@ -24,7 +24,7 @@ def able() -> None:
         pytest.skip(refusal)
 
 
-def ran(code: str, inputs: dict[str, Path] | None = None, limits: SandboxLimits | None = None) -> Ran:
+def ran(code: str, inputs: dict[str, Path] | None = None, limits: SandboxLimits | None = None) -> RunResult:
     """What came of the code; its files can no longer be read."""
     with Sandbox(limits or SandboxLimits()).run(code, inputs or {}, lambda: False) as result:
         return result
@@ -50,7 +50,7 @@ def ran(code: str, inputs: dict[str, Path] | None = None, limits: SandboxLimits 
     ],
 )  # fmt: skip
 def test_code_runs(code: str, output: str) -> None:
-    assert ran(code) == Ran(output=output, exit_code=0, ended="", files=(), skipped=())
+    assert ran(code) == RunResult(output=output, exit_code=0, end_reason="", files=(), skipped=())
 
 
 @pytest.mark.usefixtures("able")
@@ -69,7 +69,7 @@ def test_code_runs(code: str, output: str) -> None:
 )
 def test_code_that_fails_says_how(code: str, exit_code: int, told: str) -> None:
     result = ran(code)
-    assert (result.exit_code, result.ended) == (exit_code, "")
+    assert (result.exit_code, result.end_reason) == (exit_code, "")
     assert told in result.output
 
 
@@ -146,7 +146,7 @@ def test_an_input_left_as_it_is_is_not_told_of_however_large(tmp_path: Path) -> 
 @pytest.mark.usefixtures("able")
 def test_a_run_cancelled_while_it_starts_is_over() -> None:
     with Sandbox().run("print(1)", {}, lambda: True) as result:
-        assert (result.ended, result.exit_code, result.files) == ("cancelled", None, ())
+        assert (result.end_reason, result.exit_code, result.files) == ("cancelled", None, ())
 
 
 @pytest.mark.usefixtures("able")
@@ -179,7 +179,7 @@ def test_runs_of_many_threads_do_not_meet(tmp_path: Path) -> None:
 )
 def test_without_a_sandbox_nothing_runs(broken: Programs | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "_probe", sandbox._Probe())
-    monkeypatch.setattr(sandbox, "found_programs", lambda: iter([broken] if broken else []))
+    monkeypatch.setattr(sandbox, "find_programs", lambda: iter([broken] if broken else []))
     refusal = Sandbox().refusal()
     assert "cannot start on this worker" in refusal
     assert "to allow it" in refusal
@@ -211,7 +211,7 @@ def test_an_interpreter_elsewhere_is_mounted_by_its_own_folders_only(monkeypatch
     found = list(programs._interpreters())
     assert found[0][1] == "/opt/python"
     given = bubblewrap.Descriptors(3, 4, 5, {})
-    line = bubblewrap.command(Programs("bwrap", *found[0]), SandboxLimits(), given, 1)
+    line = bubblewrap.sandbox_command(Programs("bwrap", *found[0]), SandboxLimits(), given, 1)
     assert "/opt/python/lib" in line
     assert "/opt/python" not in line
     monkeypatch.setattr(sys, "base_prefix", "/")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.search.embeddings import BATCH, EmbeddingRank
-from roboco.adapters.search.hit import Filters, Found
-from roboco.adapters.search.memory_index import NEWEST, MemoryIndex
-from roboco.adapters.search.vector import unit
+from roboco.adapters.search.embeddings import BATCH_SIZE, OpenAIEmbedder
+from roboco.adapters.search.memory_index import MAX_NEWEST, MemoryIndex
+from roboco.adapters.search.result import SearchFilters, SearchResult
+from roboco.adapters.search.vector import unit_vector
 from roboco.errors import TransientError
 from tests.memory.workspace import MemoryHistories
 from tests.unit.domain.steps import steps_of
@@ -88,18 +88,18 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         thread.join()
 
 
-def rank_of(endpoint: Endpoint, **options: Any) -> EmbeddingRank:
-    return EmbeddingRank("m", endpoint.url, "EMBEDDINGS_KEY", **options)
+def rank_of(endpoint: Endpoint, **options: Any) -> OpenAIEmbedder:
+    return OpenAIEmbedder("m", endpoint.url, "EMBEDDINGS_KEY", **options)
 
 
-def index_of(folder: Path, rank: EmbeddingRank | None, *lines: str) -> MemoryIndex:
+def index_of(folder: Path, rank: OpenAIEmbedder | None, *lines: str) -> MemoryIndex:
     histories = MemoryHistories()
     for step in steps_of(*(("one", line) for line in lines or LINES)):
         histories.append(TASK, step)
     return MemoryIndex(histories, lambda *_: None, folder, rank)
 
 
-def seqs(found: Found) -> list[int]:
+def seqs(found: SearchResult) -> list[int]:
     return [hit.seq for hit in found.hits]
 
 
@@ -119,11 +119,11 @@ def test_words_and_meaning_count_together(endpoint: Endpoint, tmp_path: Path) ->
 
 
 def test_filters_hold_for_what_only_means_the_same(endpoint: Endpoint, tmp_path: Path) -> None:
-    assert not index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 5, Filters(agent="two")).hits
+    assert not index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 5, SearchFilters(agent="two")).hits
 
 
 def test_a_query_without_words_asks_nobody(endpoint: Endpoint, tmp_path: Path) -> None:
-    assert index_of(tmp_path, rank_of(endpoint)).search(TASK, "?!", 5) == Found()
+    assert index_of(tmp_path, rank_of(endpoint)).search(TASK, "?!", 5) == SearchResult()
     assert not endpoint.requests
 
 
@@ -131,7 +131,7 @@ def test_a_vector_is_asked_for_once(endpoint: Endpoint, tmp_path: Path) -> None:
     index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 2)
     index_of(tmp_path, rank_of(endpoint), *LINES, "one more").search(TASK, "waves", 2)
     assert [len(request["input"]) for request in endpoint.requests] == [1 + len(LINES), 1 + 1]
-    other = EmbeddingRank("other", endpoint.url, "EMBEDDINGS_KEY")
+    other = OpenAIEmbedder("other", endpoint.url, "EMBEDDINGS_KEY")
     index_of(tmp_path, other, *LINES, "one more").search(TASK, "waves", 2)
     assert len(endpoint.requests[-1]["input"]) == 1 + len(LINES) + 1
 
@@ -139,8 +139,8 @@ def test_a_vector_is_asked_for_once(endpoint: Endpoint, tmp_path: Path) -> None:
 def test_many_texts_are_asked_for_in_batches(endpoint: Endpoint, tmp_path: Path) -> None:
     lines = [f"ocean {number}" for number in range(100)]
     assert index_of(tmp_path, rank_of(endpoint), *lines).search(TASK, "ocean", 5).hits
-    assert max(len(request["input"]) for request in endpoint.requests) == BATCH
-    assert sum(len(request["input"]) for request in endpoint.requests) <= 1 + 60 + NEWEST
+    assert max(len(request["input"]) for request in endpoint.requests) == BATCH_SIZE
+    assert sum(len(request["input"]) for request in endpoint.requests) <= 1 + 60 + MAX_NEWEST
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_an_endpoint_that_failed_rests(endpoint: Endpoint, tmp_path: Path) -> No
     for _ in range(3):
         assert index_of(tmp_path, rank).search(TASK, "ocean", 4).note
     assert len(endpoint.requests) == 1
-    eager = rank_of(endpoint, rest=0.0)
+    eager = rank_of(endpoint, retry_delay=0.0)
     assert index_of(tmp_path, eager).search(TASK, "ocean", 4).note
     endpoint.answer = embedded
     assert index_of(tmp_path, eager).search(TASK, "ocean", 4).note == ""
 
 
 def test_an_endpoint_that_is_not_there_leaves_the_order_of_words(tmp_path: Path) -> None:
-    found = index_of(tmp_path, EmbeddingRank("m", "http://127.0.0.1:9/v1", "NO_SUCH_KEY")).search(TASK, "ocean", 4)
+    found = index_of(tmp_path, OpenAIEmbedder("m", "http://127.0.0.1:9/v1", "NO_SUCH_KEY")).search(TASK, "ocean", 4)
     assert found.hits
     assert found.note == "ranked by words alone: embeddings model 'm' failed: APIConnectionError"
 
@@ -202,7 +202,7 @@ def test_a_key_that_cannot_be_sent_is_not_told(endpoint: Endpoint, monkeypatch: 
 
 
 def test_a_vector_without_direction_is_none() -> None:
-    assert list(unit([0.0, 3.0, 4.0])) == pytest.approx([0.0, 0.6, 0.8])
+    assert list(unit_vector([0.0, 3.0, 4.0])) == pytest.approx([0.0, 0.6, 0.8])
     for numbers in ([], [0.0], [float("nan")], [float("inf")]):
         with pytest.raises(ValueError, match="without a direction"):
-            unit(numbers)
+            unit_vector(numbers)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.adapters.search import indexer
-from roboco.adapters.search.hit import Filters, Hit
 from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.search.passage import LENGTH, MAX_BYTES, is_text
+from roboco.adapters.search.passage import MAX_INDEXED_BYTES, MAX_PASSAGE_CHARS, is_text
+from roboco.adapters.search.result import SearchFilters, SearchHit
 from roboco.domain.history.step import TaskStep
 from tests.memory.workspace import MemoryHistories
 from tests.unit.domain.steps import START, Line, artifact, call, failed, histories, result, steps_of, text
@@ -61,13 +61,13 @@ class Texts:
         return None if data is None else data[:most]
 
 
-Search = Callable[..., list[Hit]]
+Search = Callable[..., list[SearchHit]]
 
 
 def searching(folder: Path, steps: list[TaskStep], texts: Texts | None = None) -> Search:
     """A search over the steps."""
     index = MemoryIndex(Watched(steps), texts or Texts(), folder)
-    return lambda query, limit=10, **filters: list(index.search(TASK, query, limit, Filters(**filters)).hits)
+    return lambda query, limit=10, **filters: list(index.search(TASK, query, limit, SearchFilters(**filters)).hits)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def search(tmp_path: Path) -> Search:
     return searching(tmp_path, steps_of(*LINES))
 
 
-def seqs(hits: list[Hit]) -> list[int]:
+def seqs(hits: list[SearchHit]) -> list[int]:
     return [hit.seq for hit in hits]
 
 
@@ -152,7 +152,7 @@ def test_a_step_is_found_once_though_all_its_parts_match(tmp_path: Path) -> None
 def test_a_hit_says_where_it_stands(search: Search) -> None:
     [hit] = search("lighthouse")
     step = steps_of(*LINES)[1]
-    assert hit.record() == {
+    assert hit.to_result() == {
         "step_id": step.step_id,
         "seq": 1,
         "agent_name": "one",
@@ -197,7 +197,7 @@ def test_hits_in_one_artifact_are_few_and_far_between(tmp_path: Path) -> None:
     hits = searching(tmp_path, steps, Texts(big_txt=content.encode()))("needle", 10)
     offsets = sorted(hit.offset for hit in hits if hit.offset is not None)
     assert len(hits) == 4
-    assert all(later - earlier > LENGTH for earlier, later in pairwise(offsets))
+    assert all(later - earlier > MAX_PASSAGE_CHARS for earlier, later in pairwise(offsets))
 
 
 def test_an_artifact_that_is_missing_or_no_text_is_found_by_its_name_alone(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_an_artifact_that_is_missing_or_no_text_is_found_by_its_name_alone(tmp_p
 
 
 def test_an_artifact_is_read_once_and_up_to_its_limit(tmp_path: Path) -> None:
-    texts = Texts(a_txt=b"\xff " + b"x" * (MAX_BYTES - 2) + b" needle")
+    texts = Texts(a_txt=b"\xff " + b"x" * (MAX_INDEXED_BYTES - 2) + b" needle")
     find = searching(tmp_path, steps_of(("one", [artifact("a.txt")]), ("two", [artifact("a.txt")])), texts)
     assert find("needle") == []
     assert find("x" * 100)
@@ -239,7 +239,7 @@ def test_a_new_step_costs_its_own_length(tmp_path: Path) -> None:
 
 
 def test_a_history_of_more_than_one_batch_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexer, "BATCH", 5)
+    monkeypatch.setattr(indexer, "BATCH_SIZE", 5)
     find = searching(tmp_path, steps_of(*(("one", f"word{number}") for number in range(12))))
     assert [seqs(find(f"word{number}")) for number in range(12)] == [[number] for number in range(12)]
 
@@ -290,6 +290,6 @@ def test_an_index_that_grew_finds_what_one_made_at_once_finds(
     assert _told(grown, query) == _told(at_once, query)
 
 
-def _told(index: MemoryIndex, query: str) -> list[Hit]:
+def _told(index: MemoryIndex, query: str) -> list[SearchHit]:
     """What is found, with scores that do not hang on the order in which numbers were added."""
     return [replace(hit, score=round(hit.score, 9)) for hit in index.search(TASK, query, 10).hits]

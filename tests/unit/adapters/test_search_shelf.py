@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.search import sqlite_index as index_file
-from roboco.adapters.search.index_cache import Shelf
+from roboco.adapters.search.index_cache import IndexCache
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 from roboco.errors import TransientError, UsageError
@@ -21,7 +21,7 @@ from roboco.ports import Histories
 from tests.unit.domain.steps import artifact, steps_of
 
 TASK = "t1"
-STEPS, SAME, BATCH = 300, 20, 100
+STEPS, SAME, BATCH_SIZE = 300, 20, 100
 SEARCHING = """
 import os, signal, sqlite3, sys
 from functools import partial
@@ -32,7 +32,7 @@ from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 
 workspace, folder, query, batch, commits, early = sys.argv[1:]
-indexer.BATCH = int(batch)
+indexer.BATCH_SIZE = int(batch)
 
 class Dying(sqlite3.Connection):
     left = int(commits)
@@ -62,7 +62,7 @@ def workspace(tmp_path: Path) -> str:
     """A workspace with one history of several batches; twenty steps after each other end with the same word."""
     url = f"file://{tmp_path}/workspace"
     steps = steps_of(*(("one", f"common words w{number // SAME}") for number in range(STEPS)))
-    assert open_workspace(url).histories.begin(TASK, [step.line().encode() for step in steps])
+    assert open_workspace(url).histories.create(TASK, [step.line().encode() for step in steps])
     return url
 
 
@@ -79,7 +79,7 @@ def twenty(number: int) -> list[int]:
 
 def started(workspace: str, folder: Path, query: str, commits: int = 0, early: str = "") -> "subprocess.Popen[str]":
     """A process that searches once it is told to, and dies at a commit of its index."""
-    command = [sys.executable, "-c", SEARCHING, workspace, str(folder), query, str(BATCH), str(commits), early]
+    command = [sys.executable, "-c", SEARCHING, workspace, str(folder), query, str(BATCH_SIZE), str(commits), early]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -165,7 +165,7 @@ def test_a_file_that_is_not_whole_is_made_again(workspace: str, tmp_path: Path, 
 
 
 def test_an_index_that_cannot_be_made_is_told(workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_file, "_PLACES", "SELECT nonsense")
+    monkeypatch.setattr(index_file, "_MATCH_QUERY", "SELECT nonsense")
     with pytest.raises(TransientError, match="memory index of task 't1' was made anew and is broken: no such column"):
         searched(workspace, tmp_path / "index", "w1")
 
@@ -194,18 +194,18 @@ def test_files_are_readable_by_their_owner_only(workspace: str, tmp_path: Path) 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(UsageError, match="belongs to user"), Shelf(tmp_path).opened("x"):
+    with pytest.raises(UsageError, match="belongs to user"), IndexCache(tmp_path).open("x"):
         pass
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TransientError, match="cannot be used: "), Shelf(tmp_path / "file").opened("x"):
+    with pytest.raises(TransientError, match="cannot be used: "), IndexCache(tmp_path / "file").open("x"):
         pass
 
 
 def test_the_files_used_longest_ago_make_room(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "index", capacity=0)
+    shelf = IndexCache(tmp_path / "index", capacity=0)
     histories = open_workspace(f"file://{tmp_path}/workspace").histories
     for name in ("a", "b", "c"):
         _grow(histories, name)
@@ -218,32 +218,32 @@ def test_the_files_used_longest_ago_make_room(tmp_path: Path) -> None:
     MemoryIndex(histories, lambda *_: None, tmp_path / "index", capacity=3 * size).search("d", "word", 5)
     assert len(index_files(tmp_path / "index")) == 3
     assert not middle.exists()
-    with shelf.opened("one more"):
+    with shelf.open("one more"):
         pass
     assert len(index_files(tmp_path / "index")) == 1
 
 
 def test_a_file_in_use_is_not_removed(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "index", capacity=0)
-    with shelf.opened("first"):
+    shelf = IndexCache(tmp_path / "index", capacity=0)
+    with shelf.open("first"):
         [first] = index_files(tmp_path / "index")
-        with shelf.opened("second"):
+        with shelf.open("second"):
             pass
         assert first.exists()
-    with shelf.opened("third"):
+    with shelf.open("third"):
         pass
     assert not first.exists()
 
 
 def test_a_file_that_stays_in_use_is_told(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, patience=0.0)
+    shelf = IndexCache(tmp_path, lock_timeout=0.0)
     with (
-        shelf.opened("x"),
+        shelf.open("x"),
         pytest.raises(TransientError, match="was in use for 0 s by another process"),
-        shelf.opened("x"),
+        shelf.open("x"),
     ):
         pass
-    with shelf.opened("x"):
+    with shelf.open("x"):
         assert [_held(path) for path in tmp_path.glob("*.lock")] == [True]
     assert [_held(path) for path in tmp_path.glob("*.lock")] == [False]
 
@@ -257,15 +257,15 @@ def test_a_python_without_full_text_search_is_told(monkeypatch: pytest.MonkeyPat
             pass
 
     monkeypatch.setattr(sqlite3, "connect", lambda _: Poor())
-    index_file.need_fts5.cache_clear()
+    index_file.require_fts5.cache_clear()
     with pytest.raises(UsageError, match=r"memory_search needs SQLite with FTS5, which SQLite .* of this Python lacks"):
-        index_file.need_fts5()
+        index_file.require_fts5()
 
 
 @pytest.fixture(autouse=True)
 def _fts5_is_probed_anew() -> Iterator[None]:
     yield
-    index_file.need_fts5.cache_clear()
+    index_file.require_fts5.cache_clear()
 
 
 def _grow(histories: Histories, task_id: str) -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from roboco.adapters.search.analyzer import _CJK, spelled, words
-from roboco.adapters.search.query import any_of, asked
-from roboco.adapters.search.snippet import LENGTH, snippet
+from roboco.adapters.search.analyzer import _CJK, iter_words, normalize
+from roboco.adapters.search.query import match_expression, parse_query
+from roboco.adapters.search.snippet import MAX_SNIPPET_CHARS, snippet
 
 ENGLISH = "The {} of the house is to be found with this and that"
 GERMAN = "Der {} ist von der Firma und nicht für den Kunden"
@@ -16,7 +16,7 @@ GERMAN = "Der {} ist von der Firma und nicht für den Kunden"
 
 def common(text: str, query: str) -> set[str]:
     """The terms that a text and a query share."""
-    return set(spelled(text).split()) & set(asked(query).terms)
+    return set(normalize(text).split()) & set(parse_query(query).terms)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_english_word_is_found_by_its_other_forms_unless_all_around_it_is_ger
     ],
 )
 def test_scripts_without_spaces_are_found_by_pairs_and_single_characters(said: str, query: str) -> None:
-    assert common(said, query) or any(term.startswith(query) for term in spelled(said).split())
+    assert common(said, query) or any(term.startswith(query) for term in normalize(said).split())
 
 
 def test_two_characters_that_are_not_together_are_no_word() -> None:
@@ -90,40 +90,40 @@ def test_a_number_is_found_with_or_without_its_grouping() -> None:
 
 def test_a_word_of_a_long_line_of_characters_is_cut() -> None:
     assert common("x" * 5000, "x" * 4000)
-    assert max(map(len, spelled("x" * 5000).split())) <= 64
+    assert max(map(len, normalize("x" * 5000).split())) <= 64
 
 
 @example("\U0003134b")  # a letter that is younger than the Unicode database of some Pythons
 @example("\u30fb")  # punctuation between katakana
 @given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_terms_hold_nothing_but_letters_digits_and_underscores(text: str) -> None:
-    expression = any_of(asked(text).terms)
+    expression = match_expression(parse_query(text).terms)
     term = rf'"[\w{_CJK}]+"\*?'
     assert re.fullmatch(f"({term}( OR {term})*)?", expression), expression
-    assert " ".join(spelled(text).split()) == spelled(text).strip()
+    assert " ".join(normalize(text).split()) == normalize(text).strip()
 
 
 @given(st.text())
 def test_words_lie_one_after_the_other_in_the_text(text: str) -> None:
-    places = [(start, end) for start, end, _ in words(text)]
+    places = [(start, end) for start, end, _ in iter_words(text)]
     assert places == sorted(places)
     assert all(0 <= start < end <= len(text) for start, end in places)
 
 
 @given(st.text(max_size=2000), st.text(max_size=20))
 def test_a_snippet_is_a_stretch_of_the_text(text: str, query: str) -> None:
-    start, shown = snippet(text, asked(query).terms)
-    assert len(shown) <= LENGTH
+    start, shown = snippet(text, parse_query(query).terms)
+    assert len(shown) <= MAX_SNIPPET_CHARS
     assert text[start : start + len(shown)] == shown
 
 
 def test_a_snippet_shows_where_most_words_stand_together() -> None:
     text = "harbour " + "of the sea " * 60 + "the lighthouse beside the harbour " + "of the sea " * 60
-    start, shown = snippet(text, asked("lighthouse harbour").terms)
+    start, shown = snippet(text, parse_query("lighthouse harbour").terms)
     assert "lighthouse beside the harbour" in shown
-    assert start > LENGTH
+    assert start > MAX_SNIPPET_CHARS
 
 
 def test_a_snippet_of_unspaced_text_shows_the_pair() -> None:
-    _, shown = snippet("天气很好" * 200 + "签了合同" + "天气很好" * 200, asked("合同").terms)
+    _, shown = snippet("天气很好" * 200 + "签了合同" + "天气很好" * 200, parse_query("合同").terms)
     assert "合同" in shown

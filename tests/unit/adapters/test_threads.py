@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from roboco.adapters.threads import Threads
+from roboco.adapters.threads import ThreadPool
 from tests.stack import until
 
 
@@ -26,24 +26,24 @@ class Looks:
 
 def test_a_look_that_was_begun_earlier_is_no_answer() -> None:
     async def main() -> None:
-        threads, look = Threads(4), Looks()
-        first = asyncio.create_task(threads.once("a", look))
+        threads, look = ThreadPool(4), Looks()
+        first = asyncio.create_task(threads.run_shared("a", look))
         await asyncio.to_thread(until, lambda: look.begun, 10, "the first look is made")
-        later = [asyncio.create_task(threads.once("a", look)) for _ in range(5)]
-        other = asyncio.create_task(threads.once("b", lambda: 7))
+        later = [asyncio.create_task(threads.run_shared("a", look)) for _ in range(5)]
+        other = asyncio.create_task(threads.run_shared("b", lambda: 7))
         assert await other == 7
         look.go.set()
         assert await first == 1
         assert await asyncio.gather(*later) == [2] * 5
-        assert threads._asked == {}
+        assert threads._shared_calls == {}
 
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_who_is_cancelled_takes_nothing_from_the_others() -> None:
     async def main() -> None:
-        threads, look = Threads(4), Looks()
-        leaves, stays = (asyncio.create_task(threads.once("a", look)) for _ in range(2))
+        threads, look = ThreadPool(4), Looks()
+        leaves, stays = (asyncio.create_task(threads.run_shared("a", look)) for _ in range(2))
         await asyncio.to_thread(until, lambda: look.begun, 10, "the look is made")
         leaves.cancel()
         look.go.set()
@@ -59,8 +59,8 @@ def test_an_error_is_told_to_each_who_asked() -> None:
         raise OSError("gone")
 
     async def main() -> None:
-        threads = Threads(2)
-        told = await asyncio.gather(*(threads.once("a", fail) for _ in range(3)), return_exceptions=True)
+        threads = ThreadPool(2)
+        told = await asyncio.gather(*(threads.run_shared("a", fail) for _ in range(3)), return_exceptions=True)
         assert [str(error) for error in told] == ["gone"] * 3
 
     asyncio.run(asyncio.wait_for(main(), 20))

@@ -9,9 +9,9 @@ from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.step import TaskStep
-from roboco.domain.stream.event import StepEnded, StreamChunk, ToolCalled, ToolReturned, read_message
+from roboco.domain.stream.event import StepEnded, StreamChunk, ToolCalled, ToolReturned, parse_stream_message
 from roboco.domain.stream.item import (
-    Shown,
+    ItemData,
     StepFinal,
     TextPartDelta,
     ToolCallItem,
@@ -22,9 +22,9 @@ from roboco.domain.stream.item import (
 BEGAN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def event(kind: str, seconds: float = 0, **fields: Any) -> Shown:
+def event(kind: str, seconds: float = 0, **fields: Any) -> ItemData:
     """The event of this kind that happened so long after the beginning."""
-    message = read_message(
+    message = parse_stream_message(
         {"type": f"event_{kind}", "task_id": "t", "timestamp": BEGAN + timedelta(seconds=seconds)} | fields
     )
     assert not isinstance(message, StreamChunk | StepEnded | ToolCalled | ToolReturned)
@@ -56,12 +56,12 @@ def final(agent: str, *parts: Part, **metadata: Any) -> StepFinal:
     return StepFinal(step=step)
 
 
-def shown(*items: Shown, typed: Iterable[str] = ()) -> str:
+def shown(*items: ItemData, typed: Iterable[str] = ()) -> str:
     """What is printed for the items."""
     file = io.StringIO()
     view = LiveView(Screen(file))
     for message in typed:
-        view.typed(message)
+        view.note_typed(message)
     for item in items:
         view.show(stream_item(item, "0.0.0.0.1"))
     return file.getvalue()

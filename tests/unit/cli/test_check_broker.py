@@ -25,17 +25,17 @@ def consuming(*queues: str) -> list[dict[str, str]]:
 
 def test_a_worker_that_is_slow_is_asked_again() -> None:
     app, asked = app_of({"quick": consuming(QUEUES[0])}, {"slow": consuming(*QUEUES[1:])})
-    assert check_broker._queues(app) == {"quick": {QUEUES[0]}, "slow": set(QUEUES[1:])}
+    assert check_broker._consumed_queues(app) == {"quick": {QUEUES[0]}, "slow": set(QUEUES[1:])}
     assert len(asked) == 2
 
 
 def test_nobody_is_asked_again_when_each_queue_has_somebody() -> None:
     app, asked = app_of({"all": consuming(*QUEUES)})
-    assert check_broker._queues(app) == {"all": set(QUEUES)}
+    assert check_broker._consumed_queues(app) == {"all": set(QUEUES)}
     assert len(asked) == 1
 
 
 def test_where_nobody_answers_there_is_nobody() -> None:
     app, asked = app_of(None, None, None)
-    assert check_broker._queues(app) == {}
+    assert check_broker._consumed_queues(app) == {}
     assert len(asked) == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roboco import TeamError, UsageError
+from roboco import InvalidTeam, UsageError
 from roboco.cli.commands.demo import shipped_team
 from roboco.cli.commands.schema import team_file_schema
 from roboco.cli.doctor.machine import check_model
@@ -55,7 +55,7 @@ def test_validate(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(BAD)
     error = call("validate", "bad.yaml").exception
-    assert isinstance(error, TeamError)
+    assert isinstance(error, InvalidTeam)
     said = call("validate", "bad.yaml", "--json")
     assert said.return_value == 2
     assert json.loads(said.output) == {
@@ -92,7 +92,7 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert call("validate", "team.json").exception is None  # without ROBOCO_TOOL_MODULES nothing is imported
     monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop_of_test_cli,broken_of_test_cli")
     error = call("validate", "team.json").exception
-    assert isinstance(error, TeamError)
+    assert isinstance(error, InvalidTeam)
     at = [mistake.partition(":")[0] for mistake in error.mistakes]
     assert at == ["tools[1].function", "tools[2].function", "tools[3].function", "tools[4].function"]
     assert "ZeroDivisionError" in error.mistakes[2]

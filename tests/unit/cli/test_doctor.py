@@ -9,18 +9,18 @@ import pytest
 from roboco import Settings
 from roboco.adapters.sandbox.budget import read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.cli.doctor.check import Check
+from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_limits, check_sandbox
 from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
-from roboco.cli.doctor.workspace import deletes, forgets_after
+from roboco.cli.doctor.workspace import deletes_old_objects, version_expiry_days
 from roboco.domain.builtin_tools import PYTHON
 
 GOOD = "agents: [{name: a, prompt: x}]"
 
 
 def one(checks: Any) -> dict[str, str]:
-    made: list[Check] = list(checks)
+    made: list[CheckResult] = list(checks)
     assert all(check.todo for check in made if check.state != "ok")
     return {check.name: check.state for check in made}
 
@@ -107,7 +107,7 @@ def test_check_sandbox_says_the_memory_of_one(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_which_rules_of_a_bucket_delete_the_workspace(rule: dict[str, Any], expected: bool) -> None:
-    assert deletes(rule, "work/space") is expected
+    assert deletes_old_objects(rule, "work/space") is expected
 
 
 @pytest.mark.parametrize(
@@ -126,4 +126,4 @@ def test_which_rules_of_a_bucket_delete_the_workspace(rule: dict[str, Any], expe
 )
 def test_which_rules_of_a_bucket_forget_old_versions(changes: dict[str, Any], expected: int | None) -> None:
     rule = {"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 30}} | changes
-    assert forgets_after(rule, "work/space") == expected
+    assert version_expiry_days(rule, "work/space") == expected

@@ -20,13 +20,13 @@ UNSUPPORTED = {
 """The commands without --json."""
 FAILURES = [
     (errors.UsageError("wrong"), 2, "usage"),
-    (errors.TeamError("team.yaml", ("name: is missing",)), 2, "invalid_team"),
+    (errors.InvalidTeam("team.yaml", ("name: is missing",)), 2, "invalid_team"),
     (errors.NotRunnable("no module shop", "shop"), 2, "not_runnable"),
     (errors.TransientError("Redis does not answer"), 1, "unavailable"),
     (errors.Overloaded("too many turns wait"), 1, "overloaded"),
     (errors.ModelError("http_500", "the model is away", True), 1, "http_500"),
-    (errors.Later("busy", 3.0), 1, "retry_later"),
-    (errors.TeamFailed("t", "failed", "no answer"), 1, "task_failed"),
+    (errors.RetryLater("busy", 3.0), 1, "retry_later"),
+    (errors.TaskFailed("t", "failed", "no answer"), 1, "task_failed"),
     (errors.CorruptHistory("step 3"), 1, "corrupt_history"),
     (errors.Conflict("taken"), 1, "conflict"),
     (click.UsageError("no such option"), 2, "usage"),

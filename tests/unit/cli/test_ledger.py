@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from roboco import UsageError
 from roboco.cli.commands.export_test import export_test
-from roboco.cli.commands.rehearsal_source import source
+from roboco.cli.commands.rehearsal_source import render_test
 from roboco.cli.commands.replay import replay_task
 from roboco.cli.commands.why import why
 from roboco.domain.paths import history_path, lineage_path, summary_path, team_path
@@ -283,7 +283,7 @@ def test_halves_of_characters_are_escaped() -> None:
     past = graph_past()
     recording, expected = recording_of(past), rehearse(past.team, recording_of(past))
     halves = RecordedCall(tool="add", args={"half": "\udfff\ud800"}, parts=())
-    text = source("halves", past.team, recording.model_copy(update={"calls": (halves,)}), expected, None)
+    text = render_test("halves", past.team, recording.model_copy(update={"calls": (halves,)}), expected, None)
     assert text.encode().count(b"\\ud800") == 1
     [assigned] = [node for node in ast.parse(text).body if isinstance(node, ast.Assign) and len(node.targets) == 1][1:]
     assert ast.literal_eval(assigned.value)["calls"][0]["args"] == halves.args

@@ -127,7 +127,7 @@ def test_who_goes_on_after_something_else_was_printed() -> None:
     view = LiveView(Screen(file))
     for item in (SELECTED, delta("Once ")):
         view.show(stream_item(item, ""))
-    view.aside()
+    view.note_interjection()
     for item in (delta("upon "), delta("a time")):
         view.show(stream_item(item, ""))
     assert file.getvalue() == f"{LABEL}Once \n\n── writer · goes on\nupon a time"
@@ -186,7 +186,7 @@ def test_a_step_of_a_history() -> None:
 def test_a_history_from_its_middle() -> None:
     file = io.StringIO()
     view = LiveView(Screen(file))
-    view.known(final("writer", called("add", a=1).part).step)
+    view.note_step(final("writer", called("add", a=1).part).step)
     view.step(final("tool_executor", returned(3).part).step)
     assert file.getvalue() == "   ← add · 5 ms · 3\n"
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import Server, start
+from roboco.adapters.local.process import Server, start_server
 from roboco.cli.stack import component as module
 from roboco.cli.stack.celery_process import kill
-from roboco.cli.stack.component import Part
+from roboco.cli.stack.component import Component
 from roboco.errors import TransientError
 
 
-def part_in(folder: Path, script: str, sign: bytes = b"") -> Part[Server]:
+def part_in(folder: Path, script: str, sign: bytes = b"") -> Component[Server]:
     log = folder / "part.log"
-    return Part("part", log, lambda: start("part", ["sh", "-c", script], log=log), sign)
+    return Component("part", log, lambda: start_server("part", ["sh", "-c", script], log=log), sign)
 
 
 def test_pauses_grow(tmp_path: Path) -> None:
@@ -23,20 +23,20 @@ def test_pauses_grow(tmp_path: Path) -> None:
     for _ in range(3):
         part.start()
         part.server.process.wait()
-        pauses.append(part.died())
-        assert part.died() is None  # it is told once
-        assert not part.is_due()
+        pauses.append(part.detect_death())
+        assert part.detect_death() is None  # it is told once
+        assert not part.is_restart_due()
     assert pauses == [0.5, 1.0, 2.0]
-    assert [part.postpone() for _ in range(6)] == [4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert [part.schedule_restart() for _ in range(6)] == [4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
 def test_a_part_that_has_worked_is_started_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = part_in(tmp_path, "exit 3")
     for steady, pause in ((60.0, 0.5), (60.0, 1.0), (-1.0, 0.5)):
-        monkeypatch.setattr(module, "_STEADY", steady)
+        monkeypatch.setattr(module, "_STABLE_UPTIME", steady)
         part.start()
         part.server.process.wait()
-        assert part.died() == pause
+        assert part.detect_death() == pause
 
 
 def test_ready_is_told_once_for_each_start(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_start_that_fails_is_put_off(tmp_path: Path) -> None:
     def begin() -> Server:
         raise TransientError("no port")
 
-    part = Part("part", tmp_path / "part.log", begin)
+    part = Component("part", tmp_path / "part.log", begin)
     with pytest.raises(TransientError):
         part.start()
-    assert part.postpone() == 0.5
+    assert part.schedule_restart() == 0.5

@@ -9,7 +9,7 @@ from roboco.cli.stack.download_bar import DownloadBar
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.word_wrap import WordWrap
 from roboco.domain.history.part import TextPart
-from roboco.domain.stream.item import Shown, stream_item
+from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.emulator import Emulator
 from tests.unit.cli.shown import called, delta, event, final, returned
 
@@ -29,7 +29,7 @@ def test_running_text_keeps_its_words_whole(size: int) -> None:
     file = Emulator()
     screen = Screen(file)
     for place in range(0, len(TEXT), size):
-        screen.say(TEXT[place : place + size])
+        screen.write(TEXT[place : place + size])
     screen.line("end")
     *lines, end, last = file.screen()
     assert " ".join(lines).split() == WORDS
@@ -42,7 +42,7 @@ def test_status_between_any_two_pieces_leaves_no_trace() -> None:
     file = Emulator()
     screen = Screen(file)
     for piece in pieces:
-        screen.say(piece)
+        screen.write(piece)
         if piece.endswith(" ") and chance.random() < 0.5:
             screen.status("writer is writing · 3 s")
             assert file.screen()[-1] == "writer is writing · 3 s"
@@ -79,7 +79,7 @@ def test_words_without_spaces() -> None:
     assert code.feed("if x:\n\treturn\n\n  y ", 80) + code.flush(80) == "if x:\n    return\n\n  y"
 
 
-def view_of(*items: Shown, hint: str = "") -> tuple[Emulator, LiveView]:
+def view_of(*items: ItemData, hint: str = "") -> tuple[Emulator, LiveView]:
     file = Emulator()
     view = LiveView(Screen(file), hint=hint)
     for item in items:
@@ -101,9 +101,9 @@ SELECTED = event("agent_select", agent_name="writer", step_id="step_1", reason="
         ((SELECTED, event("status", status="running", reason="")), "starting"),
     ],
 )
-def test_status_line_names_the_running_work(items: tuple[Shown, ...], work: str) -> None:
+def test_status_line_names_the_running_work(items: tuple[ItemData, ...], work: str) -> None:
     file, view = view_of(*items, hint=" · Ctrl-C")
-    view.idle()
+    view.show_status()
     assert file.screen()[-1] == f"   {work} · 0 s · Ctrl-C"
 
 
@@ -111,10 +111,10 @@ def test_status_line_names_the_running_work(items: tuple[Shown, ...], work: str)
     "last",
     [event("status", status="approval", reason="add"), event("task_end", status="completed", reason="done", usage={})],
 )
-def test_status_line_is_absent_while_nothing_works(last: Shown) -> None:
+def test_status_line_is_absent_while_nothing_works(last: ItemData) -> None:
     file, view = view_of(SELECTED, delta("Once "), last)
     before = file.getvalue()
-    view.idle()
+    view.show_status()
     assert file.getvalue() == before
 
 
@@ -124,12 +124,12 @@ def test_status_line_does_not_reach_a_file() -> None:
     view = LiveView(Screen(file))
     view.show(stream_item(SELECTED, "0.0.0.0.1"))
     before = file.getvalue()
-    view.idle()
+    view.show_status()
     assert file.getvalue() == before
 
 
 def test_results_of_parallel_calls_of_one_tool_name_their_arguments() -> None:
-    def numbered(number: int, item: Shown) -> Shown:
+    def numbered(number: int, item: ItemData) -> ItemData:
         data = item.model_dump()
         for part in data["part"].values():
             if isinstance(part, dict):
@@ -139,7 +139,7 @@ def test_results_of_parallel_calls_of_one_tool_name_their_arguments() -> None:
     calls = [numbered(1, called("add", a=1, b=2)), numbered(2, called("add", a=3, b=4)), numbered(3, called("now"))]
     results = [numbered(3, returned("noon")), numbered(2, returned(7)), numbered(1, returned(3, runtime_ms=0))]
     file, view = view_of(*calls)
-    view.idle()
+    view.show_status()
     assert file.screen()[-1] == "   add, now run · 0 s"
     for item in results:
         view.show(stream_item(item, "0.0.0.0.1"))

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import QueueNow
-from roboco.adapters.celery.worker_monitor import WorkerNow
-from roboco.adapters.redis.monitor import RateNow, TaskNow
-from roboco.cli.top.snapshot import TaskRow, TopPicture
+from roboco.adapters.celery.queue_stats import QueueStats
+from roboco.adapters.celery.worker_monitor import WorkerInfo
+from roboco.adapters.redis.monitor import LiveTask, RateUsage
+from roboco.cli.top.snapshot import TaskRow, TopSnapshot
 from roboco.cli.top.view import TopView
 
 NOW = 1_800_000_000.0
@@ -18,26 +18,26 @@ NOW = 1_800_000_000.0
 
 def task(number: int) -> TaskRow:
     reason = "writer waits 12 s for the rate limit of model gpt\x1b[2J" if number == 1 else ""
-    now = TaskNow(f"order-{number}", "running", "writer", 7, 1 + number % 2, True, reason, 1200, 340, 0.1, NOW - 90, 2)
+    now = LiveTask(f"order-{number}", "running", "writer", 7, 1 + number % 2, True, reason, 1200, 340, 0.1, NOW - 90, 2)
     return TaskRow(now, "newsroom", 25.0)
 
 
-PICTURE = TopPicture(
+PICTURE = TopSnapshot(
     at=NOW,
     open_tasks=5000,
     dead_letters=2,
     tasks=tuple(map(task, range(50))),
     workers=(
-        WorkerNow("celery@agents-1", NOW - 1, 4, 128, 2.5, (QUEUES[1],)),
-        WorkerNow("celery@tools-1", NOW - 60, 1, 12, 0.5, (QUEUES[2],)),
-        WorkerNow("celery@coordinator-1", NOW - 1, 1, 12, 0.5, (QUEUES[0],), stopped=True),
+        WorkerInfo("celery@agents-1", NOW - 1, 4, 128, 2.5, (QUEUES[1],)),
+        WorkerInfo("celery@tools-1", NOW - 60, 1, 12, 0.5, (QUEUES[2],)),
+        WorkerInfo("celery@coordinator-1", NOW - 1, 1, 12, 0.5, (QUEUES[0],), stopped=True),
     ),
-    queues=(QueueNow(QUEUES[0], 0), QueueNow(QUEUES[1], 17, NOW - 42), QueueNow(QUEUES[2], 0)),
-    rates=(RateNow("gpt-5-mini", 290, 300, 12000, 200000, 3, 4.0),),
+    queues=(QueueStats(QUEUES[0], 0), QueueStats(QUEUES[1], 17, NOW - 42), QueueStats(QUEUES[2], 0)),
+    rates=(RateUsage("gpt-5-mini", 290, 300, 12000, 200000, 3, 4.0),),
 )
 
 
-def shown(picture: TopPicture, width: int, lines: int | None) -> list[str]:
+def shown(picture: TopSnapshot, width: int, lines: int | None) -> list[str]:
     """The lines that a terminal of this size shows."""
     out = io.StringIO()
     Console(file=out, width=width, height=lines or 100, highlight=False).print(TopView(picture, "redis://a/0", lines))
@@ -104,7 +104,7 @@ def test_a_worker_that_is_lost_or_has_ended_consumes_nothing() -> None:
 
 
 def test_an_empty_stack_says_so_and_an_outage_is_named() -> None:
-    empty = TopPicture(NOW, queues=tuple(QueueNow(name, 0) for name in QUEUES), errors=("redis is away",))
+    empty = TopSnapshot(NOW, queues=tuple(QueueStats(name, 0) for name in QUEUES), errors=("redis is away",))
     text = "\n".join(shown(empty, 80, 24))
     assert "no task is open" in text
     assert "redis is away" in text

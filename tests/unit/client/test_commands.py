@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.celery.names import SEND, SUBMIT
-from roboco.client.commands import take
+from roboco.adapters.celery.names import SEND_TASK, SUBMIT_TASK
+from roboco.client.commands import handle
 from roboco.domain.ids import fork_item_id
 from roboco.engine.engine import Policy
-from roboco.engine.intake.answer import answer_id, change_id, verdict_id
+from roboco.engine.intake.answer import answer_id, approval_id, change_id
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 from tests.memory.journeys import MANUAL
@@ -17,14 +17,14 @@ from tests.memory.world import TASK, World, given
 
 
 @pytest.mark.parametrize(
-    "item_id", [answer_id("call_1"), verdict_id("call_1"), change_id("call_1"), fork_item_id("task_1"), "stop-call_1"]
+    "item_id", [answer_id("call_1"), approval_id("call_1"), change_id("call_1"), fork_item_id("task_1"), "stop-call_1"]
 )
 def test_a_sender_cannot_take_an_id_of_roboco(item_id: str) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     message = {"task_id": TASK, "message": "hello", "item_id": item_id}
     with pytest.raises(UsageError, match="has a prefix that Roboco reserves"):
-        take(world.engine, Settings(), SEND, message, "unused")
+        handle(world.engine, Settings(), SEND_TASK, message, "unused")
     assert item_id not in world.untaken()
 
 
@@ -33,6 +33,6 @@ def test_a_submission_while_too_much_waits_is_refused_on_the_tasks_channel(tmp_p
     world = World(given(lambda request: None, policy=Policy(15.0, 10.0, max_queued=0)))
     submission = {"task_id": TASK, "team": "desk", "prompt": "hello"}
     with pytest.raises(Overloaded):
-        take(world.engine, Settings(teams_dir=tmp_path), SUBMIT, submission, "unused")
+        handle(world.engine, Settings(teams_dir=tmp_path), SUBMIT_TASK, submission, "unused")
     [refusal] = world.published()
     assert (refusal["type"], refusal["code"]) == ("event_error", "refused")

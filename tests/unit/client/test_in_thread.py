@@ -75,7 +75,7 @@ def test_async_form_calls_the_method_of_a_subclass() -> None:
     assert asyncio.run(Other().aadd(1)) == 100
 
 
-@pytest.mark.parametrize("name", [*CONTROLS, *READS, "fork", "raise_limits"])
+@pytest.mark.parametrize("name", [*CONTROLS, *READS, "fork", "set_limits"])
 def test_task_has_an_async_form_of_each_method_beside_it(name: str) -> None:
     assert callable(getattr(Task, name))
     assert inspect.getdoc(inspect.getattr_static(Task, f"a{name}")), "documented"

@@ -8,8 +8,8 @@ import pytest
 
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Record
-from roboco.client.attendance import Attendance
 from roboco.client.stream import TaskStream
+from roboco.client.worker_check import WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from tests.contract.samples import NOON
@@ -26,7 +26,7 @@ class Told:
         self._kinds = kinds
         self.closed = False
 
-    def stirs(self, task_id: str, until: float) -> Generator[Record | None]:
+    def changes(self, task_id: str, until: float) -> Generator[Record | None]:
         """The events."""
         try:
             for kind in self._kinds:
@@ -48,8 +48,8 @@ def waited(told: Told, *found: TaskStatus, seconds: float = 60.0) -> tuple[TaskS
 
     follower: Any = told
     engine = World(given(lambda request: said("x"))).engine
-    attendance = Attendance(engine, TASK, "file:///w")
-    following = TaskStream(TASK, engine, cast(RedisFollower, follower), look, attendance)
+    worker_check = WorkerCheck(engine, TASK, "file:///w")
+    following = TaskStream(TASK, engine, cast(RedisFollower, follower), look, worker_check)
     status = following.wait_at_rest(time.monotonic() + seconds).status
     return status, len(seen)
 

@@ -8,8 +8,8 @@ import pytest
 from roboco.client.task_result import TaskResult, result_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.domain.usage import Spent
-from roboco.errors import TeamFailed
+from roboco.domain.usage import Usage
+from roboco.errors import TaskFailed
 from tests.unit.domain.steps import START, artifact, call, result, steps_of, text
 
 GOAL = {"name": "booking", "description": "what was booked", "schema": {"type": "object"}}
@@ -36,15 +36,15 @@ def test_result_holds_text_goals_and_files_of_the_history() -> None:
 
 def test_result_holds_the_usage_of_the_summary() -> None:
     used: dict[str, Any] = {
-        "agents": {"one": Spent(steps=2, seconds=1.25, calls=1)},
-        "tools": {"add": Spent(calls=1, seconds=0.5)},
+        "agents": {"one": Usage(steps=2, seconds=1.25, calls=1)},
+        "tools": {"add": Usage(calls=1, seconds=0.5)},
         "steps": 5,
         "tokens_in": 10,
         "tokens_out": 7,
         "cost": 0.25,
     }
     found = came_to(**used)
-    assert found.usage == Spent(steps=5, tokens_in=10, tokens_out=7, seconds=1.75, calls=1, cost=0.25)
+    assert found.usage == Usage(steps=5, tokens_in=10, tokens_out=7, seconds=1.75, calls=1, cost=0.25)
     assert found.cost == 0.25
 
 
@@ -58,7 +58,7 @@ def test_result_that_is_an_answer_is_returned(status: TaskStatus) -> None:
 def test_result_that_is_no_answer_raises_reason_and_remedy(status: TaskStatus) -> None:
     if status in (TaskStatus.COMPLETED, TaskStatus.USER_TURN):
         return
-    with pytest.raises(TeamFailed) as raised:
+    with pytest.raises(TaskFailed) as raised:
         came_to(status, reason="the model is away").raise_for_status()
     told = str(pickle.loads(pickle.dumps(raised.value)))
     assert told.startswith(f"task t1 is {status}: the model is away; ")

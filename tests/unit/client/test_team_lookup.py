@@ -8,7 +8,7 @@ import pytest
 
 from roboco.client.team_lookup import resolve_sent_team, resolve_team
 from roboco.domain.team.team import Team
-from roboco.errors import TeamError, UsageError
+from roboco.errors import InvalidTeam, UsageError
 from roboco.settings import Settings
 
 
@@ -51,5 +51,5 @@ def test_a_local_caller_may_pass_a_path_or_a_team(tmp_path: Path) -> None:
 def test_a_message_may_hold_the_team_itself(tmp_path: Path) -> None:
     data = json.loads(stored(tmp_path, "a.yaml").read_text())
     assert resolve_sent_team(Settings(), data) == resolve_team(Settings(), tmp_path / "a.yaml")
-    with pytest.raises(TeamError):
+    with pytest.raises(InvalidTeam):
         resolve_sent_team(Settings(), tmp_path / "a.yaml")

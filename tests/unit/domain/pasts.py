@@ -6,15 +6,15 @@ from typing import Any
 from roboco.domain.decision.router import route
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.ids import fork_item_id
-from roboco.domain.inbox.item import Message
-from roboco.domain.limits import RaisedLimits
-from roboco.domain.replay.replay import Past
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.limits import LimitOverrides
+from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.engine.intake.answer import resolve_unknown
-from roboco.engine.intake.fork import ForkOrder, fork
-from roboco.engine.intake.limits import raise_limits
-from roboco.ports import CallContext, Request
+from roboco.engine.intake.fork import ForkRequest, fork
+from roboco.engine.intake.limits import set_limits
+from roboco.ports import Request, ToolContext
 from tests.memory.controlled import ASK, CONTROLLED, CUT_OFF, children_of
 from tests.memory.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns
 from tests.memory.model import Said, Script, said
@@ -24,17 +24,17 @@ from tests.memory.world import TASK, World, given, team_of
 FORK = "fork_1"
 
 
-def past_of(world: World, task_id: str = TASK) -> Past:
+def past_of(world: World, task_id: str = TASK) -> RecordedTask:
     """What is recorded of the task."""
     steps, summary = world.history(task_id), world.summary(task_id)
-    team, lineage = world.engine.teams.get(task_id), world.engine.teams.fork(task_id)
+    team, lineage = world.engine.frozen_teams.get(task_id), world.engine.frozen_teams.fork_of(task_id)
     model = team.collaboration_model
-    return Past(
+    return RecordedTask(
         team=team,
         steps=tuple(steps),
         status=world.status(task_id),
         reason=summary.reason,
-        began=steps[0].created_at if lineage is None else lineage.created_at,
+        started_at=steps[0].created_at if lineage is None else lineage.created_at,
         first=1 if lineage is None else lineage.seq + 1,
         sub_task=parent_of(task_id, steps[0]) is not None,
         router=world.given.toolbox.router(model.router) if isinstance(model, Custom) else route,
@@ -50,7 +50,7 @@ def closed_by(act: Callable[[World], None]) -> World:
     """A world in which `act` is done between the results of two of a step's calls; the first word on it ends it."""
     worlds: list[World] = []
 
-    def add(args: dict[str, Any], context: CallContext) -> int:
+    def add(args: dict[str, Any], context: ToolContext) -> int:
         if args["a"] == 3:
             act(worlds[0])
             worlds[0].drain()
@@ -70,7 +70,7 @@ def asked_a_person(happened: bool) -> World:
     """A world in which a person said whether a payment had its effect."""
     ran: list[int] = []
 
-    def pay(args: dict[str, Any], context: CallContext) -> str:
+    def pay(args: dict[str, Any], context: ToolContext) -> str:
         ran.append(1)
         if len(ran) == 1:
             raise Crash
@@ -114,8 +114,8 @@ def delegated() -> World:
 
 def forked(source: World, **wished: Any) -> World:
     """The world with a fork of its task, which says "another way"."""
-    message = Message(item_id=fork_item_id(FORK), created_at=source.engine.now(), text="another way")
-    fork(source.engine, ForkOrder(TASK, FORK, message=message, **wished))
+    message = UserMessage(item_id=fork_item_id(FORK), created_at=source.engine.now(), text="another way")
+    fork(source.engine, ForkRequest(TASK, FORK, message=message, **wished))
     source.settle(FORK)
     return source
 
@@ -132,13 +132,13 @@ def limited(script: Script = lambda request: said("a word"), raised: int | None 
     world.submit(team)
     world.settle()
     if raised is not None:
-        raise_limits(world.engine, TASK, RaisedLimits(max_steps=raised), "raise1")
+        set_limits(world.engine, TASK, LimitOverrides(max_steps=raised), "raise1")
         world.settle()
     return world
 
 
 OTHERS = team_of(agents=[member("second"), member("third")], collaboration_model={"type": "sequential", "rounds": 3})
-PASTS: dict[str, Callable[[], Past]] = {
+PASTS: dict[str, Callable[[], RecordedTask]] = {
     **{
         name: lambda journey=journey: past_of(travelled(journey))  # type: ignore[misc]
         for name, journey in {**JOURNEYS, **CONTROLLED, **CUT_OFF}.items()
@@ -182,6 +182,6 @@ def _adds_for_ever(request: Request) -> Said:
     return said("", ("add", {"a": 1}))
 
 
-def graph_past() -> Past:
+def graph_past() -> RecordedTask:
     """The writer and the critic, who took three drafts."""
     return past_of(travelled(GRAPH))

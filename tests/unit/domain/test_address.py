@@ -2,8 +2,8 @@
 
 import pytest
 
-from roboco.domain.log_text import READ_MOST, log_text
-from roboco.domain.url import leads, url_mistake, without_credentials
+from roboco.domain.log_text import MAX_PROCESSED_CHARS, log_text
+from roboco.domain.url import covers, strip_credentials, url_error
 
 ENTRY = "https://h.example/team"
 
@@ -55,9 +55,9 @@ ENTRY = "https://h.example/team"
     ],
 )
 def test_an_address_that_programs_read_differently_is_refused(url: str, reason: str) -> None:
-    assert reason in url_mistake(url)
-    assert not leads(ENTRY, url)
-    assert not leads(url, url)
+    assert reason in url_error(url)
+    assert not covers(ENTRY, url)
+    assert not covers(url, url)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_an_address_that_programs_read_differently_is_refused(url: str, reason: 
     ],
 )
 def test_an_address_leads_below_its_entry(entry: str, url: str) -> None:
-    assert (url_mistake(entry), url_mistake(url)) == ("", "")
-    assert leads(entry, url)
+    assert (url_error(entry), url_error(url)) == ("", "")
+    assert covers(entry, url)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_an_address_leads_below_its_entry(entry: str, url: str) -> None:
     ],
 )
 def test_users_and_passwords_are_covered_in_each_address(text: str, covered: str) -> None:
-    assert without_credentials(text) == covered
+    assert strip_credentials(text) == covered
 
 
 def test_a_password_across_the_end_of_what_is_read_is_covered() -> None:
-    for length in range(READ_MOST - 30, READ_MOST + 5):
-        assert "cana" not in log_text(f"{'x' * length} redis://u:canary@h", READ_MOST)
+    for length in range(MAX_PROCESSED_CHARS - 30, MAX_PROCESSED_CHARS + 5):
+        assert "cana" not in log_text(f"{'x' * length} redis://u:canary@h", MAX_PROCESSED_CHARS)
 
 
 @pytest.mark.parametrize("url", ["https://h.example/teams", "https://h.example/TEAM", "https://h.example:8443/team"])
 def test_an_address_beside_the_entry_is_not_below_it(url: str) -> None:
-    assert not leads(ENTRY, url)
+    assert not covers(ENTRY, url)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.canonical_json import canonical, sha256, well_formed, well_formed_json
+from roboco.domain.canonical_json import canonical_json, sha256, well_formed, well_formed_json
 from tests.unit.domain.steps import JSON
 
 PIECES = st.sampled_from(["a", "ü", "\U0001f600", "\ud83d", "\ude00", "\udfff", "\0", "\ufffd"])
@@ -16,19 +16,19 @@ ANY_TEXT = st.lists(PIECES, max_size=5).map("".join)
 
 @given(JSON)
 def test_equal_values_have_equal_bytes(value: object) -> None:
-    spelled = canonical(value)
+    spelled = canonical_json(value)
     assert json.loads(spelled) == value
-    assert canonical(json.loads(json.dumps(value, indent=2))) == spelled
+    assert canonical_json(json.loads(json.dumps(value, indent=2))) == spelled
 
 
 def test_the_spelling() -> None:
-    assert canonical({"b": [1, 2.5, None], "a": "ü\n"}) == '{"a":"ü\\n","b":[1,2.5,null]}'
+    assert canonical_json({"b": [1, 2.5, None], "a": "ü\n"}) == '{"a":"ü\\n","b":[1,2.5,null]}'
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_no_json_is_refused(number: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical({"a": number})
+        canonical_json({"a": number})
 
 
 def test_the_digest_is_of_utf_8() -> None:
@@ -66,4 +66,4 @@ def test_every_text_becomes_one_that_utf_8_can_carry(text: str) -> None:
     )
 )
 def test_every_json_becomes_one_that_utf_8_can_carry(value: object) -> None:
-    canonical(well_formed_json(value)).encode()
+    canonical_json(well_formed_json(value)).encode()

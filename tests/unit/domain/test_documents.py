@@ -16,9 +16,9 @@ from roboco.domain.history.part import (
     ToolResult,
     ToolResultPart,
 )
-from roboco.domain.history.step import TaskStep, read_step, verify_chain
+from roboco.domain.history.step import TaskStep, parse_step, verify_chain
 from roboco.domain.session.session import SessionToolUse
-from roboco.domain.stream.event import TaskStarted, read_message
+from roboco.domain.stream.event import TaskStarted, parse_stream_message
 from roboco.errors import CorruptHistory
 
 NOW = "2026-01-02T03:04:05Z"
@@ -64,8 +64,8 @@ def test_task_step_of_example_parts_is_sealed_stored_and_verified() -> None:
     ).sealed("")
     line = step.line()
     assert verify_chain([line]) == 1
-    assert read_step(line) == step
-    assert read_step(line).line() == line
+    assert parse_step(line) == step
+    assert parse_step(line).line() == line
     assert step.calls[0].id == call.id
 
 
@@ -80,19 +80,19 @@ def test_recorded_step_without_an_id_or_a_time_is_corrupt(missing: str) -> None:
     """Each reading would make up another one."""
     record = {name: value for name, value in STEP.items() if name != missing}
     with pytest.raises(CorruptHistory, match=f"a recorded TaskStep must have the field '{missing}'"):
-        read_step(json.dumps(record))
+        parse_step(json.dumps(record))
     with pytest.raises(ValueError, match=missing):
-        read_message({"type": "event_step_end", "task_id": "t1", "timestamp": NOW, "step": record})
+        parse_stream_message({"type": "event_step_end", "task_id": "t1", "timestamp": NOW, "step": record})
 
 
 def test_recorded_call_without_an_id_is_corrupt() -> None:
     part = {"type": "tool_call", "tool_call": {"tool_name": "add", "args": {}}}
     with pytest.raises(CorruptHistory, match="a recorded ToolCall must have the field 'id'"):
-        read_step(json.dumps(STEP | {"parts": [part]}))
+        parse_step(json.dumps(STEP | {"parts": [part]}))
 
 
 def test_recorded_time_without_a_zone_is_kept_for_its_digest() -> None:
-    step = read_step(json.dumps(STEP | {"created_at": "2026-01-02T03:04:05"})).sealed("")
+    step = parse_step(json.dumps(STEP | {"created_at": "2026-01-02T03:04:05"})).sealed("")
     assert '"created_at":"2026-01-02T03:04:05"' in step.line()
     assert verify_chain([step.line()]) == 1
 
@@ -137,7 +137,7 @@ def test_artifact_part_may_have_the_fields_of_its_artifact() -> None:
     flat = {"artifact_id": "a1", "uri": "file://./artifacts/a1.bin", "mime_type": "image/png"}
     part = ArtifactPart.model_validate(flat)
     assert part.artifact == Artifact(artifact_id="a1", uri="file://./artifacts/a1.bin", mime_type="image/png")
-    step = read_step(json.dumps(STEP | {"parts": [{"type": "artifact"} | flat]}))
+    step = parse_step(json.dumps(STEP | {"parts": [{"type": "artifact"} | flat]}))
     assert step.parts == (part,)
     assert (part.artifact_id, part.uri, part.mime_type) == tuple(flat.values())
 
@@ -149,7 +149,7 @@ def test_artifact_part_without_an_artifact_is_refused() -> None:
 
 def test_event_task_start_may_name_no_team() -> None:
     record = {"type": "event_task_start", "task_id": "t1", "timestamp": NOW}
-    event = read_message(record)
+    event = parse_stream_message(record)
     assert isinstance(event, TaskStarted)
     assert (event.task_id, event.team) == ("t1", "")
 

@@ -12,7 +12,7 @@ from roboco.domain.ids import (
     check_item_id,
     check_task_id,
     check_tenant,
-    of_tenant,
+    qualified_id,
     step_id_at,
     sub_task_id,
     tenant_of,
@@ -23,7 +23,7 @@ from roboco.domain.paths import (
     history_path,
     intent_path,
     item_path,
-    open_path,
+    open_marker_path,
     outcome_path,
     segments_path,
     summary_path,
@@ -107,7 +107,7 @@ def test_no_path_leaves_the_tasks_folder(name: str) -> None:
         assert path.startswith(f"{name}/")
         assert ".." not in path.split("/")
         assert not path.startswith(("/", "_open"))
-        assert open_path(name) == f"_open/{name}"
+        assert open_marker_path(name) == f"_open/{name}"
     for below in (artifact_path, item_path, intent_path, outcome_path):
         try:
             path = below("task", name)
@@ -131,13 +131,13 @@ def test_where_things_stand() -> None:
 
 
 def test_a_tenant_names_its_own_tasks() -> None:
-    assert of_tenant(None, "acme:1") == "acme:1"
-    assert of_tenant(None, "1") == "1"
-    assert of_tenant("acme", "1") == of_tenant("acme", "acme:1") == "acme:1"
+    assert qualified_id(None, "acme:1") == "acme:1"
+    assert qualified_id(None, "1") == "1"
+    assert qualified_id("acme", "1") == qualified_id("acme", "acme:1") == "acme:1"
     assert (tenant_of("acme:1"), tenant_of("1")) == ("acme", "")
     assert tenant_of(sub_task_id("acme:1", "tc_" + "a" * 32)) == "acme"
     with pytest.raises(UsageError, match="task 'other:1' is not one of tenant 'acme'"):
-        of_tenant("acme", "other:1")
+        qualified_id("acme", "other:1")
 
 
 @pytest.mark.parametrize("tenant", ["", "A", "a:b", "a/b", "a.b", "a" * 33, "-a", 5])

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.prompt.chat import says_nothing
-from roboco.domain.prompt.working_memory import Seen, WorkingMemory, compile_memory
+from roboco.domain.prompt.chat import is_empty
+from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
 from roboco.domain.team.team import Agent
 from roboco.domain.tokens import estimate_tokens
 from tests.unit.domain.steps import Line, artifact, call, failed, histories, result, steps_of, text
@@ -26,7 +26,7 @@ def agent(name: str = "one", **context: Any) -> Agent:
 
 
 def memory(steps: list[TaskStep], tail: int = 64, who: Agent | None = None) -> WorkingMemory:
-    return compile_memory(who or agent(), "PROMPT", Seen(steps[0], tuple(steps[-tail:])))
+    return build_working_memory(who or agent(), "PROMPT", PromptInputs(steps[0], tuple(steps[-tail:])))
 
 
 def left_out(receipt: dict[str, Any]) -> int:
@@ -65,10 +65,10 @@ def test_the_newest_steps_are_in_and_the_receipt_says_which(
     steps: list[TaskStep], context: dict[str, Any], tail: int
 ) -> None:
     who = agent("one", **context)
-    receipt = memory(steps, tail, who).receipt
+    receipt = memory(steps, tail, who).report
     included = [seq for first, last in receipt["included"] for seq in range(first, last + 1)]
     assert included == sorted(set(included))
-    said = [step.seq for step in steps if not says_nothing(step)]
+    said = [step.seq for step in steps if not is_empty(step)]
     assert included[0] == 0
     assert left_out(receipt) == len(steps) - len(included)
     assert receipt["strategy"] == who.context.strategy
@@ -79,9 +79,9 @@ def test_the_newest_steps_are_in_and_the_receipt_says_which(
 
 @given(histories(), st.integers(1, 6))
 def test_recent_takes_as_many_steps_as_it_may_and_groups_stay_whole(steps: list[TaskStep], limit: int) -> None:
-    receipt = memory(steps, 1000, agent("one", steps=limit)).receipt
+    receipt = memory(steps, 1000, agent("one", steps=limit)).report
     newest = len(steps) - left_out(receipt) - 1
-    groups = [group for group in _groups(steps[1:]) if not says_nothing(group[0])]
+    groups = [group for group in _groups(steps[1:]) if not is_empty(group[0])]
     expected = 0
     for group in reversed(groups):
         if expected and expected + len(group) > limit:
@@ -103,8 +103,8 @@ def _groups(steps: list[TaskStep]) -> list[list[TaskStep]]:
 @given(histories(), st.integers(100, 1500))
 def test_a_budget_is_kept_but_for_the_newest_step(steps: list[TaskStep], tokens: int) -> None:
     budget = agent("one", strategy="budget", tokens=tokens)
-    receipt = memory(steps, 1000, budget).receipt
-    more = memory(steps, 1000, agent("one", strategy="budget", tokens=tokens + 500)).receipt
+    receipt = memory(steps, 1000, budget).report
+    more = memory(steps, 1000, agent("one", strategy="budget", tokens=tokens + 500)).report
     assert left_out(more) <= left_out(receipt)
     newest = _groups(steps[1:])[-1:]
     if len(steps) - left_out(receipt) - 1 > sum(map(len, newest)):
@@ -114,7 +114,7 @@ def test_a_budget_is_kept_but_for_the_newest_step(steps: list[TaskStep], tokens:
 def test_a_budget_takes_what_fits() -> None:
     lines: list[Line] = [("user", "go"), *[("two", "x" * 400)] * 20]
     kept = [
-        len(lines) - left_out(memory(steps_of(*lines), 64, agent(strategy="budget", tokens=tokens)).receipt) - 1
+        len(lines) - left_out(memory(steps_of(*lines), 64, agent(strategy="budget", tokens=tokens)).report) - 1
         for tokens in (100, 500, 1000, 8000)
     ]
     assert kept[0] == 1

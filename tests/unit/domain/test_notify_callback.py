@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.notifications.callback import Callbacks
-from roboco.domain.notification import Notify, check_callback
+from roboco.adapters.notifications.callback import CallbackSender
+from roboco.domain.notification import NotifyTarget, check_callback
 from roboco.errors import UsageError
 from tests.integration.test_webhooks import notice
 
@@ -30,7 +30,7 @@ def signature(task: str = "shop.heard", options: object = None, **more: Any) -> 
     ],
 )
 def test_what_the_operator_names_is_allowed(given: dict[str, Any]) -> None:
-    check_callback(Notify(celery=given), ALLOWED)
+    check_callback(NotifyTarget(celery=given), ALLOWED)
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,23 @@ def test_what_the_operator_names_is_allowed(given: dict[str, Any]) -> None:
 )
 def test_what_the_operator_does_not_name_is_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError) as refused:
-        check_callback(Notify(celery=given), ALLOWED)
+        check_callback(NotifyTarget(celery=given), ALLOWED)
     assert reason in str(refused.value)
     with pytest.raises(UsageError, match=re.escape(reason)):  # where it would be sent, too, from a stored task
-        Callbacks("memory://", ALLOWED).deliver(Notify(celery=given), notice())
+        CallbackSender("memory://", ALLOWED).deliver(NotifyTarget(celery=given), notice())
 
 
 def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
-    with pytest.raises(UsageError, match="leave out 'confirmed' and 'kept'"):
-        check_callback(Notify(celery=signature(), confirmed=True, kept="{}"), ALLOWED)
-    with pytest.raises(UsageError, match="leave out 'confirmed' and 'kept'"):
-        check_callback(Notify(celery=signature(), kept="{}"), ALLOWED)
+    with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
+        check_callback(NotifyTarget(celery=signature(), confirmed=True, continuation="{}"), ALLOWED)
+    with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
+        check_callback(NotifyTarget(celery=signature(), continuation="{}"), ALLOWED)
     with pytest.raises(UsageError, match=r"for 'roboco\.ended' only"):
-        Callbacks("memory://", ALLOWED).deliver(Notify(celery=signature(), confirmed=True), notice())
+        CallbackSender("memory://", ALLOWED).deliver(NotifyTarget(celery=signature(), confirmed=True), notice())
 
 
 @pytest.mark.parametrize(
-    ("kept", "warns"),
+    ("continuation", "warns"),
     [
         ({"broker": "redis://h/1"}, True),
         ({"broker": "memory://"}, False),
@@ -88,12 +88,12 @@ def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
 def test_deliver_to_another_broker_than_the_applications_warns(
     kept: dict[str, str], warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    target = Notify(celery={"task": "roboco.ended"}, confirmed=True, kept=json.dumps(kept))
-    Callbacks("memory://").deliver(target, notice())
+    target = NotifyTarget(celery={"task": "roboco.ended"}, confirmed=True, continuation=json.dumps(kept))
+    CallbackSender("memory://").deliver(target, notice())
     assert ("set ROBOCO_CALLBACK_BROKER_URL of the coordinators" in caplog.text) is warns
     assert ("the application that waits for it is redis://h/1" in caplog.text) is warns
 
 
 def test_nothing_is_allowed_by_default() -> None:
     with pytest.raises(UsageError, match="allowed callbacks: none"):
-        check_callback(Notify(celery=signature()), ())
+        check_callback(NotifyTarget(celery=signature()), ())

@@ -2,11 +2,11 @@
 
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.state import TaskState
-from roboco.domain.prompt.coordinator_tools import offered, schema_of
-from roboco.domain.team.validation import read_team
+from roboco.domain.prompt.coordinator_tools import coordinator_tools, schema_of
+from roboco.domain.team.validation import validate_team
 
 INNER = {"name": "helpers", "description": "look things up", "agents": [{"name": "h", "prompt": "h"}]}
-TEAM = read_team(
+TEAM = validate_team(
     {
         "name": "desk",
         "agents": [
@@ -24,14 +24,14 @@ STATE = TaskState(
 
 
 def test_an_agent_is_offered_what_it_may_call() -> None:
-    tools = {one["function"]["name"]: one["function"] for one in offered(TEAM, TEAM.agent("one"), STATE)}
+    tools = {one["function"]["name"]: one["function"] for one in coordinator_tools(TEAM, TEAM.agent("one"), STATE)}
     assert set(tools) == {"client_ask", "achieve_answer", "handoff", "delegate"}
     assert "two: closes" in tools["handoff"]["description"]
     assert tools["handoff"]["parameters"]["properties"]["destination_agent"]["enum"] == ["two"]
     assert "helpers: look things up" in tools["delegate"]["description"]
     assert tools["delegate"]["parameters"]["properties"]["team"]["enum"] == ["helpers"]
     assert tools["achieve_answer"]["parameters"] == tools["client_ask"]["parameters"] == ARGUMENTS
-    assert offered(TEAM, TEAM.agent("two"), TaskState()) == ()
+    assert coordinator_tools(TEAM, TEAM.agent("two"), TaskState()) == ()
 
 
 def test_what_the_arguments_of_such_a_tool_must_fit() -> None:

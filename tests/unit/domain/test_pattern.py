@@ -2,7 +2,15 @@
 
 import pytest
 
-from roboco.domain.pattern import LONGEST, MOST_WEIGHT, MOST_WORK, check_pattern, matches, reach, weight
+from roboco.domain.pattern import (
+    MAX_PATTERN_CHARS,
+    MAX_SEARCH_COST,
+    MAX_WEIGHT,
+    check_pattern,
+    matches,
+    max_searched_chars,
+    weight,
+)
 from tests.faults.hostile import tenant
 
 
@@ -56,9 +64,9 @@ def test_no_pattern_is_no_pattern() -> None:
 
 
 def test_the_end_of_a_long_text_is_searched() -> None:
-    heavy = "a" * MOST_WEIGHT
-    assert reach("a") == MOST_WORK
-    assert reach(heavy) == MOST_WORK // MOST_WEIGHT
+    heavy = "a" * MAX_WEIGHT
+    assert max_searched_chars("a") == MAX_SEARCH_COST
+    assert max_searched_chars(heavy) == MAX_SEARCH_COST // MAX_WEIGHT
     assert matches(heavy, "b" * 10_000 + heavy)
     assert not matches(heavy, heavy + "b" * 10_000)
-    assert len(heavy) < LONGEST
+    assert len(heavy) < MAX_PATTERN_CHARS

@@ -13,11 +13,11 @@ from roboco.domain.history.history import History
 from roboco.domain.history.part import ErrorPart, TextPart
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import ORCHESTRATOR, TaskStep
-from roboco.domain.replay.evidence import prefixes, results_of
-from roboco.domain.replay.replay import Past, Position, replay
+from roboco.domain.replay.evidence import history_prefixes, recorded_results
+from roboco.domain.replay.replay import RecordedTask, ReplayStep, replay
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 from tests.memory.controlled import CONTROLLED
 from tests.memory.journeys import CUSTOM, GRAPH, MANUAL, TOOLS, member
 from tests.memory.world import team_of
@@ -26,15 +26,17 @@ from tests.unit.domain.pasts import PASTS, graph_past, limited, past_of, travell
 
 def changed(team: Team, **fields: Any) -> Team:
     """The team with these fields in the place of its own."""
-    return read_team(team.model_dump(mode="json", by_alias=True, exclude_none=True) | fields)
+    return validate_team(team.model_dump(mode="json", by_alias=True, exclude_none=True) | fields)
 
 
-def verdicts(positions: tuple[Position, ...]) -> dict[int | None, str]:
+def verdicts(positions: tuple[ReplayStep, ...]) -> dict[int | None, str]:
     """What is not the same, by its position."""
-    return {position.seq: position.verdict for position in positions if position.verdict != "same"}
+    return {position.seq: position.comparison for position in positions if position.comparison != "same"}
 
 
-def with_step(past: Past, *, code: str | None = None, message: str = "why", seconds: float = 1.0) -> Past:
+def with_step(
+    past: RecordedTask, *, code: str | None = None, message: str = "why", seconds: float = 1.0
+) -> RecordedTask:
     """The past with one more step of the orchestrator's, so long after its beginning: an error, or a text."""
     part = TextPart(text=message) if code is None else ErrorPart(code=code, message=message)
     step = past.steps[-1].model_copy(
@@ -44,7 +46,7 @@ def with_step(past: Past, *, code: str | None = None, message: str = "why", seco
             "agent_name": ORCHESTRATOR,
             "parts": (part,),
             "metadata": {"limit": "writer"} if code == "limit" else {},
-            "created_at": past.began.fromtimestamp(past.began.timestamp() + seconds, past.began.tzinfo),
+            "created_at": past.started_at.fromtimestamp(past.started_at.timestamp() + seconds, past.started_at.tzinfo),
         }
     )
     return replace(past, steps=(*past.steps, step), status=TaskStatus.FAILED, reason=message)
@@ -80,14 +82,16 @@ def test_a_step_that_does_not_follow_is_found(field: str) -> None:
 
 def test_metadata_that_does_not_follow_is_found() -> None:
     past = PASTS["answers"]()
-    forged = past.steps[6].model_copy(update={"metadata": past.steps[6].metadata | {"achieved": {"answer": "tc_0"}}})
+    forged = past.steps[6].model_copy(
+        update={"metadata": past.steps[6].metadata | {"achieved_goals": {"answer": "tc_0"}}}
+    )
     assert verdicts(replay(replace(past, steps=(*past.steps[:6], forged, *past.steps[7:])))) == {6: "differs"}
 
 
 def test_results_of_calls_that_were_closed_are_not_given() -> None:
     past = PASTS["calls closed by an interruption"]()
-    history = list(prefixes(past.steps))[1]
-    situation, told = results_of(past.team, history, past.steps[2], past.steps[3])
+    history = list(history_prefixes(past.steps))[1]
+    situation, told = recorded_results(past.team, history, past.steps[2], past.steps[3])
     assert situation.interruption is not None
     assert [told[call.id].closed for call in past.steps[1].calls] == [False, True, True, True]
 
@@ -115,11 +119,11 @@ def test_what_no_history_tells_depends_on_the_moment(code: str | None, message: 
     past = graph_past()
     cut = replace(past, steps=past.steps[:3])
     [position] = [one for one in replay(with_step(cut, code=code, message=message)) if one.seq == 3]
-    assert position.verdict == "depends on the moment"
+    assert position.comparison == "depends on the moment"
     assert note in position.note
 
 
-def late(past: Past, seconds: float) -> Past:
+def late(past: RecordedTask, seconds: float) -> RecordedTask:
     """The past up to its third step, where a limit of 30 seconds ended it so long after its beginning."""
     team = changed(past.team, limits={"max_seconds": 30})
     cut = replace(past, team=team, steps=past.steps[:3])
@@ -132,7 +136,7 @@ def late(past: Past, seconds: float) -> Past:
 
 def test_a_limit_of_seconds_is_the_clocks() -> None:
     positions = replay(late(graph_past(), 31))
-    assert [one.verdict for one in positions] == ["same", "same", "depends on the moment", "same"]
+    assert [one.comparison for one in positions] == ["same", "same", "depends on the moment", "same"]
     assert positions[2].note == "it depends on time: 31 s after the task started the same is chosen"
 
 
@@ -209,7 +213,7 @@ def test_an_agent_that_the_other_team_lacks() -> None:
 
 def test_calls_of_an_agent_that_the_other_team_lacks() -> None:
     positions = replay(past_of(travelled(TOOLS)), team_of(agents=[member("closer")]))
-    assert positions[1].verdict == "differs"
+    assert positions[1].comparison == "differs"
     assert positions[1].note == "team 'desk' has no agent 'lead', who made these calls"
 
 
@@ -219,21 +223,21 @@ def test_a_tool_that_needs_approval_now() -> None:
         tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure", "approval": "required"}],
     )
     position = replay(past_of(travelled(TOOLS)), team)[1]
-    assert (position.verdict, position.chosen[:17]) == ("differs", "waits (approval):")
+    assert (position.comparison, position.chosen[:17]) == ("differs", "waits (approval):")
 
 
 def test_a_call_that_was_denied_would_run() -> None:
     past = past_of(travelled(CONTROLLED["answers"]))
     tools = [{"name": name, "function": f"shop.sums:{name}", "effect": "pure"} for name in ("add", "pay")]
     position = replay(past, changed(past.team, tools=tools))[1]
-    assert position.verdict == "differs"
+    assert position.comparison == "differs"
     assert position.chosen.endswith("tools run: pay")
 
 
 def test_a_message_for_which_it_would_not_have_waited() -> None:
     other = changed(MANUAL.team, collaboration_model={"type": "sequential"})
     position = replay(past_of(travelled(MANUAL)), other)[1]
-    assert (position.verdict, position.note) == (
+    assert (position.comparison, position.note) == (
         "differs",
         "without the message: expert acts (sequential: next)",
     )

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from roboco.domain.history.part import TextPart
-from roboco.domain.replay.explain import Candidate, Scene, how_it_stands, tell
-from roboco.domain.replay.replay import Past
+from roboco.domain.replay.explain import Candidate, StepExplanation, current_status, explain
+from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.memory.journeys import GRAPH
@@ -14,21 +14,21 @@ from tests.unit.domain.pasts import FORK, PASTS, forked, graph_past, past_of, tr
 from tests.unit.domain.test_replayed import rerouted
 
 
-def scene(name: str, seq: int) -> Scene:
+def scene(name: str, seq: int) -> StepExplanation:
     """The scene of this step."""
-    [found] = tell(PASTS[name](), str(seq))
+    [found] = explain(PASTS[name](), str(seq))
     return found
 
 
 @pytest.mark.parametrize("name", PASTS)
 def test_every_step_of_an_agent_is_told(name: str) -> None:
     past = PASTS[name]()
-    scenes = tell(past)
+    scenes = explain(past)
     assert [one.seq for one in scenes] == [step.seq for step in past.steps if step.by_agent]
-    assert all(one.why and one.before and one.did and one.router for one in scenes)
-    assert str(past.status) in how_it_stands(past) or past.reason in how_it_stands(past)
+    assert all(one.why and one.before and one.events and one.router for one in scenes)
+    assert str(past.status) in current_status(past) or past.reason in current_status(past)
     for step in past.steps:
-        assert tell(past, step.step_id) == tell(past, str(step.seq))
+        assert explain(past, step.step_id) == explain(past, str(step.seq))
 
 
 def test_an_edge_and_those_that_were_closed() -> None:
@@ -39,7 +39,7 @@ def test_an_edge_and_those_that_were_closed() -> None:
         Candidate("critic[0] -> END", False, 'closed: its condition did not hold: {"contains": "APPROVED"}'),
         Candidate("critic[1] -> writer", True, "taken"),
     )
-    assert told.did == ("writer said: “draft number 3”",)
+    assert told.events == ("writer said: “draft number 3”",)
 
 
 def test_an_edge_that_is_used_up() -> None:
@@ -60,7 +60,7 @@ def test_an_edge_that_is_used_up() -> None:
             )
         }
     )
-    [told] = tell(replace(past, team=team, steps=(*past.steps, step)), "7")
+    [told] = explain(replace(past, team=team, steps=(*past.steps, step)), "7")
     assert told.candidates[1].why == "closed: it was taken 2 times already, max_times is 2"
 
 
@@ -88,9 +88,9 @@ def test_what_led_to_it(name: str, seq: int, why: str, line: str) -> None:
 def test_ways_on_of_another_team_are_not_judged() -> None:
     other = rerouted(writer=["critic"], critic=[{"to": "END", "when": {"contains": "X"}}, "writer"])
     past = past_of(forked(travelled(GRAPH), seq=4, team=other), FORK)
-    [told] = tell(past, "3")
+    [told] = explain(past, "3")
     assert [candidate.why for candidate in told.candidates] == ["", "taken"]
-    [own] = tell(past, "7")
+    [own] = explain(past, "7")
     assert own.candidates[0].why == 'closed: its condition did not hold: {"contains": "X"}'
 
 
@@ -113,30 +113,30 @@ def test_steps_that_no_agent_wrote() -> None:
     ],
 )
 def test_how_it_stands(name: str, told: str) -> None:
-    assert how_it_stands(PASTS[name]()).startswith(told)
+    assert current_status(PASTS[name]()).startswith(told)
 
 
 def test_what_comes_next() -> None:
-    def going(past: Past, steps: int) -> Past:
+    def going(past: RecordedTask, steps: int) -> RecordedTask:
         return replace(past, steps=past.steps[:steps], status=TaskStatus.RUNNING, reason="")
 
     next_one = "it is being worked on (running); next: critic acts (graph: writer[0] -> critic)"
-    assert how_it_stands(going(graph_past(), 2)) == next_one
-    assert how_it_stands(going(PASTS["tools"](), 2)).endswith("next: tools run: add, add")
-    assert how_it_stands(going(PASTS["custom"](), 2)) == "it is being worked on (running)"
+    assert current_status(going(graph_past(), 2)) == next_one
+    assert current_status(going(PASTS["tools"](), 2)).endswith("next: tools run: add, add")
+    assert current_status(going(PASTS["custom"](), 2)) == "it is being worked on (running)"
     deferred = replace(going(graph_past(), 2), reason="writer waits: model 'm' cannot be reached")
-    assert how_it_stands(deferred) == "it waits (running): writer waits: model 'm' cannot be reached"
+    assert current_status(deferred) == "it waits (running): writer waits: model 'm' cannot be reached"
 
 
 def test_a_step_that_is_not_there() -> None:
     for wrong in ("7", "-1", "step_of_nobody"):
         with pytest.raises(UsageError, match=r"the steps 0 to 6, those of agents are 1, 2, 3, 4, 5, 6"):
-            tell(graph_past(), wrong)
+            explain(graph_past(), wrong)
 
 
 def test_long_texts_are_cut() -> None:
     past = graph_past()
     step = past.steps[1].model_copy(update={"parts": (TextPart(text="word\n" * 1000),)})
-    [told] = tell(replace(past, steps=(past.steps[0], step, *past.steps[2:])), "1")
-    assert len(told.did[0]) < 230
-    assert "\n" not in told.did[0]
+    [told] = explain(replace(past, steps=(past.steps[0], step, *past.steps[2:])), "1")
+    assert len(told.events[0]) < 230
+    assert "\n" not in told.events[0]

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.team.team import Team
-from roboco.domain.team.validation import read_team
-from roboco.engine.frozen_teams import frozen
-from roboco.errors import TeamError
+from roboco.domain.team.validation import validate_team
+from roboco.engine.frozen_teams import serialize_team
+from roboco.errors import InvalidTeam
 from tests.unit.domain.team.test_team import DESIGN
 
 
 def mistakes(data: object) -> tuple[str, ...]:
-    with pytest.raises(TeamError) as raised:
-        read_team(data, "team.yaml")
+    with pytest.raises(InvalidTeam) as raised:
+        validate_team(data, "team.yaml")
     assert raised.value.source == "team.yaml"
     assert str(raised.value) == "\n".join(f"team.yaml: {mistake}" for mistake in raised.value.mistakes)
     return raised.value.mistakes
@@ -68,7 +68,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("tools/0/approval", {"any": [{}]}, "tools[0].approval.any[0]", "tests nothing"),
         ("tools/0/name", "client_ask", "tools[0].name", "for tools that the client runs"),
         ("tools/0/name", "achieve_it", "tools[0].name", "for goals"),
-        ("on_message", "drop", "on_message", "'queue', 'interrupt' or 'reject'"),
+        ("if_busy", "drop", "if_busy", "'queue', 'interrupt' or 'reject'"),
         ("teams", {"x": {"name": "x", "agents": []}}, "teams.x.agents", "at least 1 item"),
         (
             "teams",
@@ -203,8 +203,8 @@ def test_no_mistake_is_told_twice() -> None:
 
 
 def test_mistakes_that_were_found_before_come_first() -> None:
-    with pytest.raises(TeamError) as raised:
-        read_team(DESIGN, "team.yaml", ("agents[0].prompt_file: cannot be read",))
+    with pytest.raises(InvalidTeam) as raised:
+        validate_team(DESIGN, "team.yaml", ("agents[0].prompt_file: cannot be read",))
     assert raised.value.mistakes == ("agents[0].prompt_file: cannot be read",)
 
 
@@ -247,7 +247,7 @@ def test_names_that_a_server_with_all_of_its_tools_may_have_are_possible() -> No
         "limits": {"tools": {"web_find": {"max_calls": 1}}},
         "collaboration_model": {"type": "graph", "initial_agent": "a", "routing_graph": graph},
     }
-    assert read_team(data).mcp_servers["web"].takes_all
+    assert validate_team(data).mcp_servers["web"].allows_all_tools
     agents[0]["tools"] = ["web_"]
     assert "no tool 'web_'" in mistakes(data)[0]
 
@@ -275,13 +275,13 @@ PLACES = [
 
 
 def read_or_refuse(data: object) -> None:
-    """Whatever the data is, it is a team that its workspace can hold, or a TeamError."""
+    """Whatever the data is, it is a team that its workspace can hold, or a InvalidTeam."""
     try:
-        team = read_team(data)
-    except TeamError as error:
+        team = validate_team(data)
+    except InvalidTeam as error:
         told = error.mistakes
     else:
-        assert Team.model_validate_json(frozen(team)) == team
+        assert Team.model_validate_json(serialize_team(team)) == team
         return
     assert told
 

@@ -24,10 +24,10 @@ from roboco.domain.stream.event import (
     ToolReturned,
     TurnRestarted,
     UnknownEvent,
-    body,
+    unnumbered_json,
 )
-from roboco.domain.stream.item import Shown, StepFinal, StreamItem, TextPartDelta, final_text
-from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartDelta, final_text
+from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.errors import UsageError
 from tests.memory.reader import Reader, items_of, read
 from tests.unit.domain.steps import START, TASK, call, result, text
@@ -54,7 +54,7 @@ class Server:
         mine, other = ("chunks", "events") if isinstance(message, StreamChunk) else ("events", "chunks")
         self._numbers[mine] += 1
         numbers = {"seq": self._numbers[mine], "generation": f"{self._generation:x}", other: self._numbers[other]}
-        self.log.append(numbers | json.loads("{" + body(message)))
+        self.log.append(numbers | json.loads("{" + unnumbered_json(message)))
         self.sent.append((self.log[-1], len(self.steps)))
 
     def chunk(self, said: str) -> None:
@@ -183,11 +183,11 @@ def played(run: list[tuple[str, str]]) -> Server:
 def live(server: Server) -> list[StreamItem]:
     """What a follower sees that was there all the time; the history is as long as it was then."""
     known = [0]
-    view = View(Cursor(), lambda start: server.steps[start : known[0]])
+    view = MergedStream(Cursor(), lambda start: server.steps[start : known[0]])
     items: list[StreamItem] = []
     for record, steps in server.sent:
         known[0] = steps
-        items += view.take(record)
+        items += view.feed(record)
     return items
 
 
@@ -254,11 +254,11 @@ def test_the_history_is_read_only_for_steps_that_are_lacking(run: list[tuple[str
         return server.read_steps(start)
 
     for item in live(server):
-        view = View(Cursor.parse(item.cursor), read_steps)
+        view = MergedStream(Cursor.parse(item.cursor), read_steps)
         for record in server.after(item.cursor):
-            lacking = view.lacks_steps(record)
+            lacking = view.needs_steps(record)
             reads.clear()
-            list(view.take(record))
+            list(view.feed(record))
             assert bool(reads) == lacking, record
 
 
@@ -283,11 +283,11 @@ def test_a_task_that_left_redis_is_told_from_its_history(run: list[tuple[str, st
     items = live(server)
     for index, item in enumerate([None, *items]):
         reader = read(items[:index])
-        view = View(Cursor() if item is None else Cursor.parse(item.cursor), server.read_steps)
-        for later in view.from_history():
+        view = MergedStream(Cursor() if item is None else Cursor.parse(item.cursor), server.read_steps)
+        for later in view.missing_steps():
             reader.show(later.data)
         assert reader.steps == server.steps
-        assert list(view.from_history()) == []
+        assert list(view.missing_steps()) == []
 
 
 @given(runs(ALL))
@@ -328,15 +328,15 @@ def test_tool_calls_and_results_are_items_of_their_own() -> None:
 
 def test_a_step_that_was_had_is_not_shown_again() -> None:
     server = played([("chunk", "x"), ("commit", "")])
-    view = View(Cursor(steps=2), server.read_steps)
-    shown = [item.data for record in server.log for item in view.take(record)]
+    view = MergedStream(Cursor(steps=2), server.read_steps)
+    shown = [item.data for record in server.log for item in view.feed(record)]
     assert not [item for item in shown if isinstance(item, StepFinal)]
 
 
 def test_an_event_of_a_newer_release_is_an_item() -> None:
     record = {"type": "event_of_tomorrow", "seq": 1, "generation": "a", "chunks": 0, "more": [1]}
-    view = View(Cursor(), lambda start: [])
-    [item] = view.take(record)
+    view = MergedStream(Cursor(), lambda start: [])
+    [item] = view.feed(record)
     assert item.type == "event_unknown"
     assert item.data.type == "event_of_tomorrow"
     assert item.data.model_dump()["more"] == [1]
@@ -345,7 +345,7 @@ def test_an_event_of_a_newer_release_is_an_item() -> None:
 
 def test_a_message_of_a_newer_release_moves_the_cursor_of_its_own_channel() -> None:
     record = {"type": "content_of_tomorrow", "seq": 8, "generation": "a", "events": 4}
-    [item] = View(Cursor("a", events=4, chunks=7), lambda start: []).take(record)
+    [item] = MergedStream(Cursor("a", events=4, chunks=7), lambda start: []).feed(record)
     assert (item.type, item.data.type) == ("event_unknown", "content_of_tomorrow")
     assert Cursor.parse(item.cursor) == Cursor("a", events=4, chunks=8)
 
@@ -354,4 +354,4 @@ def test_each_item_has_the_type_of_its_data() -> None:
     for one in get_args(StreamItem):
         (kind,), data = get_args(get_args(one)[0]), get_args(one)[1]
         assert kind == ("event_unknown" if data is UnknownEvent else data.model_fields["type"].default)
-    assert [get_args(one)[1] for one in get_args(StreamItem)] == list(get_args(Shown))
+    assert [get_args(one)[1] for one in get_args(StreamItem)] == list(get_args(ItemData))

@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
-from roboco.ports import AttemptEnd
+from roboco.ports import AttemptStatus
 from tests.memory.journeys import GRAPH, TOOLS, member
 from tests.memory.model import Said, said
 from tests.memory.watch import Call, Crash, make
@@ -48,14 +48,14 @@ def test_the_last_attempt_at_a_turn_was_lost() -> None:
     world = one_agent(dying("model.stream"))
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    assert world.dispatcher.ends == {(1, "first", LAST): AttemptEnd.LOST}
+    assert world.dispatcher.ends == {(1, "first", LAST): AttemptStatus.LOST}
 
 
 def test_a_turn_whose_step_was_stored_is_done_although_its_worker_died() -> None:
     world = one_agent(dying("histories.append", after=True, times=1))
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert world.dispatcher.ends == {(1, "first", 1): AttemptEnd.DONE}
+    assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.DONE}
 
 
 def test_a_stored_step_is_the_attempts_that_made_it() -> None:
@@ -74,7 +74,7 @@ def test_a_stored_step_is_the_attempts_that_made_it() -> None:
     world.watch = watch
     world.settle()
     assert [step.metadata.get("attempt") for step in world.history()] == [None, 1]
-    assert world.dispatcher.ends == {(1, "first", 1): AttemptEnd.DONE}
+    assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.DONE}
 
 
 def test_a_turn_that_was_interrupted_and_lost_is_passed_over() -> None:
@@ -90,7 +90,7 @@ def test_a_turn_that_was_interrupted_and_lost_is_passed_over() -> None:
     worlds.append(one_agent(script=script))
     worlds[0].settle()
     assert [step.text for step in worlds[0].history()] == ["go", "shorter", "brief"]
-    assert worlds[0].dispatcher.ends == {(1, "first", 1): AttemptEnd.PASSED_OVER}
+    assert worlds[0].dispatcher.ends == {(1, "first", 1): AttemptStatus.SUPERSEDED}
 
 
 def test_a_turn_that_waits_for_its_rate_and_is_stopped_is_passed_over() -> None:
@@ -100,7 +100,7 @@ def test_a_turn_that_waits_for_its_rate_and_is_stopped_is_passed_over() -> None:
     world.stop()
     world.settle()
     assert world.summary().status is TaskStatus.CANCELLED
-    assert world.dispatcher.ends == {(1, "first", 1): AttemptEnd.PASSED_OVER}
+    assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.SUPERSEDED}
 
 
 def test_a_turn_that_no_worker_took_ends_by_its_message() -> None:
@@ -116,7 +116,7 @@ def test_the_last_attempts_at_calls_were_lost() -> None:
     TOOLS.travel(world)
     calls = {key: end for key, end in world.dispatcher.ends.items() if key[2] == LAST}
     assert world.dispatcher.ends == calls
-    assert set(calls.values()) == {AttemptEnd.LOST}
+    assert set(calls.values()) == {AttemptStatus.LOST}
     assert len(calls) >= 1
 
 
@@ -131,13 +131,13 @@ def test_calls_that_run_and_are_not_wanted_any_more_are_passed_over() -> None:
     worlds[0].submit(TOOLS.team)
     worlds[0].settle()
     assert worlds[0].summary().status is TaskStatus.CANCELLED
-    assert worlds[0].dispatcher.ends == {(1, "add", 1): AttemptEnd.PASSED_OVER}
+    assert worlds[0].dispatcher.ends == {(1, "add", 1): AttemptStatus.SUPERSEDED}
 
 
 def test_who_dies_before_it_is_shown_leaves_it_to_the_next() -> None:
     world = one_agent(dying("model.stream"))
     deadly = world.watch
-    once = dying("dispatcher.ended", times=1)
+    once = dying("dispatcher.report_attempt_end", times=1)
     world.watch = lambda name, call: deadly(name, lambda: once(name, call))
     world.settle()
-    assert world.dispatcher.ends == {(1, "first", LAST): AttemptEnd.LOST}
+    assert world.dispatcher.ends == {(1, "first", LAST): AttemptStatus.LOST}

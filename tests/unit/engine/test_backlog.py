@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from roboco.domain.paths import open_path, team_path
+from roboco.domain.paths import open_marker_path, team_path
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.engine import Policy
 from tests.memory.dispatcher import Tool, Turn
@@ -35,7 +35,7 @@ def multiplied(world: World, count: int) -> None:
         with world.server as held:
             held.tasks[name] = copy.copy(held.tasks[turn.order.task_id])
             held.schedule[name] = held.schedule[turn.order.task_id]
-        for path in (team_path, open_path):
+        for path in (team_path, open_marker_path):
             world.files.held[path(name)] = world.files.held[path(turn.order.task_id)]
         world.dispatcher.turn(replace(turn.order, task_id=name), turn.agent)
 
@@ -101,7 +101,7 @@ def test_a_turn_that_was_taken_late_is_restarted_one_lease_after_its_worker_died
 
 @pytest.mark.parametrize("lease", [2.0, 15.0])
 def test_a_pause_longer_than_the_lease_does_not_put_off_a_restart(lease: float) -> None:
-    made = given(GRAPH.script, policy=Policy(lease=lease, ring_pause=300.0))
+    made = given(GRAPH.script, policy=Policy(lease=lease, redelivery_delay=300.0))
     world = World(made, _die_at_the_model)
     world.submit(GRAPH.team)
     world.drain()

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.limits import RaisedLimits
+from roboco.domain.limits import LimitOverrides
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
-from roboco.engine.intake.limits import raise_limits
+from roboco.engine.intake.limits import set_limits
 from roboco.errors import ModelError, UsageError
 from tests.memory.journeys import assert_whole
 from tests.memory.model import Said, said
@@ -37,7 +37,7 @@ def run(limits: dict[str, Any], said: Any = None, **fields: Any) -> World:
 
 
 def allow(world: World, item_id: str = "raise1", **limits: Any) -> None:
-    raise_limits(world.engine, TASK, RaisedLimits.model_validate(limits), item_id)
+    set_limits(world.engine, TASK, LimitOverrides.model_validate(limits), item_id)
     world.settle()
 
 
@@ -199,7 +199,9 @@ PRICED = {"m": {"model": "m", "price_in": 1000, "price_out": 2000}}
 def test_answers_that_break_count(limits: dict[str, Any]) -> None:
     broken = ModelError("connection", "the connection broke", True)
     world = run(limits, lambda request: Said(("12345678" * 2,), error=broken))
-    assert [request.max_tokens for request in world.given.model.requests] == [12, 8, 4][: world.given.policy.attempts]
+    assert [request.max_tokens for request in world.given.model.requests] == [12, 8, 4][
+        : world.given.policy.max_attempts
+    ]
     assert world.summary().tokens_out <= 12
 
 
@@ -214,7 +216,7 @@ def test_an_answer_that_is_lost_with_its_worker_counts(ended: str) -> None:
         return answer
 
     attempts = 1 if ended == "exhausted" else 5
-    model = given(lambda request: Said(("one tw", "o"), tokens=(10, 5)), policy=Policy(attempts=attempts))
+    model = given(lambda request: Said(("one tw", "o"), tokens=(10, 5)), policy=Policy(max_attempts=attempts))
     world = World(model, die)
     world.submit(team({"max_steps": 3}, models=PRICED))
     for _ in range(2):
@@ -227,7 +229,7 @@ def test_an_answer_that_is_lost_with_its_worker_counts(ended: str) -> None:
     world.settle()
     step = world.history()[1]
     assert step.agent_name == ("user" if ended == "interrupted" else "orchestrator")
-    told = step.metadata["broken"]
+    told = step.metadata["unfinished_usage"]
     sent = told["tokens_in"]
     assert told == {"agent": "one", "tokens_in": sent, "tokens_out": 2, "cost": round(sent / 1000 + 0.004, 9)}
     more = [step for step in world.history() if step.by_agent]
@@ -255,7 +257,7 @@ def test_a_sub_task_gets_what_calls_beside_it_leave() -> None:
     )
     world.settle()
     children = [task_id for task_id in world.server.held.tasks if task_id != TASK]
-    given_to = {world.engine.teams.get(child).limits.max_cost for child in children}
+    given_to = {world.engine.frozen_teams.get(child).limits.max_cost for child in children}
     assert (len(children), given_to) == (2, {0.4})
     assert world.summary().cost == 1.0
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.domain.history.step import verify_chain
-from roboco.domain.paths import open_path
+from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError, UsageError
-from roboco.ports import CallContext, Request
+from roboco.ports import Request, ToolContext
 from tests.memory.journeys import member, own_turns, speaker
 from tests.memory.model import Said, said
 from tests.memory.reader import items_of, read
@@ -52,10 +52,10 @@ class Chaos:
         self.accepted: list[str] = []
         self.stopped = False
         functions = {"add": lambda args, context: args["a"] + 1, "pay": self._pay}
-        self.world = World(parts(script, functions, policy=Policy(15.0, 10.0, attempts=1000)))
+        self.world = World(parts(script, functions, policy=Policy(15.0, 10.0, max_attempts=1000)))
         self.world.submit(TEAM)
 
-    def _pay(self, args: dict[str, Any], context: CallContext) -> str:
+    def _pay(self, args: dict[str, Any], context: ToolContext) -> str:
         self.paid[context.call_id] += 1
         return "paid"
 
@@ -169,7 +169,7 @@ def test_whatever_happens_the_promises_hold(run: list[tuple[str, int]]) -> None:
 
     assert world.summary().status is TaskStatus.CANCELLED
     assert world.summary().steps == len(history)
-    assert open_path(TASK) not in world.files.held
+    assert open_marker_path(TASK) not in world.files.held
     assert TASK not in world.server.held.schedule
 
     calls = [call.id for step in history for call in step.calls]

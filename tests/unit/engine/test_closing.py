@@ -8,13 +8,21 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox.item import Message, Stop
-from roboco.domain.paths import CLOSED, closing, events_path, inbox_path, item_path, open_path, summary_path
+from roboco.domain.inbox.item import Stop, UserMessage
+from roboco.domain.paths import (
+    CLOSED,
+    closing_marker,
+    events_path,
+    inbox_path,
+    item_path,
+    open_marker_path,
+    summary_path,
+)
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import FAILED_CHECK_DELAY, advance
-from roboco.engine.intake import accept as receiving
+from roboco.engine.intake import accept_item as receiving
 from roboco.engine.intake import send as message
-from roboco.engine.intake.accept import MAX_CONTROLS, MAX_ITEMS
+from roboco.engine.intake.accept_item import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports import Phase
 from tests.memory.controlled import DELEGATING
@@ -85,7 +93,7 @@ def test_a_waiting_task_has_a_summary_though_the_worker_that_decided_it_died() -
 
     def watch(name: str, call: Call) -> Any:
         answer = call()
-        if name == "board.choose":
+        if name == "board.record_decision":
             die()
         return answer
 
@@ -106,10 +114,10 @@ def ending(world: World) -> World:
         raise Crash
 
     world.submit(SEQUENTIAL.team)
-    once(world, "histories.fold", die)
+    once(world, "histories.compact", die)
     world.drain()
     assert world.status() is TaskStatus.COMPLETED
-    assert open_path(TASK) in world.files.held
+    assert open_marker_path(TASK) in world.files.held
     return world
 
 
@@ -123,18 +131,18 @@ def test_the_end_outlives_a_restart_of_redis_that_loses_it() -> None:
     world = SEQUENTIAL.world()
     kept = world.server.kept()
     world.submit(SEQUENTIAL.team)
-    once(world, "board.choose", lambda: None)
+    once(world, "board.record_decision", lambda: None)
 
     def watch(name: str, call: Call) -> Any:
         nonlocal kept
-        if name == "board.choose":
+        if name == "board.record_decision":
             kept = world.server.kept()
         return call()
 
     world.watch = watch
     world.settle()
     world.watch = make
-    assert open_path(TASK) not in world.files.held
+    assert open_marker_path(TASK) not in world.files.held
     world.server.set_back(kept)
     assert world.status() is not TaskStatus.COMPLETED
     for _ in range(8):
@@ -157,19 +165,21 @@ def test_a_message_that_comes_with_a_resume_is_not_lost_with_the_end() -> None:
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     world.resume()
-    once(world, "board.choose", lambda: world.send("one thing more"))
+    once(world, "board.record_decision", lambda: world.send("one thing more"))
     assert_ended(world, TaskStatus.COMPLETED)
     assert "one thing more" in [step.text for step in world.history()]
 
 
-@pytest.mark.parametrize("where", ["histories.fold", "logs.events", "files.delete", "board.leave"])
+@pytest.mark.parametrize("where", ["histories.compact", "logs.events", "files.delete", "board.expire"])
 def test_a_message_that_comes_after_the_end_was_decided_is_refused(where: str) -> None:
     world = SEQUENTIAL.world()
     refused: list[str] = []
 
     def send() -> None:
         with pytest.raises((UsageError, TransientError)) as error:
-            message.send(world.engine, TASK, Message(item_id="late", created_at=world.engine.now(), text="late"))
+            message.accept_message(
+                world.engine, TASK, UserMessage(item_id="late", created_at=world.engine.now(), text="late")
+            )
         refused.append(str(error.value))
 
     world.submit(SEQUENTIAL.team)
@@ -197,10 +207,10 @@ def loss_after_the_end(loss: str, at: int) -> tuple[World, bool] | None:
             refused.append(True)
 
     def watch(name: str, call: Call) -> Any:
-        before = world.server.kept() if name == "board.choose" else None
+        before = world.server.kept() if name == "board.record_decision" else None
         answer = call()
         task = world.server.held.tasks.get(TASK)
-        if name == "board.choose" and task is not None and task.status.ended:
+        if name == "board.record_decision" and task is not None and task.status.ended:
             kept.append(before)
         if kept:
             calls.append(name)
@@ -239,7 +249,7 @@ def test_a_task_that_was_about_to_close_takes_items_again() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
-    world.files.held[open_path(TASK)] = closing(1)
+    world.files.held[open_marker_path(TASK)] = closing_marker(1)
     with pytest.raises(AssertionError, match="three times without an answer"):
         world.send("not now", "item2")
     world.clock.move(4000)
@@ -332,7 +342,7 @@ def test_a_task_is_not_closed_before_the_sweeper_has_recovered_a_restarted_redis
     generation = world.server.held.tasks[TASK].generation
     with pytest.raises(TransientError, match="before the sweeper has recovered"):
         advance(world.engine, TASK)
-    assert open_path(TASK) in world.files.held
+    assert open_marker_path(TASK) in world.files.held
     assert_ended(world, TaskStatus.COMPLETED)
     assert world.server.held.tasks[TASK].generation > generation
 
@@ -343,9 +353,9 @@ def test_a_state_that_comes_back_while_the_task_is_closed_is_ended_again() -> No
     world.submit(SEQUENTIAL.team)
 
     def watch(name: str, call: Call) -> Any:
-        if name == "board.choose":
+        if name == "board.record_decision":
             kept.append(world.server.kept())
-        if name == "board.leave" and not world.server.run > 1:
+        if name == "board.expire" and not world.server.run > 1:
             world.server.set_back(kept[-1])
         return call()
 
@@ -385,7 +395,7 @@ def test_a_closed_task_that_is_set_up_again_takes_no_item() -> None:
     world.submit(SEQUENTIAL.team)
     once(world, "files.delete", die)
     world.drain()
-    assert world.files.held[open_path(TASK)] == CLOSED
+    assert world.files.held[open_marker_path(TASK)] == CLOSED
     stop = Stop(item_id="late", created_at=world.engine.now())
     world.files.held[item_path(TASK, "late")] = stop.model_dump_json().encode()
     world.server.wipe()
@@ -393,7 +403,7 @@ def test_a_closed_task_that_is_set_up_again_takes_no_item() -> None:
         world.clock.move(20)
         world.sweep()
         world.drain()
-    assert open_path(TASK) not in world.files.held
+    assert open_marker_path(TASK) not in world.files.held
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.summary().steps == len(world.history())
 
@@ -421,9 +431,9 @@ def test_an_end_that_redis_kept_stands_though_an_item_came_after_it() -> None:
     def die() -> None:
         raise Crash
 
-    once(world, "histories.fold", die)
+    once(world, "histories.compact", die)
     world.drain()
-    late = Message(item_id="late", created_at=world.engine.now(), text="late")
+    late = UserMessage(item_id="late", created_at=world.engine.now(), text="late")
     world.files.held[item_path(TASK, "late")] = late.model_dump_json().encode()
     world.server.set_back(world.server.kept())
     world.settle()
@@ -438,13 +448,13 @@ def test_a_history_that_is_not_gathered_keeps_the_task_open() -> None:
     gathered = False
 
     def watch(name: str, call: Call) -> Any:
-        return call() and gathered if name == "histories.fold" else call()
+        return call() and gathered if name == "histories.compact" else call()
 
     world.watch = watch
     world.submit(SEQUENTIAL.team)
     world.drain()
     assert isinstance(world.failures[-1], TransientError)
-    assert open_path(TASK) in world.files.held
+    assert open_marker_path(TASK) in world.files.held
     gathered = True
     assert_ended(world, TaskStatus.COMPLETED)
 
@@ -457,7 +467,7 @@ def test_a_waiting_task_that_redis_lost_a_moment_ago_sees_a_message_at_once() ->
 
     def watch(name: str, call: Call) -> Any:
         task = world.server.held.tasks.get(TASK)
-        if name == "schedule.put" and not sent and task is not None and task.phase is Phase.WAIT:
+        if name == "schedule.set" and not sent and task is not None and task.phase is Phase.WAIT:
             sent.append("item1")
             world.server.wipe()
             world.send("more")
@@ -498,7 +508,7 @@ def test_an_item_that_redis_lost_while_the_end_is_chosen_is_taken() -> None:
 
     def watch(name: str, call: Call) -> Any:
         answer = call()
-        if name == "schedule.recovered" and not kept:
+        if name == "schedule.recovered_instance" and not kept:
             kept.append(world.server.kept())
             world.send("and this")
             world.server.set_back(kept[0])

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.ids import fork_item_id
-from roboco.domain.inbox.item import Message
+from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.fork import ForkOrder, fork
+from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from tests.memory.journeys import member, own_turns, speaker
 from tests.memory.model import Said, said
@@ -20,9 +20,9 @@ from tests.unit.engine.test_late_control import waiting
 
 def test_a_fork_of_a_fork_takes_its_own_message() -> None:
     world = waiting()
-    fork(world.engine, ForkOrder(TASK, "one", None, _message(world, fork_item_id("one"), "one way")))
+    fork(world.engine, ForkRequest(TASK, "one", None, _message(world, fork_item_id("one"), "one way")))
     world.settle("one")
-    fork(world.engine, ForkOrder("one", "two", None, _message(world, fork_item_id("two"), "another way")))
+    fork(world.engine, ForkRequest("one", "two", None, _message(world, fork_item_id("two"), "another way")))
     world.settle("two")
     assert [step.text for step in world.history("two") if step.agent_name == "user"] == ["go", "one way", "another way"]
 
@@ -39,8 +39,8 @@ def test_an_id_that_the_source_has_used_is_free_in_a_fork() -> None:
     assert [step.text for step in world.history(FORK)].count("different") == 1
 
 
-def _message(world: World, item_id: str, text: str) -> Message:
-    return Message(item_id=item_id, created_at=world.engine.now(), text=text)
+def _message(world: World, item_id: str, text: str) -> UserMessage:
+    return UserMessage(item_id=item_id, created_at=world.engine.now(), text=text)
 
 
 def test_a_fork_of_goals_that_failed_tries_again() -> None:

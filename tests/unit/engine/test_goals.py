@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox.submission import read_submission
+from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.session.goal import goals_of
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.submit import submit
@@ -69,7 +69,7 @@ def test_a_call_that_does_not_fit_achieves_nothing_and_says_why() -> None:
 
 def test_what_one_answer_has_checked_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model server sends many calls, each of which takes long to check; a turn has no other limit on that."""
-    monkeypatch.setattr(reply, "MOST_CHECKING", 0.05)
+    monkeypatch.setattr(reply, "MAX_CHECK_SECONDS", 0.05)
     checked: list[object] = []
 
     def slow(schema: object, args: object) -> str:
@@ -81,7 +81,7 @@ def test_what_one_answer_has_checked_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
     calls = [("achieve_answer", {"n": number}) for number in range(50)]
     world = World(given(in_turn(said("", *calls), said("done"))))
-    monkeypatch.setattr(world.given.toolbox, "mistake", slow)
+    monkeypatch.setattr(world.given.toolbox, "args_error", slow)
     world.submit(TEAM, goals=[ANSWER])
     world.settle()
     assert 1 <= len(checked) <= 3
@@ -167,7 +167,7 @@ def test_a_message_may_bring_goals_of_its_own() -> None:
 def test_goals_are_checked_before_anything_is_stored(goals: list[Any], told: str) -> None:
     world = World(given(lambda request: said("x")))
     with pytest.raises(UsageError, match=told):
-        submit(world.engine, read_submission({"task_id": "t", "team": "desk", "prompt": "p", "goals": goals}), TEAM)
+        submit(world.engine, parse_submission({"task_id": "t", "team": "desk", "prompt": "p", "goals": goals}), TEAM)
     assert not world.files.held
 
 

@@ -90,14 +90,14 @@ def test_a_stop_charges_an_attempt_that_broke_before_the_pause() -> None:
     world.stop()
     world.settle()
     assert world.summary().status is TaskStatus.CANCELLED
-    assert world.history()[-1].metadata["broken"]["agent"] == "first"
+    assert world.history()[-1].metadata["unfinished_usage"]["agent"] == "first"
 
 
 def test_no_turn_begins_if_a_pause_comes_while_the_coordinator_decides() -> None:
     world = SEQUENTIAL.world()
 
     def watch(name: str, call: Call) -> Any:
-        if name == "board.choose":
+        if name == "board.record_decision":
             world.watch = make
             world.pause()
         return call()

@@ -9,7 +9,7 @@ import pytest
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from roboco.ports import CallContext, Request
+from roboco.ports import Request, ToolContext
 from tests.memory.dispatcher import Turn
 from tests.memory.journeys import MANUAL, TOOLS, assert_whole, member, speaker
 from tests.memory.model import Said, said
@@ -180,7 +180,7 @@ def test_it_closes_open_calls_and_tells_the_tool() -> None:
     worlds: list[World] = []
     flags: list[bool] = []
 
-    def add(args: dict[str, Any], context: CallContext) -> int:
+    def add(args: dict[str, Any], context: ToolContext) -> int:
         if args["a"] == 3:
             worlds[0].interrupt("stop adding")
             worlds[0].drain()
@@ -216,7 +216,7 @@ def test_a_worker_that_does_not_answer_is_passed_over_after_a_grace() -> None:
 
     def stops(world: World, before: Any) -> Any:
         def watch(name: str, call: Any) -> Any:
-            if name == "turns.cut":
+            if name == "turns.cancel_request":
                 world.watch = before
                 began = world.clock.now()
                 for _ in range(4):
@@ -282,7 +282,7 @@ def test_a_message_may_be_refused_while_the_team_works() -> None:
 
     def polite(world: World) -> None:
         try:
-            world.send("shorter", while_working="reject")
+            world.send("shorter", if_busy="reject")
         except UsageError as error:
             refused.append(str(error))
 
@@ -294,7 +294,7 @@ def test_a_message_may_be_refused_while_the_team_works() -> None:
 
 @pytest.mark.parametrize("policy", ["queue", "interrupt"])
 def test_a_team_says_what_becomes_of_messages(policy: str) -> None:
-    team = PAIR.model_copy(update={"on_message": policy})
+    team = PAIR.model_copy(update={"if_busy": policy})
     worlds: list[World] = []
 
     def script(request: Request) -> Said:
@@ -314,7 +314,7 @@ def test_a_team_says_what_becomes_of_messages(policy: str) -> None:
 @pytest.mark.parametrize("policy", ["queue", "interrupt", "reject"])
 def test_the_same_message_again_is_the_same_whatever_the_team_says(policy: str) -> None:
     world = MANUAL.world()
-    world.submit(MANUAL.team.model_copy(update={"on_message": policy}))
+    world.submit(MANUAL.team.model_copy(update={"if_busy": policy}))
     world.settle()
     world.send("more")
     world.send("more")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.stream.merged import Cursor, MergedStream
 from tests.memory.dispatcher import Message
 from tests.memory.journeys import JOURNEYS, Journey, assert_same, retold
 from tests.memory.reader import Reader, items_of, read
@@ -168,8 +168,8 @@ def test_a_follower_misses_no_step_and_no_end_when_redis_lost_the_newest(name: s
         world = set_back(journey, n, 9)
         items = items_of(_as_followed(world), partial(world.histories.read, TASK))
         reader = read(items)
-        view = View(Cursor.parse(items[-1].cursor), partial(world.histories.read, TASK))
-        for item in view.from_history():  # as Task.stream does for a task that has ended before the sweeper looked
+        view = MergedStream(Cursor.parse(items[-1].cursor), partial(world.histories.read, TASK))
+        for item in view.missing_steps():  # as Task.stream does for a task that has ended before the sweeper looked
             reader.show(item.data)
         assert reader.steps == world.history(), f"set back after port call {n}"
 

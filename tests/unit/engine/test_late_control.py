@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from roboco.client.receipt import find_receipt
-from roboco.domain.canonical_json import canonical
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.router import Route
 from roboco.domain.history.history import History
-from roboco.domain.history.tool_outcome import success
+from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import ErrorOccurred
-from roboco.domain.stream.merged import Cursor, View
+from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.intake import pause as hold
 from roboco.errors import ModelError, TransientError, UsageError
-from roboco.ports import CallContext
+from roboco.ports import ToolContext
 from tests.memory.dispatcher import Advance, Tool
 from tests.memory.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.memory.model import Said, said
@@ -72,12 +72,12 @@ def test_an_interruption_that_comes_twice_does_not_hold_up_the_turn_after_it() -
 def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
     world = World(given(lambda request: said(f"{speaker(request)} answers")))
     world.submit(SOLO)
-    left = ["board.choose", "inbox.add"]
+    left = ["board.record_decision", "inbox.add"]
 
     def watch(name: str, call: Any) -> Any:
         if left and name == left[0]:
             left.pop(0)
-            if name == "board.choose":
+            if name == "board.record_decision":
                 world.interrupt("shorter")
                 return call()
             if call.args[1] == ():
@@ -93,12 +93,12 @@ def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
 
 def test_a_message_that_is_sent_again_after_no_answer_is_taken_once() -> None:
     world = waiting()
-    left = ["schedule.put", "inbox.add"]
+    left = ["schedule.set", "inbox.add"]
 
     def watch(name: str, call: Any) -> Any:
         if left and name == left[0]:
             left.pop(0)
-            if name == "schedule.put":
+            if name == "schedule.set":
                 raise TransientError("a time-out, after the item was added")
             advance(world.engine, TASK)
         return call()
@@ -113,7 +113,7 @@ def test_a_message_that_is_sent_again_after_no_answer_is_taken_once() -> None:
 def test_an_irreversible_call_does_not_begin_after_a_stop_was_accepted() -> None:
     ran: list[str] = []
 
-    def pay(args: dict[str, Any], context: CallContext) -> str:
+    def pay(args: dict[str, Any], context: ToolContext) -> str:
         ran.append(context.call_id)
         return "paid"
 
@@ -145,12 +145,12 @@ def test_calls_run_although_an_old_interruption_came_again() -> None:
     )
     while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
-    world.engine.inbox.add(TASK, (), urgent=True)
+    world.engine.inbox.add(TASK, (), interrupt=True)
     world.settle()
     assert [result.result for result in world.history()[2].results] == [3]
 
 
-def _add(args: dict[str, Any], context: CallContext) -> int:
+def _add(args: dict[str, Any], context: ToolContext) -> int:
     return 3
 
 
@@ -185,10 +185,10 @@ def test_a_second_answer_wakes_the_task_for_the_first_one() -> None:
 
     world.watch = dies
     with pytest.raises(AssertionError, match="three times"):
-        world.answer(success(call, "first"))
+        world.answer(successful_outcome(call, "first"))
     world.watch = lambda name, made: made()
     with pytest.raises(UsageError, match="first answer counts"):
-        world.answer(success(call, "second"))
+        world.answer(successful_outcome(call, "second"))
     world.settle()
     assert [result.result for result in results_of(world)] == ["first"]
 
@@ -235,7 +235,7 @@ def test_a_message_that_came_too_late_says_so() -> None:
     worlds[0].settle()
     assert worlds[0].summary().status is TaskStatus.FAILED
     receipt = find_receipt(worlds[0].engine, TASK, "late")
-    assert (receipt.too_late, receipt.taken_at_seq) == (True, None)
+    assert (receipt.expired, receipt.applied_at_seq) == (True, None)
 
 
 def test_the_newest_client_tools_count() -> None:
@@ -275,9 +275,9 @@ def test_whom_the_user_named_answers_also_after_another_message() -> None:
 def test_a_refusal_leaves_followers_where_they_are() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     event = ErrorOccurred(task_id=TASK, timestamp=world.engine.now(), code="refused", message="no")
-    world.server.published.insert(8, (TASK, canonical(event.model_dump(mode="json"))))
-    view = View(Cursor(), lambda start: list(world.histories.read(TASK, start)))
-    items = [item for record in world.published() for item in view.take(record)]
+    world.server.published.insert(8, (TASK, canonical_json(event.model_dump(mode="json"))))
+    view = MergedStream(Cursor(), lambda start: list(world.histories.read(TASK, start)))
+    items = [item for record in world.published() for item in view.feed(record)]
     [at] = [index for index, item in enumerate(items) if item.type == "event_error"]
     assert items[at].cursor == items[at - 1].cursor
     assert not any(getattr(item.data, "replace", False) for item in items)
@@ -289,7 +289,7 @@ def test_an_interruption_beside_a_choice_is_not_a_pause_late() -> None:
     left: dict[str, Any] = {}
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.choose" and "choose" not in left:
+        if name == "board.record_decision" and "choose" not in left:
             left["choose"] = call
             worlds[0].interrupt("shorter")
             worlds[0].dispatcher.queue.clear()

@@ -43,15 +43,15 @@ def test_a_task_begins_when_it_was_to(wiped: bool) -> None:
     assert world.status() is TaskStatus.QUEUED
     wait(world, 4)
     assert world.status() is TaskStatus.COMPLETED
-    assert (world.history()[1].created_at - world.engine.at(submitted)).total_seconds() == pytest.approx(30, abs=2)
+    assert (world.history()[1].created_at - world.engine.time_at(submitted)).total_seconds() == pytest.approx(30, abs=2)
     assert_whole(world, "")
 
 
 def test_the_time_of_its_limits_begins_with_it() -> None:
     world = world_of()
     limits = {"max_seconds": 5}
-    eta = world.engine.at(world.clock.now()) + timedelta(seconds=60)
-    world.submit(SEQUENTIAL.team.model_copy(update={"limits": TEAM.limits.raised(limits)}), eta=eta.isoformat())
+    eta = world.engine.time_at(world.clock.now()) + timedelta(seconds=60)
+    world.submit(SEQUENTIAL.team.model_copy(update={"limits": TEAM.limits.with_overrides(limits)}), eta=eta.isoformat())
     wait(world, 70)
     assert world.status() is TaskStatus.COMPLETED
 

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from roboco.domain.history.tool_outcome import Outcome, success, unknown
+from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome, unknown_outcome
 from roboco.domain.status import TaskStatus
-from roboco.ports import CallContext, Request
+from roboco.ports import Request, ToolContext
 from tests.faults.enumerated import ALL
 from tests.memory.journeys import MANUAL, SEQUENTIAL, Journey, member
 from tests.memory.model import Said, said
@@ -72,7 +72,7 @@ def controlled(observer: Observer) -> None:
     world = asking(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
     asked, paid = world.history()[1].calls
     observer.follow(lambda world: world.judge(paid.id, False), world)
-    observer.follow(lambda world: world.answer(success(asked, 1)), world)
+    observer.follow(lambda world: world.answer(successful_outcome(asked, 1)), world)
     world = asking(("pay", {"amount": 5}))
     observer.follow(lambda world: world.pause(), world)
     observer.follow(lambda world: world.judge(world.history()[1].calls[0].id, True), world)
@@ -83,7 +83,7 @@ def controlled(observer: Observer) -> None:
     observer.follow(lambda world: world.resume(), world)
     world = lost_beside_client()
     observer.follow(lambda world: world.submit(LOSING, client_tools=[ASK]), world)
-    observer.follow(lambda world: world.answer(success(world.history()[1].calls[0], 1)), world)
+    observer.follow(lambda world: world.answer(successful_outcome(world.history()[1].calls[0], 1)), world)
 
 
 LOSING = team_of(
@@ -98,8 +98,8 @@ def lost_beside_client() -> World:
     def script(request: Request) -> Said:
         return said("", ("client_ask", {"q": 1}), ("pay", {"amount": 1}))
 
-    def lost(args: dict[str, Any], context: CallContext) -> Outcome:
-        return unknown(context.call_id, "the bank is silent", "ask")
+    def lost(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
+        return unknown_outcome(context.call_id, "the bank is silent", "ask")
 
     return World(given(script, {"pay": lost}))
 

@@ -9,8 +9,8 @@ from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.intake.answer import open_changes, resolve_unknown
-from roboco.engine.record.tool_listings import refusal, stored_listing
+from roboco.engine.intake.answer import open_tool_changes, resolve_unknown
+from roboco.engine.record.tool_listings import changed_tool_refusal, stored_listing
 from roboco.errors import UsageError
 from tests.memory.dispatcher import ListTools
 from tests.memory.journeys import member, own_turns
@@ -83,7 +83,7 @@ def test_server_that_is_away_is_asked_a_bounded_number_of_times() -> None:
     world, runs = shopping()
     world.given.toolbox.servers.clear()
     world.settle()
-    assert sum(isinstance(letter, ListTools) for letter in world.dispatcher.sent) == world.engine.policy.attempts
+    assert sum(isinstance(letter, ListTools) for letter in world.dispatcher.sent) == world.engine.policy.max_attempts
     assert runs == []
     assert errors(world) == ["MCP server 'shop' could not be reached"]
     assert world.given.toolbox.described[0]["shop"].error == "MCP server 'shop' could not be reached"
@@ -141,16 +141,18 @@ def test_change_is_shown_as_it_is_approved() -> None:
     ]
     (change,) = world.events()[-1]["changes"]
     assert change == {"call_id": call_id, "server": "shop", "tool": "buy", "parts": shown}
-    assert [one.model_dump() for one in open_changes(world.engine, TASK)] == [change | {"parts": tuple(shown)}]
+    assert [one.model_dump() for one in open_tool_changes(world.engine, TASK)] == [change | {"parts": tuple(shown)}]
     world.given.toolbox.servers["shop"] = listing("Sell all.")
-    team = world.engine.teams.get(TASK)
+    team = world.engine.frozen_teams.get(TASK)
     call = world.history()[1].calls[0]
     spec = spec_of(team, world.history()[1], call)
     assert isinstance(spec, ServerTool)
-    assert refusal(world.engine, team, TASK, call, spec) is not None  # a redelivered call meets another change
-    assert [one.parts[0].after for one in open_changes(world.engine, TASK)] == ['"Sell."']
+    assert (
+        changed_tool_refusal(world.engine, team, TASK, call, spec) is not None
+    )  # a redelivered call meets another change
+    assert [one.parts[0].after for one in open_tool_changes(world.engine, TASK)] == ['"Sell."']
     world.judge(call_id, True)
-    assert open_changes(world.engine, TASK) == []
+    assert open_tool_changes(world.engine, TASK) == []
     assert runs == []
 
 

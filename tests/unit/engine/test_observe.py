@@ -3,14 +3,14 @@
 from typing import Any
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.tool_call import overdue
+from roboco.engine.execution.tool_call import close_overdue_call
 from roboco.errors import ModelError
-from roboco.ports import CallOrder, Request, TurnOrder
+from roboco.ports import Request, ToolAssignment, TurnAssignment
 from roboco.ports.telemetry import (
+    ATTEMPT_RESTARTS,
     COST,
-    LEASE_LOSSES,
-    RESTARTS,
-    STOP_SECONDS,
+    INTERRUPT_LATENCY_SECONDS,
+    LEASE_EXPIRATIONS,
     TASKS,
     TOKENS,
     TOOL_SECONDS,
@@ -67,7 +67,7 @@ def test_a_task_from_submit_to_end() -> None:
     assert sum(told.of(COST, "m1")) == world.summary().cost > 0
     assert len(told.of(TOOL_SECONDS, "add", "ok")) == 1
     assert told.of(TASKS, "completed") == [1]
-    assert not told.of(RESTARTS, "turn")
+    assert not told.of(ATTEMPT_RESTARTS, "turn")
     assert [task.status for task in told.tasks] == [TaskStatus.COMPLETED]
     kinds = [work.kind for work in told.begun]
     assert kinds[0] == "submit"
@@ -93,7 +93,7 @@ def test_a_turn_that_is_delivered_twice_is_told_once() -> None:
     first = next(work for work in world.telemetry.begun if work.kind == "turn")
     assert first.seq is not None
     assert first.attempt is not None
-    world.deliver(Turn(TurnOrder(TASK, first.seq, 1, first.attempt), "one"))
+    world.deliver(Turn(TurnAssignment(TASK, first.seq, 1, first.attempt), "one"))
     assert world.telemetry.told[-1] is None
     assert len(world.telemetry.of(TURN_SECONDS, "m1")) == 2
 
@@ -104,8 +104,8 @@ def test_a_worker_lost_in_a_turn() -> None:
     crash_once(world, "turns.claim")
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert world.telemetry.of(LEASE_LOSSES, "turn") == world.telemetry.of(RESTARTS, "turn") == [1]
-    assert not world.telemetry.of(LEASE_LOSSES, "tool")
+    assert world.telemetry.of(LEASE_EXPIRATIONS, "turn") == world.telemetry.of(ATTEMPT_RESTARTS, "turn") == [1]
+    assert not world.telemetry.of(LEASE_EXPIRATIONS, "tool")
 
 
 def test_a_worker_lost_in_a_call() -> None:
@@ -113,7 +113,7 @@ def test_a_worker_lost_in_a_call() -> None:
     world.submit(TEAM)
     crash_once(world, "calls.claim")
     world.settle()
-    assert world.telemetry.of(LEASE_LOSSES, "tool") == world.telemetry.of(RESTARTS, "tool") == [1]
+    assert world.telemetry.of(LEASE_EXPIRATIONS, "tool") == world.telemetry.of(ATTEMPT_RESTARTS, "tool") == [1]
 
 
 def test_an_answer_that_breaks_is_a_restart_and_no_lost_lease() -> None:
@@ -121,8 +121,8 @@ def test_an_answer_that_breaks_is_a_restart_and_no_lost_lease() -> None:
     world = World(given(lambda request: next(answers)))
     world.submit(team_of(models=PRICED, agents=[member("one")]))
     world.settle()
-    assert world.telemetry.of(RESTARTS, "turn") == [1]
-    assert not world.telemetry.of(LEASE_LOSSES, "turn")
+    assert world.telemetry.of(ATTEMPT_RESTARTS, "turn") == [1]
+    assert not world.telemetry.of(LEASE_EXPIRATIONS, "turn")
 
 
 def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:
@@ -136,7 +136,7 @@ def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:
     worlds.append(World(given(script)))
     worlds[0].submit(team_of(agents=[member("one")]))
     worlds[0].settle()
-    [seconds] = worlds[0].telemetry.of(STOP_SECONDS)
+    [seconds] = worlds[0].telemetry.of(INTERRUPT_LATENCY_SECONDS)
     assert 0 < seconds < 1
     assert any(facts and facts.get("finish_reason") == "interrupted" for facts in worlds[0].telemetry.told)
 
@@ -148,9 +148,9 @@ def test_a_call_that_was_killed_at_its_time_limit() -> None:
     world.drain()
     [work] = [work for work in world.telemetry.begun if work.kind == "tool"]
     assert work.seq is not None
-    task = world.engine.board.load(TASK, 1)
+    task = world.engine.task_store.load(TASK, 1)
     assert task is not None
-    overdue(world.engine, CallOrder(TASK, work.seq, task.epoch, work.call_id, 1), 30.0)
+    close_overdue_call(world.engine, ToolAssignment(TASK, work.seq, task.epoch, work.call_id, 1), 30.0)
     world.settle()
     assert world.telemetry.of(TOOL_SECONDS, "add", "error") == [30.0]
     assert {"agent": "one", "tool": "add", "error": "timeout"} in world.telemetry.told

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.part import ToolCall, ToolResult
-from roboco.domain.history.tool_outcome import Outcome, failure, success
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from roboco.ports import CallContext, CallOrder, Phase, Request
+from roboco.ports import Phase, Request, ToolAssignment, ToolContext
 from tests.memory.dispatcher import Tool
 from tests.memory.journeys import assert_whole, member, own_turns
 from tests.memory.model import Said, said
@@ -31,7 +31,7 @@ TEAM = team_of(
         },
     ],
 )
-FUNCTIONS: dict[str, Callable[[dict[str, Any], CallContext], object]] = {
+FUNCTIONS: dict[str, Callable[[dict[str, Any], ToolContext], object]] = {
     "add": lambda args, context: args["a"] + args["b"],
     "pay": lambda args, context: f"paid {args['amount']}",
     "wire": lambda args, context: f"wired {args['amount']}",
@@ -68,7 +68,7 @@ def test_a_client_tool_is_run_by_the_client() -> None:
     assert not world.dispatcher.queue
     [call] = calls_of(world)
     assert f"client_ask ({call.id})" in world.server.held.tasks[TASK].reason
-    world.answer(success(call, {"n": 7}))
+    world.answer(successful_outcome(call, {"n": 7}))
     world.settle()
     assert last_said(world) == ['{"n":7}']
     assert world.summary().status is TaskStatus.COMPLETED
@@ -88,8 +88,8 @@ def test_arguments_that_do_not_fit_never_reach_the_client() -> None:
     assert world.status() is TaskStatus.CLIENT_TOOL_TURN
     _, right = calls_of(world)
     with pytest.raises(UsageError, match="is not an open call"):
-        world.answer(success(ToolCall(id="tc_unknown", tool_name="client_ask", args={}), 1))
-    world.answer(success(right, 2))
+        world.answer(successful_outcome(ToolCall(id="tc_unknown", tool_name="client_ask", args={}), 1))
+    world.answer(successful_outcome(right, 2))
     world.settle()
     assert [result.is_error for result in results_of(world)] == [True, False]
     assert "'q' is a required property" in str(results_of(world)[0].error)
@@ -103,10 +103,10 @@ def test_a_tool_that_nobody_declared_is_refused() -> None:
 def test_results_come_in_any_order_beside_tools_of_ours() -> None:
     world = task(("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}), ("client_ask", {"q": 2}))
     first, _, third = calls_of(world)
-    world.answer(success(third, "three"))
+    world.answer(successful_outcome(third, "three"))
     world.settle()
     assert world.status() is TaskStatus.CLIENT_TOOL_TURN
-    world.answer(failure(first.id, "declined by the client"))
+    world.answer(failed_outcome(first.id, "declined by the client"))
     world.settle()
     assert [(result.result, result.error) for result in results_of(world)] == [
         (None, "declined by the client"),
@@ -120,9 +120,9 @@ def test_results_come_in_any_order_beside_tools_of_ours() -> None:
 def test_results_may_come_while_a_tool_of_ours_runs() -> None:
     worlds: list[World] = []
 
-    def add(args: dict[str, Any], context: CallContext) -> int:
+    def add(args: dict[str, Any], context: ToolContext) -> int:
         call = worlds[0].history()[1].calls[0]
-        worlds[0].answer(success(call, "early"))
+        worlds[0].answer(successful_outcome(call, "early"))
         worlds[0].drain()
         return 3
 
@@ -141,14 +141,17 @@ def test_results_may_come_while_a_tool_of_ours_runs() -> None:
 def test_a_call_has_one_answer() -> None:
     world = task(("client_ask", {"q": 1}), ("client_ask", {"q": 2}))
     first, second = calls_of(world)
-    world.answer(success(first, "one"))
-    world.answer(success(first, "one"))
+    world.answer(successful_outcome(first, "one"))
+    world.answer(successful_outcome(first, "one"))
     with pytest.raises(UsageError, match="answered before, in another way"):
-        world.answer(success(first, "another"))
-    world.answer(success(second, "two"))
+        world.answer(successful_outcome(first, "another"))
+    world.answer(successful_outcome(second, "two"))
     world.settle()
-    world.answer(success(first, "one"))
-    for late in (success(first, "another"), success(ToolCall(id="tc_x", tool_name="client_ask", args={}), 1)):
+    world.answer(successful_outcome(first, "one"))
+    for late in (
+        successful_outcome(first, "another"),
+        successful_outcome(ToolCall(id="tc_x", tool_name="client_ask", args={}), 1),
+    ):
         with pytest.raises(UsageError):
             world.answer(late)
     assert [result.result for result in results_of(world)] == ["one", "two"]
@@ -157,19 +160,19 @@ def test_a_call_has_one_answer() -> None:
 def test_a_tool_of_ours_is_not_answered_by_the_client() -> None:
     world = task(("pay", {"amount": 5}))
     with pytest.raises(UsageError, match="is not a client tool"):
-        world.answer(success(calls_of(world)[0], "paid, they say"))
+        world.answer(successful_outcome(calls_of(world)[0], "paid, they say"))
 
 
 def test_a_large_result_of_a_client_is_kept_like_any_other() -> None:
     world = task(("client_ask", {"q": 1}))
     kept: list[str] = []
 
-    def keep(outcome: Outcome, context: CallContext) -> Outcome:
+    def keep(outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         kept.append(context.call_id)
         return outcome
 
-    world.given.toolbox.keep = keep  # type: ignore[method-assign]
-    world.answer(success(calls_of(world)[0], "x"))
+    world.given.toolbox.offload_large = keep  # type: ignore[method-assign]
+    world.answer(successful_outcome(calls_of(world)[0], "x"))
     assert kept == [calls_of(world)[0].id]
 
 
@@ -246,7 +249,7 @@ def test_a_tool_worker_does_not_run_what_nobody_approved() -> None:
     [call] = calls_of(world)
     held = world.server.held.tasks[TASK]
     held.phase = Phase.TOOLS
-    world.deliver(Tool(CallOrder(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
+    world.deliver(Tool(ToolAssignment(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
     assert not world.given.toolbox.runs
 
 
@@ -260,7 +263,7 @@ def test_whoever_ends_the_wait_closes_the_calls(act: str) -> None:
     assert "not run, since it was not approved before" in str(paid.error)
     assert added.result == 3
     with pytest.raises(UsageError):
-        world.answer(success(calls_of(world)[0], 1))
+        world.answer(successful_outcome(calls_of(world)[0], 1))
     with pytest.raises(UsageError):
         world.judge(calls_of(world)[1].id, True)
     assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)]
@@ -272,7 +275,7 @@ def test_answers_while_paused_come_home_and_nothing_new_begins() -> None:
     asked, paid = calls_of(world)
     world.pause()
     world.settle()
-    world.answer(success(asked, 1))
+    world.answer(successful_outcome(asked, 1))
     world.judge(paid.id, True)
     world.settle()
     assert world.status() is TaskStatus.PAUSED
@@ -292,7 +295,7 @@ def test_a_death_at_every_moment_of_answers_and_approvals(after: bool) -> None:
         world.watch = fault = Fault(n, die, after=after)
         world.judge(paid.id, True)
         world.settle()
-        world.answer(success(asked, "seven"))
+        world.answer(successful_outcome(asked, "seven"))
         world.settle()
         struck = fault.struck
         assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)], n
@@ -306,11 +309,11 @@ def test_a_death_at_every_moment_of_answers_and_approvals(after: bool) -> None:
 def test_redis_is_lost_while_answers_wait() -> None:
     world = task(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
     asked, paid, _ = calls_of(world)
-    world.answer(success(asked, 1))
+    world.answer(successful_outcome(asked, 1))
     world.judge(paid.id, True)
     world.server.wipe()
     world.sweep()
     world.settle()
     assert [result.result for result in results_of(world)] == [1, "paid 5", 3]
-    assert Outcome(result=results_of(world)[0]).result.result == 1
+    assert ToolOutcome(result=results_of(world)[0]).result.result == 1
     assert_whole(world, "")

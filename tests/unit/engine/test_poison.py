@@ -20,7 +20,7 @@ ATTEMPTS = 3
 
 
 def letters(world: World) -> list[tuple[str | None, int]]:
-    return [(letter.work, letter.attempts) for letter in world.engine.dead.letters()]
+    return [(letter.work, letter.attempts) for letter in world.engine.dead_letters.entries()]
 
 
 def deadly(where: str) -> World:
@@ -41,7 +41,7 @@ def test_a_turn_leaves_one_letter() -> None:
     world = deadly("model.stream")
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    [letter] = world.engine.dead.letters()
+    [letter] = world.engine.dead_letters.entries()
     assert (letter.name, letter.task_id, letter.detail, letter.attempts) == (
         "roboco.turn",
         "task_1",
@@ -82,7 +82,7 @@ def test_looks_that_merely_fail_are_not_counted() -> None:
     world.submit(GRAPH.team)
 
     def watch(name: str, call: Call) -> Any:
-        if name == "board.choose":
+        if name == "board.record_decision":
             raise TransientError("refused")
         return call()
 
@@ -172,26 +172,26 @@ def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> 
         world.clock.move(5)
         world.sweep()
     assert len(looks) <= ATTEMPTS + 1
-    [letter] = world.engine.dead.letters()
+    [letter] = world.engine.dead_letters.entries()
     assert (letter.work, letter.attempts, letter.reason) == ("advance", ATTEMPTS, "ZeroDivisionError: a bug")
     world.watch = make
     requeue(world.engine, Celery(), letter.letter_id)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert not world.engine.dead.letters()
+    assert not world.engine.dead_letters.entries()
 
 
 def test_letter_of_an_ended_task_is_dismissed_once_and_for_all() -> None:
     world = deadly("model.stream")
     world.settle()
-    [letter] = world.engine.dead.letters()
+    [letter] = world.engine.dead_letters.entries()
     with pytest.raises(UsageError, match=f"roboco dead-letters delete {letter.letter_id} takes it off the list"):
         requeue(world.engine, Celery(), letter.letter_id)
     assert delete(world.engine, letter.letter_id) == letter
-    assert world.engine.dead.letters() == []
+    assert world.engine.dead_letters.entries() == []
     assert delete(world.engine, letter.letter_id) is None
     world.settle()
-    assert world.engine.dead.letters() == []
+    assert world.engine.dead_letters.entries() == []
 
 
 def test_a_task_without_a_history_is_put_aside() -> None:
@@ -202,7 +202,7 @@ def test_a_task_without_a_history_is_put_aside() -> None:
     world.histories.held.clear()
     for _ in range(20):
         world.sweep()
-    [letter] = world.engine.dead.letters()
+    [letter] = world.engine.dead_letters.entries()
     assert "has no history" in letter.reason
     assert world.server.held.schedule[TASK] > world.clock.now() + 3000
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.inbox.item import Message
+from roboco.domain.inbox.item import UserMessage
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.accept import receive
+from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import UsageError
-from roboco.ports import CallContext, Request
+from roboco.ports import Request, ToolContext
 from tests.memory.dispatcher import Advance
 from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
 from tests.memory.model import Said, said
@@ -101,16 +101,16 @@ def test_a_message_to_a_task_that_takes_none_is_refused(task_id: str) -> None:
     world.settle()
     files = dict(world.files.held)
     with pytest.raises(UsageError, match="has ended \\(completed\\)" if task_id == TASK else "no task 'unknown'"):
-        receive(world.engine, task_id, Message(item_id="i", created_at=world.engine.now(), text="x"))
+        accept_item(world.engine, task_id, UserMessage(item_id="i", created_at=world.engine.now(), text="x"))
     assert world.files.held == files
 
 
 def test_a_message_for_an_unknown_agent_is_refused() -> None:
     world = waiting()
     files = dict(world.files.held)
-    item = Message(item_id="i", created_at=world.engine.now(), text="x", agent="nobody")
+    item = UserMessage(item_id="i", created_at=world.engine.now(), text="x", agent="nobody")
     with pytest.raises(UsageError, match="no agent 'nobody' in team 'desk', possible are helper, expert"):
-        receive(world.engine, TASK, item)
+        accept_item(world.engine, TASK, item)
     assert world.files.held == files
 
 
@@ -118,7 +118,7 @@ def test_a_message_for_an_unknown_agent_is_refused() -> None:
 def test_an_item_id_cannot_leave_its_folder(bad: str) -> None:
     world = waiting()
     with pytest.raises(UsageError, match="item id"):
-        receive(world.engine, TASK, Message(item_id=bad, created_at=world.engine.now(), text="x"))
+        accept_item(world.engine, TASK, UserMessage(item_id=bad, created_at=world.engine.now(), text="x"))
 
 
 def test_a_message_whose_doorbell_was_lost_is_found_by_the_sweeper() -> None:
@@ -135,7 +135,7 @@ def test_a_message_while_the_task_goes_to_wait_is_not_put_off() -> None:
     world = MANUAL.world()
 
     def watch(name: str, call: Any) -> Any:
-        if name == "schedule.put" and world.status() is TaskStatus.USER_TURN:
+        if name == "schedule.set" and world.status() is TaskStatus.USER_TURN:
             world.watch = make
             world.send("more")
             world.dispatcher.queue.remove(Advance(TASK))
@@ -158,7 +158,7 @@ def test_a_message_at_the_last_moment_is_taken_or_refused() -> None:
     refused: list[UsageError] = []
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.choose" and len(world.history()) == 5:
+        if name == "board.record_decision" and len(world.history()) == 5:
             world.watch = make
             try:
                 world.send("one more thing")
@@ -205,7 +205,7 @@ def adding(handoffs: list[str], model: dict[str, Any]) -> tuple[Any, list[World]
         handoff = [("handoff", {"destination_agent": name, "reason": "yours"}) for name in handoffs]
         return said("", ("add", {}), *handoff)
 
-    def add(args: dict[str, Any], context: CallContext) -> int:
+    def add(args: dict[str, Any], context: ToolContext) -> int:
         worlds[0].send("hurry")
         return 3
 
@@ -348,7 +348,7 @@ def test_a_stop_while_the_model_is_silent_is_noticed_by_the_heartbeat() -> None:
 def test_a_stop_closes_open_tool_calls() -> None:
     worlds: list[World] = []
 
-    def add(args: dict[str, Any], context: CallContext) -> int:
+    def add(args: dict[str, Any], context: ToolContext) -> int:
         if args["a"] == 3:
             worlds[0].stop()
             worlds[0].drain()

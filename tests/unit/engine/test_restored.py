@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import open_path, summary_path
+from roboco.domain.paths import open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinator.sweep import REFILL
-from roboco.engine.intake.answer import answer_id, verdict_id
-from roboco.ports import CallContext, Request
+from roboco.engine.coordinator.sweep import REFILL_INTERVAL
+from roboco.engine.intake.answer import answer_id, approval_id
+from roboco.ports import Request, ToolContext
 from tests.memory.journeys import member, own_turns, speaker
 from tests.memory.model import Said, said
 from tests.memory.schedule import MemorySchedule
@@ -40,12 +40,12 @@ class Clerk:
         """Restore the history and `task.json`, and nothing else, to the submission; Redis knows nothing any more."""
         self.arguments = arguments
         self.world.histories.held[TASK] = list(self._lines)
-        for path in (summary_path(TASK), open_path(TASK)):
+        for path in (summary_path(TASK), open_marker_path(TASK)):
             self.world.files.held[path] = self._files[path]
         self.world.server = MemoryServer()
         self.world.dispatcher.queue.clear()
         self.world.engine = self.world.process()
-        MemorySchedule(self.world.server, self.world.clock).begin(REFILL)
+        MemorySchedule(self.world.server, self.world.clock).mark_filled(REFILL_INTERVAL)
 
     def call_id(self) -> str:
         """The id of the call that the agent makes."""
@@ -57,7 +57,7 @@ class Clerk:
             return said(f"helper did: {request.messages[1]['content']}")
         return said("done") if own_turns(request) else said("", (self._tool, self.arguments))
 
-    def _send(self, args: dict[str, Any], context: CallContext) -> str:
+    def _send(self, args: dict[str, Any], context: ToolContext) -> str:
         self.runs.append(args["to"])
         return f"sent to {args['to']}"
 
@@ -81,7 +81,7 @@ def test_only_the_same_call_has_the_verdict_that_waited(approved: bool) -> None:
     clerk.restore(OTHER)
     second = clerk.call_id()
     assert (clerk.world.status(), clerk.runs) == (TaskStatus.APPROVAL, [])
-    assert verdict_id(first) != verdict_id(second)
+    assert approval_id(first) != approval_id(second)
     clerk.restore(SAME)
     assert clerk.call_id() == first
     assert clerk.world.summary().status is TaskStatus.COMPLETED

@@ -5,27 +5,27 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import Outcome, unknown
+from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.tool_call import LOST, overdue
+from roboco.engine.execution.tool_call import LOST_REASON, close_overdue_call
 from roboco.errors import TransientError
-from roboco.ports import CallContext
+from roboco.ports import ToolContext
 from tests.memory.dispatcher import Tool
 from tests.memory.journeys import member, own_turns
 from tests.memory.model import said
 from tests.memory.watch import Crash, Fault, make
 from tests.memory.world import TASK, World, given, team_of
 
-UNKNOWN_OUTCOME = unknown("", LOST, "tell").result.error
+UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
 
 
-def paying(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[CallContext]]:
+def paying(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[ToolContext]]:
     """A world whose agent pays once; the list holds the runs that began."""
-    runs: list[CallContext] = []
+    runs: list[ToolContext] = []
 
-    def pay(args: dict[str, Any], context: CallContext) -> str:
+    def pay(args: dict[str, Any], context: ToolContext) -> str:
         runs.append(context)
         return f"paid {args['to']}"
 
@@ -71,7 +71,7 @@ def test_a_call_is_run_with_its_context_and_timeout(effect: str) -> None:
     [result] = results(world).results
     call = world.history()[1].calls[0]
     assert (result.result, result.is_error) == ("paid 0", False)
-    assert runs == [CallContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1, step_id=step_id_at(TASK, 1))]
+    assert runs == [ToolContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1, step_id=step_id_at(TASK, 1))]
 
 
 def test_calls_of_a_step_run_apart_and_their_results_stand_in_order() -> None:
@@ -211,8 +211,8 @@ def test_a_call_whose_worker_was_killed_in_time_is_closed() -> None:
     world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
     world.deliver(first)
     world.watch = make
-    overdue(world.engine, first.order, 30.0)
-    overdue(world.engine, first.order, 30.0)
+    close_overdue_call(world.engine, first.order, 30.0)
+    close_overdue_call(world.engine, first.order, 30.0)
     world.deliver(second)
     world.settle()
     killed, paid = results(world).results
@@ -228,8 +228,8 @@ def test_what_a_killed_irreversible_call_has_done_is_not_known() -> None:
     world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
     world.deliver(message)
     world.watch = make
-    overdue(world.engine, message.order, 30.0)
-    overdue(world.engine, message.order, 30.0)
+    close_overdue_call(world.engine, message.order, 30.0)
+    close_overdue_call(world.engine, message.order, 30.0)
     world.drain()
     assert results(world).results[0].error == UNKNOWN_OUTCOME
     assert len(runs) == 1
@@ -273,7 +273,7 @@ def test_a_call_that_is_voided_during_a_slow_write_of_its_intent_does_not_run(st
         world.watch = make
         created = call() if stored_first else None
         world.clock.move(world.given.policy.lease / 2 + 1)
-        overdue(world.engine, message.order, 30.0)
+        close_overdue_call(world.engine, message.order, 30.0)
         return created if stored_first else call()
 
     world.watch = create_slowly
@@ -334,7 +334,7 @@ def test_an_outcome_that_was_stored_counts_however_often_the_call_was_lost() -> 
     deaths = [4]  # one more than other calls have: who comes after a worker that began it only finds out
 
     def watch(name: str, call: Any) -> Any:
-        if name == "calls.record" and deaths[0]:
+        if name == "calls.record_outcome" and deaths[0]:
             deaths[0] -= 1
             raise Crash
         return call()
@@ -353,7 +353,7 @@ def test_a_result_that_comes_after_the_call_was_closed_is_dropped() -> None:
     def watch(name: str, call: Any) -> Any:
         answer = call()
         if name == "toolbox.run":
-            overdue(world.engine, message.order, 30.0)
+            close_overdue_call(world.engine, message.order, 30.0)
         return answer
 
     world.watch = watch
@@ -370,7 +370,7 @@ def test_the_heartbeat_keeps_a_long_call() -> None:
     world, _ = paying("pure")
     runs: list[int] = []
 
-    def pay(args: dict[str, Any], context: CallContext) -> str:
+    def pay(args: dict[str, Any], context: ToolContext) -> str:
         runs.append(context.attempt)
         for _ in range(10):
             world.clock.move(10)
@@ -388,8 +388,8 @@ def test_artifacts_stand_beside_the_result() -> None:
     world, _ = paying("pure", calls=2)
     record = {"artifact_id": "a.txt", "uri": "file://artifacts/a.txt", "mime_type": "text/plain"}
 
-    def pay(args: dict[str, Any], context: CallContext) -> Outcome:
-        return Outcome.model_validate(
+    def pay(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
+        return ToolOutcome.model_validate(
             {"result": {"tool_call_id": context.call_id, "result": "ok"}, "artifacts": [record]}
         )
 

@@ -9,15 +9,15 @@ from functools import partial
 from itertools import islice
 
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Position, Record
-from roboco.adapters.redis.stream.subscriber import Word
+from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.adapters.redis.stream.subscriber import ControlSignal
 from roboco.errors import TransientError
 
-BATCH = 100
+BATCH_SIZE = 100
 """Messages that are read from the logs at a time: a follower that has fallen behind holds no more."""
-PATIENCE = 60.0
+UNREACHABLE_TIMEOUT = 60.0
 """Seconds for which a follower tries to read the logs from a Redis that does not answer."""
-PAUSE = 0.5
+RETRY_DELAY = 0.5
 """Seconds between two tries."""
 
 
@@ -27,63 +27,63 @@ class AsyncFollower:
     def __init__(self, follower: RedisFollower) -> None:
         self._follower = follower
 
-    async def follow(self, task_id: str, position: Position) -> AsyncGenerator[Record | None, None]:
+    async def follow(self, task_id: str, position: StreamPosition) -> AsyncGenerator[Record | None, None]:
         """Yield the messages after the position, each once and in order, and None when the logs have no more for now.
 
         The iterator never ends. It reconnects a lost connection. Raise TransientError after PATIENCE seconds without
         one.
         """
-        with self._follower.feeds.here().listening(task_id, position) as listener:
+        with self._follower.hubs.current().subscribed(task_id, position) as listener:
             while True:
-                word = await listener.take()
-                if word is Word.READ_ON:
+                word = await listener.receive()
+                if word is ControlSignal.CATCH_UP:
                     async with aclosing(self._replay(task_id, position)) as records:
                         async for record in records:
                             yield record
                     yield None
-                elif word is Word.QUIET:
+                elif word is ControlSignal.NO_MESSAGES:
                     yield None
                 elif word.get("type") == "event_error" and not word.get("generation"):
                     yield word
-                elif position.fits(word):
-                    yield position.take(word)
-                elif not position.has(word):
-                    listener.read_on()
+                elif position.is_next(word):
+                    yield position.advance(word)
+                elif not position.already_seen(word):
+                    listener.catch_up()
 
-    async def stirs(self, task_id: str) -> AsyncGenerator[Record | None, None]:
+    async def changes(self, task_id: str) -> AsyncGenerator[Record | None, None]:
         """Yield each event of the task as it arrives, and None whenever the task may have changed unnoticed.
 
         That is at first, after a lost connection, and now and then.
         """
-        with self._follower.feeds.here().listening(task_id, Position()) as listener:
+        with self._follower.hubs.current().subscribed(task_id, StreamPosition()) as listener:
             while True:
-                word = await listener.take()
-                if isinstance(word, Word):
+                word = await listener.receive()
+                if isinstance(word, ControlSignal):
                     yield None
                 elif word.get("type") != "content_chunk":
                     yield word
 
-    async def _replay(self, task_id: str, position: Position) -> AsyncGenerator[Record, None]:
+    async def _replay(self, task_id: str, position: StreamPosition) -> AsyncGenerator[Record, None]:
         silent_since: float | None = None
         while True:
             try:
-                records, after = await self._follower.threads.run(partial(self._batch, task_id, replace(position)))
+                records, after = await self._follower.threads.run(partial(self._next_batch, task_id, replace(position)))
             except TransientError as error:
                 silent_since = silent_since or time.monotonic()
-                if time.monotonic() - silent_since > PATIENCE:
-                    raise TransientError(f"redis does not answer for {PATIENCE:g} s: {error}") from error
-                await asyncio.sleep(PAUSE)
+                if time.monotonic() - silent_since > UNREACHABLE_TIMEOUT:
+                    raise TransientError(f"redis does not answer for {UNREACHABLE_TIMEOUT:g} s: {error}") from error
+                await asyncio.sleep(RETRY_DELAY)
                 continue
             silent_since = None
             for record in records:
                 if record["generation"] != position.generation:
-                    position.begin(record["generation"])
-                yield position.take(record)
+                    position.reset(record["generation"])
+                yield position.advance(record)
             if after.generation != position.generation:
-                position.begin(after.generation)
-            if len(records) < BATCH:
+                position.reset(after.generation)
+            if len(records) < BATCH_SIZE:
                 return
 
-    def _batch(self, task_id: str, position: Position) -> tuple[list[Record], Position]:
+    def _next_batch(self, task_id: str, position: StreamPosition) -> tuple[list[Record], StreamPosition]:
         """Return the next messages and the position after them, which may be the start of a new generation."""
-        return list(islice(self._follower.replay(task_id, position, BATCH), BATCH)), position
+        return list(islice(self._follower.replay(task_id, position, BATCH_SIZE), BATCH_SIZE)), position

@@ -18,22 +18,22 @@ import redis
 from redis.client import PubSub
 
 from roboco.adapters.redis.client import connect_subscriber
+from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.logs import RedisLogs
-from roboco.adapters.redis.refusal import refusal
-from roboco.adapters.redis.scripts import answering
-from roboco.adapters.redis.stream.position import Position, Record, read_record
-from roboco.adapters.redis.stream.subscriptions import Feeds
-from roboco.adapters.threads import Threads
+from roboco.adapters.redis.logs import RedisEventLogs
+from roboco.adapters.redis.scripts import translating_errors
+from roboco.adapters.redis.stream.position import Record, StreamPosition, read_record
+from roboco.adapters.redis.stream.subscriptions import SubscriptionHubs
+from roboco.adapters.threads import ThreadPool
 from roboco.errors import TransientError
 
-IDLE = 1.0
+RECHECK_INTERVAL = 1.0
 """Seconds without a message after which the follower reads the logs again."""
-FIRST_IDLE = 0.05
+FIRST_RECHECK_INTERVAL = 0.05
 """The same for a new iterator of changes: the task may be ending, with its last event published before."""
-PATIENCE = 60.0
+UNREACHABLE_TIMEOUT = 60.0
 """Seconds for which a follower tries to reach a Redis that does not answer."""
-READERS = 8
+READER_THREADS = 8
 """Threads that read logs for the followers in event loops."""
 
 
@@ -44,11 +44,11 @@ class RedisFollower:
         self._client = client
         self._url = url
         self._keys = keys
-        self._logs = RedisLogs(client, keys)
-        self.threads = Threads(READERS)
-        self.feeds = Feeds(url, keys, self.threads, self.reach)
+        self._logs = RedisEventLogs(client, keys)
+        self.threads = ThreadPool(READER_THREADS)
+        self.hubs = SubscriptionHubs(url, keys, self.threads, self.log_ends)
 
-    def follow(self, task_id: str, position: Position) -> Iterator[Record | None]:
+    def follow(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
         """Yield the messages after the position, each once and in order, and None when the logs have no more for now.
 
         The iterator never ends. It reconnects a lost connection. Raise TransientError after PATIENCE seconds without
@@ -57,29 +57,29 @@ class RedisFollower:
         answered = time.monotonic()
         while True:
             try:
-                for record in self._connected(task_id, position):
+                for record in self._read_connected(task_id, position):
                     answered = time.monotonic()
                     yield record
             except (redis.ConnectionError, redis.TimeoutError, TransientError) as error:
-                if time.monotonic() - answered > PATIENCE:
+                if time.monotonic() - answered > UNREACHABLE_TIMEOUT:
                     raise TransientError(
-                        f"redis does not answer for {PATIENCE:g} s: {refusal(error) or error}"
+                        f"redis does not answer for {UNREACHABLE_TIMEOUT:g} s: {find_refusal(error) or error}"
                     ) from error
                 time.sleep(0.1)
 
-    def stirs(self, task_id: str, until: float = math.inf) -> Generator[Record | None]:
+    def changes(self, task_id: str, until: float = math.inf) -> Generator[Record | None]:
         """Yield each event of the task as it arrives, and None whenever the task may have changed unnoticed.
 
         That is at first, after a lost connection, now and then, and at the time `until` of the monotonic clock.
         """
         while True:
             try:
-                yield from self._heard(task_id, until)
+                yield from self._read_changes(task_id, until)
             except (redis.ConnectionError, redis.TimeoutError, TransientError):
                 yield None  # the caller reads the task next, and waits for Redis there
                 time.sleep(0.1)
 
-    def replay(self, task_id: str, position: Position, page: int | None = None) -> Iterator[Record]:
+    def replay(self, task_id: str, position: StreamPosition, page: int | None = None) -> Iterator[Record]:
         """Yield the messages of the logs after the position, in order; of a new generation from its first message.
 
         `page` is the number of messages of a log that are read at a time.
@@ -87,38 +87,38 @@ class RedisFollower:
         generation = self._generation(task_id)
         while generation is not None:
             if generation != position.generation:
-                position.begin(generation)
-            for record in self._merged(task_id, position, page):
+                position.reset(generation)
+            for record in self._merge_logs(task_id, position, page):
                 if record["generation"] != generation:
                     break
-                yield position.take(record)
+                yield position.advance(record)
             else:
                 return
             generation = self._generation(task_id)
 
-    def reach(self, task_ids: Sequence[str]) -> dict[str, Position]:
+    def log_ends(self, task_ids: Sequence[str]) -> dict[str, StreamPosition]:
         """Return the last positions in the logs of those tasks that have logs, in one round trip.
 
         A follower's Redis user may read nothing but the logs, because the state of a task holds more.
         """
-        with answering(), self._client.pipeline(transaction=False) as pipe:
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             for task_id in task_ids:
                 pipe.xrevrange(self._keys.events(task_id), count=1)
                 pipe.xrevrange(self._keys.content(task_id), count=1)
             pages = iter(pipe.execute())
-        found = {task_id: _last(next(pages), next(pages)) for task_id in task_ids}
+        found = {task_id: _end_position(next(pages), next(pages)) for task_id in task_ids}
         return {task_id: position for task_id, position in found.items() if position is not None}
 
     def _generation(self, task_id: str) -> str | None:
         """Return the generation of the logs, which each message names, or None if the logs are empty."""
         for log in (self._keys.events(task_id), self._keys.content(task_id)):
-            with answering():
+            with translating_errors():
                 page: Any = self._client.xrange(log, count=1)
             if page:
-                return str(_records(page)[0]["generation"])
+                return str(_parse_page(page)[0]["generation"])
         return None
 
-    def _connected(self, task_id: str, position: Position) -> Iterator[Record | None]:
+    def _read_connected(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
         channels = [self._keys.content(task_id), self._keys.events(task_id)]
         with connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(*channels)
@@ -126,23 +126,23 @@ class RedisFollower:
             yield from self.replay(task_id, position)
             yield None
             while True:
-                message = pubsub.get_message(timeout=IDLE)
+                message = pubsub.get_message(timeout=RECHECK_INTERVAL)
                 if message is None:
                     yield from self.replay(task_id, position)
                     yield None
                 elif message["type"] == "message":
-                    yield from self._live(task_id, position, read_record(message["data"]))
+                    yield from self._on_message(task_id, position, read_record(message["data"]))
 
-    def _heard(self, task_id: str, until: float) -> Iterator[Record | None]:
+    def _read_changes(self, task_id: str, until: float) -> Iterator[Record | None]:
         with connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(self._keys.events(task_id))
             _await_subscription(pubsub, 1)
             yield None
-            idle = FIRST_IDLE
+            idle = FIRST_RECHECK_INTERVAL
             while True:
                 left = until - time.monotonic()
                 message = pubsub.get_message(timeout=min(idle, max(0.0, left)))
-                idle = min(2 * idle, IDLE)
+                idle = min(2 * idle, RECHECK_INTERVAL)
                 if (
                     message is None or left <= 0 or message["type"] == "subscribe"
                 ):  # a new subscription after a lost connection
@@ -150,17 +150,17 @@ class RedisFollower:
                 elif message["type"] == "message":
                     yield read_record(message["data"])
 
-    def _live(self, task_id: str, position: Position, record: Record | None) -> Iterator[Record]:
+    def _on_message(self, task_id: str, position: StreamPosition, record: Record | None) -> Iterator[Record]:
         if record is None:
             yield from self.replay(task_id, position)
         elif record.get("type") == "event_error" and not record.get("generation"):
             yield record
-        elif position.fits(record):
-            yield position.take(record)
-        elif not position.has(record):
+        elif position.is_next(record):
+            yield position.advance(record)
+        elif not position.already_seen(record):
             yield from self.replay(task_id, position)
 
-    def _merged(self, task_id: str, position: Position, page: int | None) -> Iterator[Record]:
+    def _merge_logs(self, task_id: str, position: StreamPosition, page: int | None) -> Iterator[Record]:
         """Yield the messages of both logs in one order. The caller moves the position before it asks for another."""
         chunks = self._entries(self._keys.content(task_id), position.chunks, page)
         events = self._entries(self._keys.events(task_id), position.events, page)
@@ -185,22 +185,22 @@ class RedisFollower:
         return (json.loads(message) for _, message in self._logs.entries(log, after, page))
 
 
-def _last(events: Any, chunks: Any) -> Position | None:
+def _end_position(events: Any, chunks: Any) -> StreamPosition | None:
     """Return the position at the newest entries of both logs, or None if they are empty.
 
     Each argument is a page of at most one entry.
     """
-    records = [*_records(events), *_records(chunks)]
+    records = [*_parse_page(events), *_parse_page(chunks)]
     if not records:
         return None
-    position = Position(records[0]["generation"])
+    position = StreamPosition(records[0]["generation"])
     for record in records:
         if record["generation"] == position.generation:
-            position.take(record)
+            position.advance(record)
     return position
 
 
-def _records(page: Any) -> list[Record]:
+def _parse_page(page: Any) -> list[Record]:
     return [json.loads(fields["m"]) for _, fields in page]
 
 

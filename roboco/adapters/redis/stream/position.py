@@ -9,14 +9,14 @@ Record = dict[str, Any]
 
 
 @dataclass
-class Position:
+class StreamPosition:
     """The last numbers that a follower has received, in one generation of the logs."""
 
     generation: str = ""
     events: int = 0
     chunks: int = 0
 
-    def fits(self, record: Record) -> bool:
+    def is_next(self, record: Record) -> bool:
         """Return True if the message is the next one, and no message of the other channel precedes it."""
         if record.get("generation") != self.generation:
             return False
@@ -24,16 +24,16 @@ class Position:
             return (record["seq"], record["chunks"]) == (self.events + 1, self.chunks)
         return (record["seq"], record["events"]) == (self.chunks + 1, self.events)
 
-    def has(self, record: Record) -> bool:
+    def already_seen(self, record: Record) -> bool:
         """Return True if the follower has received the message before."""
         mine = self.events if "chunks" in record else self.chunks
         return record.get("generation") == self.generation and int(record["seq"]) <= mine
 
-    def begin(self, generation: str) -> None:
+    def reset(self, generation: str) -> None:
         """Move to the start of this generation."""
         self.generation, self.events, self.chunks = generation, 0, 0
 
-    def take(self, record: Record) -> Record:
+    def advance(self, record: Record) -> Record:
         """Move behind the message, and return it."""
         if "chunks" in record:
             self.events = record["seq"]

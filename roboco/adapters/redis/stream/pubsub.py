@@ -17,16 +17,16 @@ from roboco.adapters.redis import client
 from roboco.adapters.redis.keys import Keys
 
 
-class Wire:
+class PubSubConnection:
     """A connection for channels. If a method raises, close it and open another one."""
 
     def __init__(self, url: str, keys: Keys) -> None:
-        self._connection: Any = client.connect_channels(url)
+        self._connection: Any = client.channel_connection(url)
         self._keys = keys
-        self._topics: dict[str, object] = {}
+        self._subscriptions: dict[str, object] = {}
         self._unconfirmed: Counter[str] = Counter()
-        self._heard = time.monotonic()
-        self._asked = -math.inf
+        self._last_received = time.monotonic()
+        self._pinged_at = -math.inf
 
     async def open(self) -> None:
         """Connect."""
@@ -37,41 +37,41 @@ class Wire:
         """Disconnect without waiting for the server."""
         await self._connection.disconnect(nowait=True)
 
-    async def read(self, hear: Callable[[str, bytes], None], confirm: Callable[[str], None]) -> None:
+    async def read(self, on_message: Callable[[str, bytes], None], on_subscribed: Callable[[str], None]) -> None:
         """Call `hear` with channel and text of each message, and `confirm` for each channel that is subscribed."""
         while True:
             answer = await self._connection.read_response(timeout=math.inf)
-            self._heard = time.monotonic()
+            self._last_received = time.monotonic()
             match answer:
                 case [b"message", bytes(channel), bytes(text)]:
-                    hear(channel.decode(), text)
+                    on_message(channel.decode(), text)
                 case [b"subscribe", bytes(channel), _]:
-                    self._confirmed(channel.decode(), confirm)
+                    self._on_confirmation(channel.decode(), on_subscribed)
                 case _:  # the answer to an unsubscription or a ping
                     pass
 
-    async def match(self, topics: Mapping[str, object]) -> None:
+    async def sync(self, subscriptions: Mapping[str, object]) -> None:
         """Subscribe to the channels of these tasks and no others. Another object for a task is a new subscription."""
-        new = [task_id for task_id, topic in topics.items() if self._topics.get(task_id) is not topic]
-        gone = [task_id for task_id in self._topics if task_id not in topics]
-        self._topics = dict(topics)
+        new = [task_id for task_id, topic in subscriptions.items() if self._subscriptions.get(task_id) is not topic]
+        gone = [task_id for task_id in self._subscriptions if task_id not in subscriptions]
+        self._subscriptions = dict(subscriptions)
         await self._send("UNSUBSCRIBE", gone)
         for task_id in new:
             self._unconfirmed.update(self._channels(task_id))
         await self._send("SUBSCRIBE", new)
 
-    async def check(self) -> None:
+    async def check_alive(self) -> None:
         """Ping the server if it has been silent. Raise redis.TimeoutError if it did not answer the last ping."""
         now = time.monotonic()
-        if now - self._heard < client.TIMEOUT:
+        if now - self._last_received < client.TIMEOUT:
             return
-        if self._asked < self._heard:
-            self._asked = now
+        if self._pinged_at < self._last_received:
+            self._pinged_at = now
             await self._command("PING")
-        elif now - self._asked > client.TIMEOUT:
-            raise redis.TimeoutError(f"the connection for channels is silent for {now - self._heard:.0f} s")
+        elif now - self._pinged_at > client.TIMEOUT:
+            raise redis.TimeoutError(f"the connection for channels is silent for {now - self._last_received:.0f} s")
 
-    def _confirmed(self, channel: str, confirm: Callable[[str], None]) -> None:
+    def _on_confirmation(self, channel: str, confirm: Callable[[str], None]) -> None:
         self._unconfirmed[channel] -= 1
         if not self._unconfirmed[channel]:
             del self._unconfirmed[channel]

@@ -4,71 +4,71 @@ import asyncio
 from collections import deque
 from enum import Enum
 
-from roboco.adapters.redis.stream.position import Position, Record
+from roboco.adapters.redis.stream.position import Record, StreamPosition
 
-HELD = 256
+MAX_QUEUED = 256
 """Live messages that wait for a follower at most. A slower follower reads the logs instead."""
 
 
-class Word(Enum):
+class ControlSignal(Enum):
     """A control signal to a follower, beside messages."""
 
-    READ_ON = "read the logs from the position on, then continue with live messages"
-    QUIET = "no message for a while, and the logs have no more"
+    CATCH_UP = "read the logs from the position on, then continue with live messages"
+    NO_MESSAGES = "no message for a while, and the logs have no more"
 
 
-class Listener:
+class Subscriber:
     """A queue of live messages, or a signal to read them from the logs. The follower moves `position`."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: StreamPosition) -> None:
         self.position = position
-        self.waits_since: float | None = None
-        self._live: deque[Record] = deque()
-        self._word: Word | None = None
+        self.disconnected_since: float | None = None
+        self._queue: deque[Record] = deque()
+        self._control: ControlSignal | None = None
         self._failure: BaseException | None = None
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
-    def idle(self) -> bool:
+    def is_waiting(self) -> bool:
         """True if the follower has received all that was put here."""
-        return not self._stirred.is_set()
+        return not self._changed.is_set()
 
-    async def take(self) -> Record | Word:
+    async def receive(self) -> Record | ControlSignal:
         """Wait for the next message or signal, and return it. Raise the error of `fail`, such as TransientError."""
         while True:
             if self._failure is not None:
                 raise self._failure
-            if self._word is not None:
-                word, self._word = self._word, None
+            if self._control is not None:
+                word, self._control = self._control, None
                 return word
-            if self._live:
-                return self._live.popleft()
-            self._stirred.clear()
-            await self._stirred.wait()
+            if self._queue:
+                return self._queue.popleft()
+            self._changed.clear()
+            await self._changed.wait()
 
     def put(self, record: Record) -> None:
         """Add a live message, unless the follower has to read the logs, which contain it."""
-        if self._word is Word.READ_ON:
+        if self._control is ControlSignal.CATCH_UP:
             return
-        if len(self._live) < HELD:
-            self._live.append(record)
-            self._stirred.set()
+        if len(self._queue) < MAX_QUEUED:
+            self._queue.append(record)
+            self._changed.set()
         else:
-            self.read_on()
+            self.catch_up()
 
-    def read_on(self) -> None:
+    def catch_up(self) -> None:
         """Drop the waiting messages, which may have gaps, and signal to read the logs instead."""
-        self._live.clear()
-        self._word = Word.READ_ON
-        self._stirred.set()
+        self._queue.clear()
+        self._control = ControlSignal.CATCH_UP
+        self._changed.set()
 
-    def quiet(self) -> None:
+    def signal_idle(self) -> None:
         """Signal that there is no message."""
-        if self._word is None:
-            self._word = Word.QUIET
-            self._stirred.set()
+        if self._control is None:
+            self._control = ControlSignal.NO_MESSAGES
+            self._changed.set()
 
     def fail(self, error: BaseException) -> None:
         """Raise this error in the follower."""
         self._failure = error
-        self._stirred.set()
+        self._changed.set()

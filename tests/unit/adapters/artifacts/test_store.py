@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.artifacts.store import Written, read_artifact, write_artifact
+from roboco.adapters.artifacts.store import NewArtifact, read_artifact, write_artifact
 from roboco.domain.history.part import Artifact
 from roboco.domain.paths import artifact_name
 from roboco.errors import UsageError
@@ -19,7 +19,7 @@ PIECES = st.sampled_from(
 
 
 def write(files: MemoryFiles, name: str, data: bytes = b"x") -> Artifact:
-    return write_artifact(files, "t1", Written(name, "text/plain", "step_1"), data)
+    return write_artifact(files, "t1", NewArtifact(name, "text/plain", "step_1"), data)
 
 
 def test_an_artifact_says_what_it_is() -> None:

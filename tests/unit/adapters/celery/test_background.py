@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
-from roboco.adapters.celery.background import repeat_while_working
+from roboco.adapters.celery.background import run_periodically
 from tests.stack import until
 
 NAME = "beside"
@@ -33,7 +33,7 @@ def worker() -> Iterator[Worker]:
     """A worker that acts all the time; signals have forgotten it in the end."""
     before = [(signal, list(signal.receivers)) for signal in (worker_ready, worker_shutting_down)]
     made = Worker()
-    repeat_while_working(made.app, NAME, 0.001, made.act)
+    run_periodically(made.app, NAME, 0.001, made.act)
     yield made
     for signal, receivers in before:
         signal.receivers = receivers

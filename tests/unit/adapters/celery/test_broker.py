@@ -3,7 +3,7 @@
 import pytest
 from celery import Celery
 
-from roboco.adapters.celery.app import application, configuration
+from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.broker import broker_settings
 from roboco.errors import UsageError
 
@@ -34,6 +34,6 @@ def test_what_a_certificate_check_may_be_is_told() -> None:
 
 def test_applications_of_others_send_beside_ours() -> None:
     """In one process: kombu has one limit for the connections of all."""
-    ours, others = application(configuration("memory://")), Celery("shop", broker="memory://", set_as_current=False)
+    ours, others = create_app(app_settings("memory://")), Celery("shop", broker="memory://", set_as_current=False)
     with ours.pool.acquire(), others.pool.acquire():
         assert ours.pool.limit == others.pool.limit

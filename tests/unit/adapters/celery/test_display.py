@@ -5,30 +5,32 @@ from celery.exceptions import TimeLimitExceeded
 
 from roboco.adapters.celery import display as shown
 from roboco.domain.ids import call_id_at
-from roboco.errors import ModelError, TeamError, TransientError, UsageError
-from roboco.ports import CallOrder, TurnOrder
+from roboco.errors import InvalidTeam, ModelError, TransientError, UsageError
+from roboco.ports import ToolAssignment, TurnAssignment
 
 CANARY = "canary7f3a"
 
 
 def test_ids_stand_in_the_order_of_the_history() -> None:
-    turns = [shown.turn_id(TurnOrder("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
-    call = shown.call_task_id(CallOrder("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
+    turns = [shown.turn_message_id(TurnAssignment("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
+    call = shown.call_message_id(ToolAssignment("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
     assert turns[0] < call < turns[2]
     assert sorted(turns) == turns
-    assert shown.look_id("order-17", 1.5) == "order-17/advance/1500"
+    assert shown.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
 
 
 def test_ids_of_two_tasks_and_two_attempts_differ() -> None:
     """Also where one task's id looks like another's with a position."""
-    orders = [TurnOrder(task_id, 1, 1, attempt) for task_id in ("a", "a.0001", "a.0001.turn.1") for attempt in (1, 2)]
-    assert len(set(map(shown.turn_id, orders))) == 6
-    assert len(shown.turn_id(TurnOrder("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
+    orders = [
+        TurnAssignment(task_id, 1, 1, attempt) for task_id in ("a", "a.0001", "a.0001.turn.1") for attempt in (1, 2)
+    ]
+    assert len(set(map(shown.turn_message_id, orders))) == 6
+    assert len(shown.turn_message_id(TurnAssignment("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
 
 
 def test_a_description_says_who_and_what() -> None:
-    assert shown.of_work("writer", TurnOrder("order-17", 3, 1, 1)) == "writer, order-17, step 3"
-    assert shown.of_work("writer", TurnOrder("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
+    assert shown.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
+    assert shown.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
 
 
 def test_arguments_from_outside_are_shown_by_what_they_name() -> None:
@@ -41,7 +43,7 @@ def test_arguments_from_outside_are_shown_by_what_they_name() -> None:
         "happened": True,
         f"{CANARY} as a name!": 1,
     }
-    args, kwargs = shown.of_outside(arguments, "gen17@shop-3")
+    args, kwargs = shown.redact_arguments(arguments, "gen17@shop-3")
     assert args == "order-17, from gen17@shop-3"
     assert kwargs == repr(
         {
@@ -53,7 +55,7 @@ def test_arguments_from_outside_are_shown_by_what_they_name() -> None:
             "team": "(not shown)",
         }
     )
-    assert shown.of_outside({"prompt": CANARY}, f"{CANARY} says")[0] == "a new task"
+    assert shown.redact_arguments({"prompt": CANARY}, f"{CANARY} says")[0] == "a new task"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_arguments_from_outside_are_shown_by_what_they_name() -> None:
         (UsageError(f"prompt: must be a text (found ['{CANARY}'])"), "UsageError: prompt: must be a text (found ...)"),
         (UsageError("no agent 'boss' in team 'desk'"), "UsageError: no agent 'boss' in team 'desk'"),
         (UsageError(f"agent 'say {CANARY}' is wrong"), "UsageError: agent ... is wrong"),
-        (TeamError("team", (f"name: is wrong (found '{CANARY}')",)), "TeamError: team: name: is wrong (found ...)"),
+        (InvalidTeam("team", (f"name: is wrong (found '{CANARY}')",)), "InvalidTeam: team: name: is wrong (found ...)"),
         (ModelError("refused", f'said "{CANARY} it\'s"', False), "ModelError: said ..."),
         (TransientError("redis://me:pw@host is away"), "TransientError: redis://***@host is away"),
         (ValueError(CANARY), "ValueError: see the worker's log"),
@@ -70,10 +72,10 @@ def test_arguments_from_outside_are_shown_by_what_they_name() -> None:
     ],
 )
 def test_errors_are_shown_without_what_they_quote(error: Exception, expected: str) -> None:
-    assert shown.of_error(error) == expected
+    assert shown.redact_error(error) == expected
 
 
 def test_of_a_traceback_the_places_are_shown() -> None:
     text = f'Traceback:\n  File "a.py", line 3, in f\n    say("{CANARY}")\nValueError: {CANARY}\n'
-    assert shown.frames_of(text) == '  File "a.py", line 3, in f'
-    assert shown.frames_of(None) == ""
+    assert shown.redact_traceback(text) == '  File "a.py", line 3, in f'
+    assert shown.redact_traceback(None) == ""

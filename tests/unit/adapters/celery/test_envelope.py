@@ -13,12 +13,20 @@ from kombu.transport.virtual.base import Channel, Message
 from kombu.utils.json import dumps, loads
 
 from roboco.adapters.celery import envelope
-from roboco.adapters.celery.dead_letter import BODY_KEPT, record_of, record_of_raw
-from roboco.adapters.celery.envelope import REST_MOST, Held, Refused, read_broadcast, read_envelope, read_held, written
-from roboco.adapters.celery.message_signing import MessageKeys
-from roboco.adapters.celery.names import AGENTS_QUEUE, TURN
-from roboco.adapters.celery.validation_error import flaw
-from roboco.domain.canonical_json import canonical
+from roboco.adapters.celery.dead_letter import MAX_UNREADABLE_BODY_BYTES, record_of, record_of_raw
+from roboco.adapters.celery.envelope import (
+    MAX_REST_BYTES,
+    HeldMessage,
+    RefusedMessage,
+    read_broadcast,
+    read_envelope,
+    read_held,
+    serialize,
+)
+from roboco.adapters.celery.message_signing import SigningKeys
+from roboco.adapters.celery.message_validation import validation_error
+from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter
 from tests.faults.hostile.producer import (
     BROADCASTS,
@@ -33,7 +41,7 @@ from tests.faults.hostile.producer import (
     unacked,
 )
 
-KNOWN = frozenset({TURN})
+KNOWN = frozenset({TURN_TASK})
 
 
 class NoBroker(Channel):
@@ -46,20 +54,20 @@ class NoBroker(Channel):
 def reason_of(data: bytes) -> str | None:
     """Why a worker does not run what lies in its queue, as the transport and then the consumer say; its letter fits."""
     match read_envelope(data, AGENTS_QUEUE):
-        case Refused(reason, given):
+        case RefusedMessage(reason, given):
             assert_kept(record_of_raw(data, AGENTS_QUEUE, reason, given))
             return reason
         case whole:
             made: AnyMessage = Message(loads(json.dumps(whole)), channel=NoBroker())
-            found = flaw(made, KNOWN, MessageKeys(()))
+            found = validation_error(made, KNOWN, SigningKeys(()))
             if found is not None:
                 assert_kept(record_of(made, found))
             return found
 
 
 def assert_kept(record: Mapping[str, Any]) -> None:
-    stored = canonical(record).encode()
-    assert len(stored) < 6 * BODY_KEPT + 64 * 1024
+    stored = canonical_json(record).encode()
+    assert len(stored) < 6 * MAX_UNREADABLE_BODY_BYTES + 64 * 1024
     assert DeadLetter.model_validate_json(stored).digest
 
 
@@ -102,8 +110,8 @@ def test_a_message_says_from_which_queue_it_came() -> None:
 @given(st.one_of(st.binary(max_size=400), st.recursive(st.none() | st.floats() | st.text(), st.lists).map(raw)))
 def test_any_bytes_are_refused(data: bytes) -> None:
     assert reason_of(data)
-    assert isinstance(read_held(data), Refused)
-    assert isinstance(read_broadcast(data, "celery.pidbox"), Refused)
+    assert isinstance(read_held(data), RefusedMessage)
+    assert isinstance(read_broadcast(data, "celery.pidbox"), RefusedMessage)
 
 
 _JSON = st.recursive(
@@ -135,7 +143,7 @@ def test_random_changes_are_refused_or_run() -> None:
 @pytest.mark.parametrize("case", BROADCASTS)
 def test_a_malformed_broadcast_is_refused_or_unknown(case: str) -> None:
     read = read_broadcast(BROADCASTS[case], "celery.pidbox")
-    assert isinstance(read, Refused) or case in ("an unknown method", "arguments that are unknown")
+    assert isinstance(read, RefusedMessage) or case in ("an unknown method", "arguments that are unknown")
 
 
 def test_remote_control_passes() -> None:
@@ -148,12 +156,12 @@ def test_remote_control_passes() -> None:
 
 @pytest.mark.parametrize("case", unacked())
 def test_what_a_worker_holds_is_refused(case: str) -> None:
-    assert isinstance(read_held(unacked()[case]), Refused)
+    assert isinstance(read_held(unacked()[case]), RefusedMessage)
 
 
 def test_what_a_worker_holds_goes_back() -> None:
     held = read_held(raw([message(), "", AGENTS_QUEUE]))
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldMessage)
     assert held.queue == AGENTS_QUEUE
 
 
@@ -168,21 +176,21 @@ def test_what_a_worker_holds_goes_back() -> None:
 )
 def test_read_held_reads_what_read_envelope_accepted(changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """kombu writes what a worker holds with ASCII escapes."""
-    monkeypatch.setattr(envelope, "RAW_MOST", 300_000)
-    monkeypatch.setattr(envelope, "HELD_MOST", 3 * 300_000 + 2 * REST_MOST)
+    monkeypatch.setattr(envelope, "MAX_ENVELOPE_BYTES", 300_000)
+    monkeypatch.setattr(envelope, "MAX_HELD_BYTES", 3 * 300_000 + 2 * MAX_REST_BYTES)
     came = json.dumps(message() | changed, ensure_ascii=False).replace("1000000000000000.0, ", "1e15,").encode()
     accepted = read_envelope(came, AGENTS_QUEUE)
     assert isinstance(accepted, dict)
-    kept = dumps([loads(written(accepted)), "", AGENTS_QUEUE]).encode()
+    kept = dumps([loads(serialize(accepted)), "", AGENTS_QUEUE]).encode()
     assert len(kept) > 1.3 * len(came)
-    assert read_held(kept) == Held(accepted, AGENTS_QUEUE)
+    assert read_held(kept) == HeldMessage(accepted, AGENTS_QUEUE)
 
 
 def test_written_text_is_no_longer_than_it_came() -> None:
     came = json.dumps(message(headers=headers(note="é" * 25_000)), ensure_ascii=False).encode()
     accepted = read_envelope(came, AGENTS_QUEUE)
     assert isinstance(accepted, dict)
-    assert len(written(accepted)) < len(came) + 500
+    assert len(serialize(accepted)) < len(came) + 500
 
 
 @pytest.mark.parametrize("piece", [b"[],", b'"",', b'"\\"",', b'"\\"', b"1,"], ids=repr)
@@ -191,7 +199,7 @@ def test_a_large_envelope_is_refused_at_once(piece: bytes) -> None:
     data = b"[" + piece * (8_000_000 // len(piece))
     began = time.thread_time()
     read = read_envelope(data, AGENTS_QUEUE)
-    assert isinstance(read, Refused)
+    assert isinstance(read, RefusedMessage)
     assert time.thread_time() - began < 5
     assert "beside its body" in read.reason or "is no JSON" in read.reason
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.log_redaction import FailureLog
+from roboco.adapters.celery.log_redaction import LogRedaction
 from roboco.errors import UsageError
 
 FORMAT = "Task %(name)s raised: %(exc)s"
@@ -20,7 +20,7 @@ def logged(name: str, error: Exception, foreseen: bool) -> logging.LogRecord:
         told: dict[str, Any] = {"name": name, "exc": repr(error), "traceback": f'  File "a.py", line 1\n    {error}'}
         caught = None if foreseen else sys.exc_info()
         record = logging.getLogger("x").makeRecord("x", 20, "f", 1, FORMAT, (told,), caught, extra={"data": told})
-        assert FailureLog().filter(record)
+        assert LogRedaction().filter(record)
         return record
 
 

@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.consumer import own_tasks
-from roboco.adapters.celery.message_signing import AHEAD, LONGEST, SIGNATURE, MessageKeys
-from roboco.adapters.celery.names import ADVANCE, AGENTS_QUEUE, LIST_TOOLS, QUEUE_OF, QUEUES, TOOL, TOOLS_QUEUE, TURN
+from roboco.adapters.celery.consumer import runnable_tasks
+from roboco.adapters.celery.message_signing import MAX_CLOCK_SKEW, SIGNATURE_HEADER, SIGNATURE_LIFETIME, SigningKeys
+from roboco.adapters.celery.names import (
+    ADVANCE_TASK,
+    AGENTS_QUEUE,
+    LIST_TOOLS_TASK,
+    QUEUE_OF,
+    QUEUES,
+    TOOL_TASK,
+    TOOLS_QUEUE,
+    TURN_TASK,
+)
 
-KEYS = MessageKeys(("k" * 32,))
-HEADERS = {"task": TURN, "id": "1", "eta": None, "timelimit": [None, None]}
+KEYS = SigningKeys(("k" * 32,))
+HEADERS = {"task": TURN_TASK, "id": "1", "eta": None, "timelimit": [None, None]}
 BODY = b'[[], {"task_id": "t"}, {}]'
 
 
@@ -24,7 +33,7 @@ def signed(**more: Any) -> dict[str, Any]:
 
 
 def test_it_is_what_the_documentation_says() -> None:
-    sent, _, made = signed()[SIGNATURE].partition(":")
+    sent, _, made = signed()[SIGNATURE_HEADER].partition(":")
     text = f'[{sent},"roboco.turn","1",null,null,[null,null]]\n'.encode() + BODY
     assert made == hmac.new(b"k" * 32, text, hashlib.sha256).hexdigest()
     assert abs(int(sent) - time.time()) < 5
@@ -32,37 +41,40 @@ def test_it_is_what_the_documentation_says() -> None:
 
 @pytest.mark.parametrize("name", ["task", "id", "eta", "expires", "timelimit"])
 def test_what_decides_is_covered(name: str) -> None:
-    assert KEYS.flaw(signed(), BODY) is None
-    assert "changed" in (KEYS.flaw(signed() | {name: "other"}, BODY) or "")
-    assert "changed" in (KEYS.flaw(signed(), BODY + b" ") or "")
+    assert KEYS.signature_error(signed(), BODY) is None
+    assert "changed" in (KEYS.signature_error(signed() | {name: "other"}, BODY) or "")
+    assert "changed" in (KEYS.signature_error(signed(), BODY + b" ") or "")
 
 
 @pytest.mark.parametrize("value", [None, "", "1:", ":a", "x:a", "-1:a", "١:a", f"{'1' * 20}:a", 7, [], {"a": 1}, "1"])
 def test_what_is_no_signature(value: Any) -> None:
-    assert "not signed" in (KEYS.flaw(HEADERS | {SIGNATURE: value}, BODY) or "")
+    assert "not signed" in (KEYS.signature_error(HEADERS | {SIGNATURE_HEADER: value}, BODY) or "")
 
 
-@pytest.mark.parametrize(("later", "held"), [(0, True), (LONGEST - 9, True), (LONGEST + 9, False), (-AHEAD - 9, False)])
+@pytest.mark.parametrize(
+    ("later", "held"),
+    [(0, True), (SIGNATURE_LIFETIME - 9, True), (SIGNATURE_LIFETIME + 9, False), (-MAX_CLOCK_SKEW - 9, False)],
+)
 def test_a_signature_holds_for_a_while(later: int, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     headers, now = signed(), time.time()
     monkeypatch.setattr(time, "time", lambda: now + later)
-    assert (KEYS.flaw(headers, BODY) is None) == held
+    assert (KEYS.signature_error(headers, BODY) is None) == held
 
 
 def test_the_first_key_signs_and_all_are_believed() -> None:
-    both = MessageKeys(("n" * 32, "k" * 32))
-    assert both.flaw(signed(), BODY) is None
+    both = SigningKeys(("n" * 32, "k" * 32))
+    assert both.signature_error(signed(), BODY) is None
     headers: dict[str, Any] = dict(HEADERS)
     both.sign(headers, BODY)
-    assert MessageKeys(("n" * 32,)).flaw(headers, BODY) is None
-    assert KEYS.flaw(headers, BODY) is not None
+    assert SigningKeys(("n" * 32,)).signature_error(headers, BODY) is None
+    assert KEYS.signature_error(headers, BODY) is not None
 
 
 def test_without_keys_nothing_is_signed_and_all_is_taken() -> None:
     headers: dict[str, Any] = dict(HEADERS)
-    MessageKeys(()).sign(headers, BODY)
+    SigningKeys(()).sign(headers, BODY)
     assert headers == HEADERS
-    assert MessageKeys(()).flaw(headers, BODY) is None
+    assert SigningKeys(()).signature_error(headers, BODY) is None
 
 
 def test_the_keys_do_not_show() -> None:
@@ -71,7 +83,7 @@ def test_the_keys_do_not_show() -> None:
 
 def test_a_pool_runs_what_is_for_its_queue() -> None:
     registered = [*QUEUE_OF, "celery.map", "celery.chord", "shop.own"]
-    assert own_tasks(registered, [AGENTS_QUEUE]) == {TURN, "shop.own"}
-    assert own_tasks(registered, [TOOLS_QUEUE, "shop"]) == {TOOL, LIST_TOOLS, "shop.own"}
-    assert own_tasks(registered, QUEUES) == {*QUEUE_OF, "shop.own"}
-    assert ADVANCE in own_tasks(registered, ["a queue of the shop's own"])
+    assert runnable_tasks(registered, [AGENTS_QUEUE]) == {TURN_TASK, "shop.own"}
+    assert runnable_tasks(registered, [TOOLS_QUEUE, "shop"]) == {TOOL_TASK, LIST_TOOLS_TASK, "shop.own"}
+    assert runnable_tasks(registered, QUEUES) == {*QUEUE_OF, "shop.own"}
+    assert ADVANCE_TASK in runnable_tasks(registered, ["a queue of the shop's own"])

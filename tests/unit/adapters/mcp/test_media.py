@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, ImageContent
 
-from roboco.adapters.artifacts.media import drop_media, keep_media
+from roboco.adapters.artifacts.media import remove_media, store_media
 from roboco.adapters.artifacts.store import list_artifacts, read_artifact
-from roboco.adapters.mcp.media import Parts, taken_out
+from roboco.adapters.mcp.media import ContentParts, extract_media
 from roboco.adapters.mcp.result import result_json
-from roboco.domain.history.media import MOST_MEDIA
+from roboco.domain.history.media import MAX_MEDIA_FILES
 from roboco.domain.history.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.prompt.chat import messages_of
 from tests.mcp_server_stdio import PIXEL
 from tests.memory.workspace import MemoryFiles
@@ -34,14 +34,14 @@ def file(data: bytes, mime_type: str | None, kind: str = "resource") -> dict[str
     return {"type": kind, "uri": "shop://menu", "mime_type": mime_type, "data": base64_of(data)}
 
 
-def outcome_of(*parts: dict[str, Any]) -> Outcome:
+def outcome_of(*parts: dict[str, Any]) -> ToolOutcome:
     """The outcome of a call that has returned these parts."""
-    result, media = taken_out(Parts(parts))
-    return Outcome(result=ToolResult(tool_call_id="tc_1", result=result), media=media)
+    result, media = extract_media(ContentParts(parts))
+    return ToolOutcome(result=ToolResult(tool_call_id="tc_1", result=result), media=media)
 
 
-def kept(files: MemoryFiles, *parts: dict[str, Any]) -> Outcome:
-    return keep_media(files, TASK, "step", outcome_of(*parts))
+def kept(files: MemoryFiles, *parts: dict[str, Any]) -> ToolOutcome:
+    return store_media(files, TASK, "step", outcome_of(*parts))
 
 
 def test_image_becomes_an_artifact_that_the_result_names() -> None:
@@ -92,18 +92,22 @@ def test_resource_keeps_its_uri() -> None:
 
 def test_data_that_cannot_be_had_is_told() -> None:
     files = MemoryFiles()
-    parts = [image() | {"data": "no base64!"}, image(b""), *[image(b"%d" % number) for number in range(MOST_MEDIA + 1)]]
+    parts = [
+        image() | {"data": "no base64!"},
+        image(b""),
+        *[image(b"%d" % number) for number in range(MAX_MEDIA_FILES + 1)],
+    ]
     outcome = kept(files, *parts)
     left_out = [one.get("left_out") for one in outcome.result.result]
     assert left_out[:2] == ["its data is not base64", "its data is empty"]
-    assert left_out[2:] == [None] * MOST_MEDIA + [f"a result keeps at most {MOST_MEDIA} files"]
+    assert left_out[2:] == [None] * MAX_MEDIA_FILES + [f"a result keeps at most {MAX_MEDIA_FILES} files"]
     assert "data" not in json.dumps(outcome.result.result).replace("its data", "")
-    assert len(outcome.artifacts) == MOST_MEDIA
+    assert len(outcome.artifacts) == MAX_MEDIA_FILES
 
 
 def test_structured_content_does_not_repeat_the_data() -> None:
     structured = {"type": "structured", "value": {"result": [{"data": base64_of(PIXEL), "width": 1}]}}
-    result, _ = taken_out(Parts([structured, image()]))
+    result, _ = extract_media(ContentParts([structured, image()]))
     assert result[0]["value"] == {"result": [{"data": "(the data of part 2 of this result)", "width": 1}]}
 
 
@@ -119,9 +123,9 @@ def test_structured_content_does_not_repeat_the_data() -> None:
     ],
 )
 def test_structured_content_is_no_list_of_parts(value: Any) -> None:
-    assert taken_out(result_json(CallToolResult(content=[], structured_content=value))) == (value, ())
+    assert extract_media(result_json(CallToolResult(content=[], structured_content=value))) == (value, ())
     content = [ImageContent(type="image", data=base64_of(b"another"), mime_type="image/png")]
-    parts, media = taken_out(result_json(CallToolResult(content=content, structured_content=value)))
+    parts, media = extract_media(result_json(CallToolResult(content=content, structured_content=value)))
     assert (parts[0], len(media)) == ({"type": "structured", "value": value}, 1)
 
 
@@ -139,10 +143,10 @@ def test_what_is_no_base64_is_left_out(data: str) -> None:
 
 
 def test_media_that_cannot_be_stored_are_left_out() -> None:
-    dropped = drop_media(outcome_of({"type": "text", "text": "a dot"}, image()))
+    dropped = remove_media(outcome_of({"type": "text", "text": "a dot"}, image()))
     assert dropped.result.result[1] == {"type": "image", "mime_type": "image/png", "left_out": "it could not be stored"}
     assert dropped.media == ()
-    assert drop_media(dropped) == dropped
+    assert remove_media(dropped) == dropped
 
 
 @pytest.mark.parametrize("images", [True, False])

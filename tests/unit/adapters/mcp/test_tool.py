@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from roboco.adapters.tools.function_tool import describe_function, is_tool, tool
 from roboco.errors import UsageError
-from roboco.ports import CallContext
+from roboco.ports import ToolContext
 
-CONTEXT = CallContext("t1", "one", "tc_1", "t1/tc_1", 1)
+CONTEXT = ToolContext("t1", "one", "tc_1", "t1/tc_1", 1)
 
 
 class Place(BaseModel):
@@ -51,7 +51,7 @@ def test_a_marked_function_stays_what_it_was() -> None:
 def test_the_schema_holds_types_defaults_and_descriptions() -> None:
     def find(
         words: Annotated[list[str], Field(description="what to look for", min_length=1)],
-        context: CallContext,
+        context: ToolContext,
         where: Place | None = None,
         order: Literal["old", "new"] = "new",
         limit: Annotated[int, Field(ge=1, le=9)] = 5,
@@ -150,7 +150,7 @@ def test_arguments_that_do_not_fit_are_told(args: dict[str, Any], told: str) -> 
 
 
 def test_the_context_is_handed_in_and_not_shown() -> None:
-    def who(context: CallContext) -> str:
+    def who(context: ToolContext) -> str:
         """Who."""
         return context.idempotency_key
 

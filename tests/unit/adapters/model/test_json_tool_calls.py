@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.json_schema import schema_mistake
-from roboco.adapters.model.json_tool_calls import MOST_CALLS, asked_in_json, read_answer, response_format
-from roboco.adapters.model.plain_messages import plain_turns
-from roboco.adapters.model.strict_schema import ANYTHING, is_strict, strict_schema
-from roboco.adapters.model.tool_descriptions import tool_sheet
+from roboco.adapters.json_schema import schema_error
+from roboco.adapters.model.json_tool_calls import MAX_CALLS, json_request, parse_reply, response_format
+from roboco.adapters.model.plain_messages import plain_messages
+from roboco.adapters.model.strict_schema import ANY_VALUE, is_strict, strict_schema
+from roboco.adapters.model.tool_descriptions import describe_tools
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Request
 
@@ -57,7 +57,7 @@ NARROWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         obj(a={"$ref": "#/$defs/A~1B"}) | {"$defs": {"A/B": {"type": "array", "items": TEXT, "minItems": 3}}},
         obj(a={"type": "array", "items": TEXT}),
     ),
-    "a reference to nowhere": (obj(a={"$ref": "#/$defs/no"}, b={"$ref": "http://x/y"}), obj(a=ANYTHING, b=ANYTHING)),
+    "a reference to nowhere": (obj(a={"$ref": "#/$defs/no"}, b={"$ref": "http://x/y"}), obj(a=ANY_VALUE, b=ANY_VALUE)),
     "parts that all hold": (
         {"allOf": [obj(a=TEXT), {"$ref": "#/$defs/B"}], "$defs": {"B": obj(b=TEXT)}},
         obj(a=TEXT, b=TEXT),
@@ -67,11 +67,11 @@ NARROWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no arguments": (obj(), obj()),
     "anything": (
         obj(a={}, b=True, c={"type": "array"}),
-        obj(a=ANYTHING, b=ANYTHING, c={"type": "array", "items": ANYTHING}),
+        obj(a=ANY_VALUE, b=ANY_VALUE, c={"type": "array", "items": ANY_VALUE}),
     ),
     "unsound": (
         obj(a={"type": 5, "enum": "x"}, b={"properties": [], "type": "object"}),
-        obj(a=ANYTHING, b={"type": "object"}),
+        obj(a=ANY_VALUE, b={"type": "object"}),
     ),
 }
 
@@ -93,7 +93,7 @@ def test_properties_keep_their_order() -> None:
         (obj(a=TEXT) | {"required": []}, False),
         ({"type": "object"}, False),
         (obj(a={"type": "array", "items": {"type": "object"}}), False),
-        (obj(a={"anyOf": [TEXT, ANYTHING]}), False),
+        (obj(a={"anyOf": [TEXT, ANY_VALUE]}), False),
     ],
 )
 def test_a_schema_is_strict_where_all_is_closed_and_required(schema: dict[str, Any], strict: bool) -> None:
@@ -118,7 +118,7 @@ def test_what_a_tool_brings_is_bounded(case: str) -> None:
     """In size, and in the time for it."""
     asking = request(tool(ENDLESS[case]))
     start = time.thread_time()
-    form, told = json.dumps(response_format(asking)), asked_in_json(asking).messages[0]["content"]
+    form, told = json.dumps(response_format(asking)), json_request(asking).messages[0]["content"]
     assert time.thread_time() - start < 1
     assert len(form) < 50_000
     assert len(told) < 10_000
@@ -144,10 +144,10 @@ SCHEMAS = st.recursive(
 def test_every_form_is_a_sound_schema_of_few_words(schema: Any) -> None:
     asking = request(tool({"type": "object", "properties": {"x": schema}}))
     form = response_format(asking)["json_schema"]["schema"]
-    assert schema_mistake(form) == ""
+    assert schema_error(form) == ""
     assert "$ref" not in json.dumps(form)
     assert set(_keywords(form)) <= KEYWORDS | {"minItems", "maxItems"}
-    assert asked_in_json(asking).messages[0]["role"] == "system"
+    assert json_request(asking).messages[0]["role"] == "system"
 
 
 def _keywords(schema: dict[str, Any]) -> list[str]:
@@ -163,7 +163,7 @@ def test_tools_are_sketched_in_few_words() -> None:
         c={"enum": ["x", None]},
         d={"anyOf": [TEXT, {"type": "null"}], "default": None},
     ) | {"$defs": {"P": obj(ü=TEXT)}, "required": ["a", "b", "c"]}
-    assert tool_sheet((tool(schema, "find", "finds\n  things"), tool(None))).splitlines() == [
+    assert describe_tools((tool(schema, "find", "finds\n  things"), tool(None))).splitlines() == [
         "- find: finds things",
         '  args: {"a": integer (minimum 1; how many), "b": [{"ü": string}], "c": "x" | null,'
         ' "d": string | null (optional; default null)}',
@@ -173,7 +173,7 @@ def test_tools_are_sketched_in_few_words() -> None:
 
 
 def test_long_descriptions_are_cut() -> None:
-    assert len(tool_sheet((tool(obj(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
+    assert len(describe_tools((tool(obj(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
 
 
 def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def test_turns_alternate_strictly() -> None:
     """After one system message, beginning with the user."""
     given = ("system", "system", "assistant", "assistant", "user", "system", "user", "assistant", "tool", "user")
     messages = tuple(message(role, f"{n}", tool_call_id="none") for n, role in enumerate(given))
-    turns = [(turn["role"], turn["content"]) for turn in plain_turns(messages)]
+    turns = [(turn["role"], turn["content"]) for turn in plain_messages(messages)]
     assert turns == [
         ("system", "0\n\n1"),
         ("user", "Go on."),
@@ -200,7 +200,7 @@ def test_turns_alternate_strictly() -> None:
     instruction=st.sampled_from(["", "do"]),
 )
 def test_all_conversations_become_plain(roles: list[str], instruction: str) -> None:
-    turns = plain_turns(tuple(message(role, "x", tool_call_id="none") for role in roles), instruction)
+    turns = plain_messages(tuple(message(role, "x", tool_call_id="none") for role in roles), instruction)
     spoken = [turn["role"] for turn in turns if turn["role"] != "system"]
     assert spoken == [("user", "assistant")[n % 2] for n in range(len(spoken))]
     assert [turn["role"] for turn in turns[1:] if turn["role"] == "system"] == []
@@ -211,9 +211,9 @@ def test_pictures_stay() -> None:
     """Also where their message is joined with another."""
     picture = {"type": "image_url", "image_url": {"url": "data:,"}}
     parts = [{"type": "text", "text": "look"}, picture]
-    [turn] = plain_turns((message("user", "one"), message("user", parts)))
+    [turn] = plain_messages((message("user", "one"), message("user", parts)))
     assert turn["content"] == [{"type": "text", "text": "one"}, *parts]
-    [turn] = plain_turns((message("user", parts),))
+    [turn] = plain_messages((message("user", parts),))
     assert turn["content"] == parts
 
 
@@ -229,39 +229,39 @@ def test_what_was_said_stands_as_it_is_asked_for() -> None:
         message("tool", "1", tool_call_id="c0"),
         message("tool", "2", tool_call_id="c1"),
     )
-    _, _, said, results = plain_turns(messages, "do")
+    _, _, said, results = plain_messages(messages, "do")
     calls_made = [{"tool": "add", "args": {"a": "ü"}}, {"tool": "go", "args": {}}]
     assert json.loads(said["content"]) == {"text": "", "calls": calls_made}
     assert results["content"] == "[add answered] 1\n\n[go answered] 2"
-    assert [turn["content"] for turn in plain_turns(messages)] == [
+    assert [turn["content"] for turn in plain_messages(messages)] == [
         'x\n\n[add with {"a":"ü"} answered] 1\n\n[go with {} answered] 2'
     ]
-    again = read_answer(said["content"], request(tool({}, "add"), tool({})), cut_off=False)
+    again = parse_reply(said["content"], request(tool({}, "add"), tool({})), cut_off=False)
     assert [(call.name, json.loads(call.arguments)) for call in again.calls] == [("add", {"a": "ü"}), ("go", {})]
 
 
 @given(said=st.text() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(json.dumps))
 def test_whatever_is_said_is_read_or_a_mistake(said: str) -> None:
-    answer = read_answer(said, request(tool()), cut_off=False)
+    answer = parse_reply(said, request(tool()), cut_off=False)
     assert answer.mistake or '"calls"' in said or '"text"' in said
 
 
 @pytest.mark.parametrize("said", ["{" * 1_000_000, '{"calls": [' * 90_000, '{"a":1}' * 140_000, '"{' * 500_000])
 def test_an_answer_is_read_in_bounded_time(said: str) -> None:
     start = time.thread_time()
-    assert read_answer(said, request(tool()), cut_off=False).mistake
+    assert parse_reply(said, request(tool()), cut_off=False).mistake
     assert time.thread_time() - start < 5
 
 
 def test_halves_of_characters_are_mended() -> None:
-    answer = read_answer('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
+    answer = parse_reply('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
     assert answer.text.encode()
 
 
 def test_as_many_calls_as_are_offered_can_be_made() -> None:
-    calls = [{"tool": "go", "args": {"n": n}} for n in range(MOST_CALLS)]
-    answer = read_answer(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
-    assert len(answer.calls) == MOST_CALLS
+    calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
+    answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
+    assert len(answer.calls) == MAX_CALLS
 
 
 LONG = [f"n{n}" for n in range(5000)]
@@ -290,4 +290,4 @@ def test_references_do_not_multiply_a_schema(schema: dict[str, Any]) -> None:
     finally:
         tracemalloc.stop()
     assert len(narrowed) < 1024 * 1024
-    assert len(tool_sheet((tool(schema),))) < 64 * 1024
+    assert len(describe_tools((tool(schema),))) < 64 * 1024

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from roboco.adapters.redis import chunk_batcher as emitter
-from roboco.adapters.redis.chunk_batcher import Emitter
+from roboco.adapters.redis.chunk_batcher import ChunkBatcher
 from roboco.adapters.redis.scripts import Scripts
 from roboco.errors import TransientError
 from tests.stack import until
@@ -31,8 +31,8 @@ class _Scripts:
         return [arguments[0] for _, arguments in calls]
 
 
-def emitter_on(scripts: _Scripts) -> Emitter:
-    return Emitter(cast(Scripts, scripts), "emit")
+def emitter_on(scripts: _Scripts) -> ChunkBatcher:
+    return ChunkBatcher(cast(Scripts, scripts), "emit")
 
 
 class _LastLook(queue.SimpleQueue[Any]):
@@ -60,7 +60,7 @@ class _LastLook(queue.SimpleQueue[Any]):
 
 
 def test_a_call_that_comes_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emitter, "IDLE", 0.01)
+    monkeypatch.setattr(emitter, "IDLE_TIMEOUT", 0.01)
     sends, answers = emitter_on(_Scripts()), list[int]()
     monkeypatch.setattr(sends, "_calls", _LastLook(lambda: sends.send([], [2], answers.append)))
     sends.send([], [1], answers.append)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.adapters.notifications.allowlist import reachable
+from roboco.adapters.notifications.allowlist import allowed_address
 from roboco.errors import UsageError
 
 PRIVATE = {
@@ -27,13 +27,13 @@ PRIVATE = {
 @pytest.mark.parametrize("host", [host for hosts in PRIVATE.values() for host in hosts])
 def test_an_address_that_is_not_public_is_refused(host: str) -> None:
     with pytest.raises(UsageError, match="no public address"):
-        reachable(host, 443, ("https://hooks.example/",))
+        allowed_address(host, 443, ("https://hooks.example/",))
 
 
 @pytest.mark.parametrize("host", ["8.8.8.8", "192.0.1.1", "2606:4700::1111", "2a00:1450::1"])
 def test_a_public_address_is_reached(host: str) -> None:
-    assert reachable(host, 443, ("https://hooks.example/",)) == host
+    assert allowed_address(host, 443, ("https://hooks.example/",)) == host
 
 
 def test_a_network_that_the_operator_names_is_reached() -> None:
-    assert reachable("64:ff9b::8.8.8.8", 443, ("64:ff9b::/96",)) == "64:ff9b::808:808"
+    assert allowed_address("64:ff9b::8.8.8.8", 443, ("64:ff9b::/96",)) == "64:ff9b::808:808"

@@ -27,7 +27,7 @@ def test_fields_of_nested_models_are_described() -> None:
 def test_model_that_no_other_one_contains_is_described() -> None:
     schema = Listing.model_json_schema()
     describe_fields(schema, Listing)
-    assert schema["properties"]["tries"]["description"] == "The number of failed attempts."
+    assert schema["properties"]["attempts"]["description"] == "The number of failed attempts."
 
 
 def test_inherited_fields_are_described() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.team.file import load_team, team_from
+from roboco.adapters.team.file import load_team, parse_team
 from roboco.adapters.templates import rules as template_rules
-from roboco.domain.team.team import MAX_PROMPT, Team
-from roboco.domain.team.validation import MAX_TEAM
-from roboco.engine.frozen_teams import frozen
-from roboco.errors import TeamError, UsageError
+from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
+from roboco.domain.team.validation import MAX_TEAM_CHARS
+from roboco.engine.frozen_teams import serialize_team
+from roboco.errors import InvalidTeam, UsageError
 
 YAML = """
 name: desk
@@ -35,7 +35,7 @@ def stored(folder: Path, name: str, content: str) -> Path:
 
 
 def mistakes(path: Path) -> tuple[str, ...]:
-    with pytest.raises(TeamError) as raised:
+    with pytest.raises(InvalidTeam) as raised:
         load_team(path)
     assert raised.value.source == str(path)
     return raised.value.mistakes
@@ -169,7 +169,7 @@ def test_a_hidden_file_is_no_prompt(tmp_path: Path, name: str) -> None:
     assert "begin with '.'" in mistake
 
 
-@pytest.mark.parametrize("content", [b"x" * (MAX_PROMPT + 1), b"a\0b", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"x" * (MAX_PROMPT_CHARS + 1), b"a\0b", b"\xff\xfe"])
 def test_a_prompt_file_is_small_text(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.md").write_bytes(content)
     [mistake] = mistakes(of_agent(tmp_path, prompt_file="x.md"))
@@ -183,20 +183,20 @@ def prompted(*prompts: str) -> dict[str, Any]:
 
 def test_a_prompt_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_rules, "_environment", None)
-    long = "{{ tusk }}" + "x" * MAX_PROMPT
-    with pytest.raises(TeamError) as raised:
-        team_from(prompted("p", long) | {"teams": {"inner": prompted(long)}})
-    told = f"has {len(long)} characters, at most {MAX_PROMPT} are possible"
+    long = "{{ tusk }}" + "x" * MAX_PROMPT_CHARS
+    with pytest.raises(InvalidTeam) as raised:
+        parse_team(prompted("p", long) | {"teams": {"inner": prompted(long)}})
+    told = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
     assert raised.value.mistakes == (f"agents[1].prompt: {told}", f"teams.inner.agents[0].prompt: {told}")
 
 
 def test_prompts_that_are_too_long_together_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_rules, "_environment", None)
-    prompt = "x" * (MAX_PROMPT - 1010)
-    with pytest.raises(TeamError) as raised:
-        team_from(prompted(*[prompt] * 4) | {"teams": {"inner": prompted("{{ tusk }}" + prompt, "{{ tusk }}")}})
-    size = 5 * MAX_PROMPT - 5040
-    told = f"the prompts up to here have {size} characters, at most {MAX_TEAM} are possible together"
+    prompt = "x" * (MAX_PROMPT_CHARS - 1010)
+    with pytest.raises(InvalidTeam) as raised:
+        parse_team(prompted(*[prompt] * 4) | {"teams": {"inner": prompted("{{ tusk }}" + prompt, "{{ tusk }}")}})
+    size = 5 * MAX_PROMPT_CHARS - 5040
+    told = f"the prompts up to here have {size} characters, at most {MAX_TEAM_CHARS} are possible together"
     assert raised.value.mistakes == (f"teams.inner.agents[0].prompt: {told}",)
 
 
@@ -250,15 +250,15 @@ def test_a_mistake_in_a_prompt_file_names_it(tmp_path: Path) -> None:
 
 
 def test_a_team_that_is_sent_has_no_prompt_files() -> None:
-    with pytest.raises(TeamError, match="a team that is not in a file has its prompts and teams in itself"):
-        team_from({"name": "desk", "agents": [{"name": "one", "prompt_file": "x.md"}]})
-    assert team_from({"name": "desk", "agents": [{"name": "one", "prompt": "hi"}]}).name == "desk"
+    with pytest.raises(InvalidTeam, match="a team that is not in a file has its prompts and teams in itself"):
+        parse_team({"name": "desk", "agents": [{"name": "one", "prompt_file": "x.md"}]})
+    assert parse_team({"name": "desk", "agents": [{"name": "one", "prompt": "hi"}]}).name == "desk"
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {"agents": 5}, {"agents": [5]}, {"agents": {"a": 1}}, {1: 2}])
 def test_what_is_no_team_is_a_team_error(data: object) -> None:
-    with pytest.raises(TeamError):
-        team_from(data)
+    with pytest.raises(InvalidTeam):
+        parse_team(data)
 
 
 HELPERS = "name: helpers\nagents: [{name: helper, prompt_file: help.md}]\n"
@@ -272,39 +272,39 @@ def test_a_team_takes_the_teams_of_other_files_in(tmp_path: Path) -> None:
     (tmp_path / "lead.yaml").write_text(LEAD)
     team = load_team(tmp_path / "lead.yaml")
     assert team.teams["helpers"].agents[0].prompt == "You help."
-    assert Team.model_validate_json(frozen(team)) == team
+    assert Team.model_validate_json(serialize_team(team)) == team
 
 
 def test_every_mistake_in_a_team_of_a_team_is_told(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "lead.yaml").write_text(LEAD)
-    with pytest.raises(TeamError, match=r"teams.helpers: 'sub/helpers.yaml' cannot be read: No such file"):
+    with pytest.raises(InvalidTeam, match=r"teams.helpers: 'sub/helpers.yaml' cannot be read: No such file"):
         load_team(tmp_path / "lead.yaml")
     (tmp_path / "sub/helpers.yaml").write_text(HELPERS)
-    with pytest.raises(TeamError, match=r"teams.helpers.agents\[0\].prompt_file: 'help.md' cannot be read"):
+    with pytest.raises(InvalidTeam, match=r"teams.helpers.agents\[0\].prompt_file: 'help.md' cannot be read"):
         load_team(tmp_path / "lead.yaml")
 
 
 def test_a_team_that_names_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lead.yaml").write_text(LEAD.replace("sub/helpers.yaml", "lead.yaml"))
-    with pytest.raises(TeamError, match="does one contain itself"):
+    with pytest.raises(InvalidTeam, match="does one contain itself"):
         load_team(tmp_path / "lead.yaml")
 
 
 @pytest.mark.parametrize("name", ["../x.yaml", "/etc/x.yaml"])
 def test_a_team_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "lead.yaml").write_text(LEAD.replace("sub/helpers.yaml", name))
-    with pytest.raises(TeamError, match="name a file beside or below the team file"):
+    with pytest.raises(InvalidTeam, match="name a file beside or below the team file"):
         load_team(tmp_path / "lead.yaml")
 
 
 def test_a_team_that_is_sent_has_no_team_files() -> None:
-    with pytest.raises(TeamError, match="has its prompts and teams in itself"):
-        team_from({"name": "x", "agents": [{"name": "a", "prompt": "p"}], "teams": {"y": "y.yaml"}})
+    with pytest.raises(InvalidTeam, match="has its prompts and teams in itself"):
+        parse_team({"name": "x", "agents": [{"name": "a", "prompt": "p"}], "teams": {"y": "y.yaml"}})
 
 
 def test_a_mistake_in_a_team_with_a_long_name_is_short() -> None:
     agents = [{"name": "a", "prompt": "{{ tusk }}"}]
-    with pytest.raises(TeamError) as raised:
-        team_from(prompted("p") | {"teams": {"t" * 10_000: {"name": "inner", "agents": agents}}})
+    with pytest.raises(InvalidTeam) as raised:
+        parse_team(prompted("p") | {"teams": {"t" * 10_000: {"name": "inner", "agents": agents}}})
     assert raised.value.mistakes[0].startswith(f"teams.{'t' * 80}.agents[0].prompt: line 1: unknown variable 'tusk'")

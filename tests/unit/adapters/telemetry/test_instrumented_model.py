@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.telemetry.instrumented_model import ObservedModel
+from roboco.adapters.telemetry.instrumented_model import InstrumentedModel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
-from roboco.ports import Reply, Request, Work
+from roboco.ports import Operation, Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS
 from tests.memory.model import Said, ScriptedModel, said
 from tests.memory.telemetry import KeptTelemetry
@@ -18,7 +18,7 @@ REQUEST = Request(ModelProfile(model="small"), (), ())
 
 def stream(script: Said) -> tuple[KeptTelemetry, Iterator[str | Reply], Any]:
     notes = KeptTelemetry()
-    running = ObservedModel(ScriptedModel(lambda request: script), notes).stream(REQUEST)
+    running = InstrumentedModel(ScriptedModel(lambda request: script), notes).stream(REQUEST)
     return notes, iter(running), running
 
 
@@ -30,7 +30,7 @@ def test_a_call_from_its_begin_to_its_end() -> None:
     assert isinstance(reply, Reply)
     assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
     assert (notes.told[0] or {})["tokens_in"] == 10
-    assert notes.begun == [Work("model", model="small")]
+    assert notes.begun == [Operation("model", model="small")]
     running.close()
     running.close()
     assert notes.of(OPEN_STREAMS) == [1, -1]
@@ -56,7 +56,7 @@ def test_a_call_that_fails() -> None:
 def test_a_call_whose_texts_go_to_somebody_else() -> None:
     notes = KeptTelemetry()
     texts: list[str] = []
-    model = ObservedModel(ScriptedModel(lambda request: said("one two")), notes)
+    model = InstrumentedModel(ScriptedModel(lambda request: said("one two")), notes)
     running = model.stream(REQUEST, texts.append)
     [reply] = running
     assert isinstance(reply, Reply)

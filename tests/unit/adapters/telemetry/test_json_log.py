@@ -11,11 +11,11 @@ import pytest
 
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.adapters.telemetry.json_log import JsonFormatter
-from roboco.adapters.telemetry.redaction import Hidden
-from roboco.adapters.telemetry.telemetry import Observed
-from roboco.adapters.workspace.s3_history import _abreast
+from roboco.adapters.telemetry.redaction import Redactor
+from roboco.adapters.telemetry.telemetry import ProcessTelemetry
+from roboco.adapters.workspace.s3_history import _request_pool
 from roboco.engine.heartbeat import LeaseHeartbeat
-from roboco.ports import Work
+from roboco.ports import Operation
 
 SECRETS = {
     "OPENAI_API_KEY": "sk-the-key-of-the-shop",
@@ -34,7 +34,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(JsonFormatter(Hidden(SECRETS, ("SHOP_ACCESS",))))
+        self.setFormatter(JsonFormatter(Redactor(SECRETS, ("SHOP_ACCESS",))))
         self.lines: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -55,7 +55,7 @@ def lines() -> Any:
 
 
 log = logging.getLogger("tests.json")
-TURN = Work("turn", "task_1", 3, 1)
+TURN = Operation("turn", "task_1", 3, 1)
 
 
 def test_a_line(lines: list[dict[str, Any]]) -> None:
@@ -78,9 +78,9 @@ def test_an_exception_is_a_field(lines: list[dict[str, Any]]) -> None:
 
 def test_arguments_that_do_not_fit() -> None:
     record = log.makeRecord("tests.json", logging.INFO, "f", 1, "%d of %d", ("one \ud83d",), None)
-    line = json.loads(JsonFormatter(Hidden({})).format(record))
+    line = json.loads(JsonFormatter(Redactor({})).format(record))
     assert line["message"].startswith("%d of %d (")
-    assert json.loads(JsonFormatter(Hidden({})).format(log.makeRecord("", 20, "", 1, "half \ud83d", (), None)))[
+    assert json.loads(JsonFormatter(Redactor({})).format(log.makeRecord("", 20, "", 1, "half \ud83d", (), None)))[
         "message"
     ]
 
@@ -109,12 +109,12 @@ def test_no_secret_is_in_a_message_or_an_exception(lines: list[dict[str, Any]]) 
 
 
 def test_lines_name_the_work_and_what_comes_to_light(lines: list[dict[str, Any]]) -> None:
-    telemetry = Observed(None, None)
-    with telemetry.work(TURN) as doing:
+    telemetry = ProcessTelemetry(None, None)
+    with telemetry.operation(TURN) as doing:
         log.info("claimed")
-        doing.tell(agent="writer", model="small", tokens_in=3)
+        doing.annotate(agent="writer", model="small", tokens_in=3)
         log.info("speaks")
-        with telemetry.work(Work("tool", "task_1", 4, 2, "tc_1")):
+        with telemetry.operation(Operation("tool", "task_1", 4, 2, "tc_1")):
             log.info("calls")
     log.info("done")
     named = [{key: line[key] for key in line.keys() & {"task_id", "step", "agent", "tool_call_id"}} for line in lines]
@@ -131,7 +131,7 @@ def test_two_threads_do_not_mix_up_their_work(lines: list[dict[str, Any]]) -> No
     meet = threading.Barrier(2, timeout=5)
 
     def work(task_id: str) -> None:
-        with Observed(None, None).work(Work("turn", task_id, 0)):
+        with ProcessTelemetry(None, None).operation(Operation("turn", task_id, 0)):
             meet.wait()
             log.info(task_id)
 
@@ -156,9 +156,9 @@ def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dic
         beaten.set()
         return True
 
-    with Observed(None, None).work(TURN) as doing, LeaseHeartbeat(0.01).renewing(renew, lambda: None):
+    with ProcessTelemetry(None, None).operation(TURN) as doing, LeaseHeartbeat(0.01).renewing(renew, lambda: None):
         running = loop.submit(stream())
-        doing.tell(agent="writer")
+        doing.annotate(agent="writer")
         assert running.ended.wait(5)
         assert beaten.wait(5)
     assert {line["message"] for line in lines} == {"streams", "reads", "renews"}
@@ -166,7 +166,7 @@ def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dic
 
 
 def test_threads_that_fetch_segments_name_the_work(lines: list[dict[str, Any]]) -> None:
-    with Observed(None, None).work(TURN), _abreast() as pool:
+    with ProcessTelemetry(None, None).operation(TURN), _request_pool() as pool:
         list(pool.map(log.info, ["fetches", "fetches too"]))
     assert [line["task_id"] for line in lines] == ["task_1", "task_1"]
 
@@ -177,7 +177,7 @@ def test_what_is_held_for_many_names_no_work(lines: list[dict[str, Any]]) -> Non
     async def converse() -> None:
         log.info("converses")
 
-    with Observed(None, None).work(TURN):
+    with ProcessTelemetry(None, None).operation(TURN):
         running = contextvars.Context().run(LoopThread().submit, converse())
         assert running.ended.wait(5)
     assert "task_id" not in lines[0]

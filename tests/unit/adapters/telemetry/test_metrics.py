@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from roboco.adapters.local.process import free_port
-from roboco.adapters.telemetry.backlog_gauges import Levels
-from roboco.adapters.telemetry.metrics import LONGEST_VALUE, MOST_VALUES, OTHER, Metrics
+from roboco.adapters.telemetry.backlog_gauges import BacklogGauges
+from roboco.adapters.telemetry.metrics import MAX_LABEL_CHARS, MAX_LABEL_VALUES, OTHER_VALUE, Metrics
 from roboco.adapters.telemetry.metrics_server import serve_metrics
 from roboco.errors import TransientError, UsageError
 from roboco.ports.telemetry import (
-    LEASE_LOSSES,
+    LEASE_EXPIRATIONS,
     OPEN_STREAMS,
     QUEUE_WAIT_SECONDS,
     TOKENS,
@@ -52,13 +52,13 @@ def child(work: Callable[[], None]) -> int:
 
 
 def test_each_kind_of_figure(metrics: Metrics) -> None:
-    metrics.note(TOKENS, 10, "in", "small")
-    metrics.note(TOKENS, 5, "in", "small")
-    metrics.note(TURN_SECONDS, 0.2, "small")
-    metrics.note(TURN_SECONDS, 700.0, "small")
-    metrics.note(OPEN_STREAMS, 1)
-    metrics.note(OPEN_STREAMS, 1)
-    metrics.note(OPEN_STREAMS, -1)
+    metrics.record(TOKENS, 10, "in", "small")
+    metrics.record(TOKENS, 5, "in", "small")
+    metrics.record(TURN_SECONDS, 0.2, "small")
+    metrics.record(TURN_SECONDS, 700.0, "small")
+    metrics.record(OPEN_STREAMS, 1)
+    metrics.record(OPEN_STREAMS, 1)
+    metrics.record(OPEN_STREAMS, -1)
     assert value(metrics, "roboco_tokens_total", direction="in", model="small") == 15
     assert value(metrics, "roboco_turn_seconds_count", model="small") == 2
     assert value(metrics, "roboco_turn_seconds_bucket", model="small", le="0.25") == 1
@@ -67,31 +67,31 @@ def test_each_kind_of_figure(metrics: Metrics) -> None:
 
 
 def test_clocks_that_differ_take_no_time_back(metrics: Metrics) -> None:
-    metrics.note(QUEUE_WAIT_SECONDS, -3.0, "q")
+    metrics.record(QUEUE_WAIT_SECONDS, -3.0, "q")
     assert value(metrics, "roboco_queue_wait_seconds_sum", queue="q") == 0
 
 
 def test_a_label_keeps_to_its_first_values(metrics: Metrics) -> None:
-    for number in range(MOST_VALUES + 20):
-        metrics.note(TOOL_SECONDS, 0.1, f"tool{number}", "ok")
-    metrics.note(TOOL_SECONDS, 0.1, "tool0", "error")
-    assert value(metrics, "roboco_tool_seconds_count", tool=OTHER, outcome="ok") == 20
+    for number in range(MAX_LABEL_VALUES + 20):
+        metrics.record(TOOL_SECONDS, 0.1, f"tool{number}", "ok")
+    metrics.record(TOOL_SECONDS, 0.1, "tool0", "error")
+    assert value(metrics, "roboco_tool_seconds_count", tool=OTHER_VALUE, outcome="ok") == 20
     assert value(metrics, "roboco_tool_seconds_count", tool="tool0", outcome="error") == 1
-    assert value(metrics, "roboco_tool_seconds_count", tool=f"tool{MOST_VALUES}", outcome="ok") is None
+    assert value(metrics, "roboco_tool_seconds_count", tool=f"tool{MAX_LABEL_VALUES}", outcome="ok") is None
 
 
 def test_a_long_value_is_cut(metrics: Metrics) -> None:
-    metrics.note(TURN_SECONDS, 1.0, "m" * 5000)
-    assert value(metrics, "roboco_turn_seconds_count", model="m" * LONGEST_VALUE) == 1
+    metrics.record(TURN_SECONDS, 1.0, "m" * 5000)
+    assert value(metrics, "roboco_turn_seconds_count", model="m" * MAX_LABEL_CHARS) == 1
 
 
 def test_children_tell_the_first_process_whether_they_live_or_not(metrics: Metrics) -> None:
     def work() -> None:
-        metrics.note(LEASE_LOSSES, 1, "tool")
-        metrics.note(OPEN_STREAMS, 1)
+        metrics.record(LEASE_EXPIRATIONS, 1, "tool")
+        metrics.record(OPEN_STREAMS, 1)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    metrics.note(OPEN_STREAMS, 1)
+    metrics.record(OPEN_STREAMS, 1)
     for pid in [child(work) for _ in range(3)]:
         os.waitpid(pid, 0)
     until(lambda: value(metrics, "roboco_lease_expirations_total", kind="tool") == 3, 5, "three children have told")
@@ -100,7 +100,7 @@ def test_children_tell_the_first_process_whether_they_live_or_not(metrics: Metri
 
 def test_what_a_child_of_a_child_tells(metrics: Metrics) -> None:
     def work() -> None:
-        os.waitpid(child(lambda: metrics.note(TOKENS, 7, "out", "small")), 0)
+        os.waitpid(child(lambda: metrics.record(TOKENS, 7, "out", "small")), 0)
 
     os.waitpid(child(work), 0)
     until(lambda: value(metrics, "roboco_tokens_total", direction="out", model="small") == 7, 5, "it was told")
@@ -115,10 +115,10 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted() -> None:
 
         def work() -> None:
             for _ in range(tells):
-                metrics.note(TOKENS, 1, "in", "small")
+                metrics.record(TOKENS, 1, "in", "small")
             os.write(told[1], b".")
             os.read(goes_on[0], 1)
-            metrics.note(TOKENS, 1, "in", "small")
+            metrics.record(TOKENS, 1, "in", "small")
 
         pid = child(work)
         os.read(told[0], 1)
@@ -164,12 +164,12 @@ def test_levels_are_read_at_most_every_few_seconds() -> None:
         asked.append("tasks")
         return len(asked)
 
-    levels = Levels(tasks, lambda: 2, lambda: {"q": 3})
+    levels = BacklogGauges(tasks, lambda: 2, lambda: {"q": 3})
     for _ in range(3):
         told = {one.name: one.samples[0].value for one in levels()}
         assert told == {"roboco_open_tasks": 1, "roboco_dead_letters": 2, "roboco_queue_length": 3}
     assert asked == ["tasks"]
-    always = Levels(tasks, lambda: 2, dict, fresh=0.0)
+    always = BacklogGauges(tasks, lambda: 2, dict, max_age=0.0)
     assert [next(iter(always())).samples[0].value for _ in range(2)] == [2, 3]
 
 
@@ -177,13 +177,13 @@ def test_levels_that_cannot_be_read_are_left_out() -> None:
     def fail() -> int:
         raise TransientError("redis does not answer")
 
-    assert list(Levels(fail, lambda: 1, dict)()) == []
+    assert list(BacklogGauges(fail, lambda: 1, dict)()) == []
 
 
 def test_threads_may_tell_at_the_same_time(metrics: Metrics) -> None:
     def work() -> None:
         for _ in range(200):
-            metrics.note(TOKENS, 1, "in", "small")
+            metrics.record(TOKENS, 1, "in", "small")
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -9,13 +9,13 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from roboco.adapters.telemetry.telemetry import Observed
-from roboco.adapters.telemetry.tracer import Tracer, ids_of
-from roboco.adapters.telemetry.tracing_setup import open_spans, traces_wanted
+from roboco.adapters.telemetry.telemetry import ProcessTelemetry
+from roboco.adapters.telemetry.tracer import Tracer, trace_ids
+from roboco.adapters.telemetry.tracing_setup import open_tracer, tracing_enabled
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import UsageError
-from roboco.ports import Work
+from roboco.ports import Operation
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ class Process:
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
         self._tracer = Tracer(self._exporter)
-        self.telemetry = Observed(None, self._tracer)
+        self.telemetry = ProcessTelemetry(None, self._tracer)
 
     def spans(self) -> dict[str, ReadableSpan]:
         self._tracer.close()
@@ -43,17 +43,17 @@ def summary(status: TaskStatus = TaskStatus.COMPLETED) -> TaskSummary:
 
 def test_two_processes_tell_one_trace() -> None:
     one, other = Process(), Process()
-    with one.telemetry.work(Work("turn", "task_1", 1, 1)) as turn:
-        turn.tell(agent="writer", model="small")
-        with one.telemetry.work(Work("model", model="small")) as call:
-            call.tell(tokens_in=3, tokens_out=4, finish_reason="stop")
-        turn.tell(tokens_in=3, tokens_out=4)
-    with other.telemetry.work(Work("tool", "task_1", 1, 1, "tc_1")) as tool:
-        tool.tell(agent="writer", tool="search", error="tool_error")
-    other.telemetry.ended(summary())
+    with one.telemetry.operation(Operation("turn", "task_1", 1, 1)) as turn:
+        turn.annotate(agent="writer", model="small")
+        with one.telemetry.operation(Operation("model", model="small")) as call:
+            call.annotate(tokens_in=3, tokens_out=4, finish_reason="stop")
+        turn.annotate(tokens_in=3, tokens_out=4)
+    with other.telemetry.operation(Operation("tool", "task_1", 1, 1, "tc_1")) as tool:
+        tool.annotate(agent="writer", tool="search", error="tool_error")
+    other.telemetry.task_ended(summary())
     spans = one.spans() | other.spans()
     assert set(spans) == {"invoke_agent writer", "chat small", "execute_tool search", "invoke_workflow desk"}
-    trace_id, root = ids_of("task_1")
+    trace_id, root = trace_ids("task_1")
     assert {span.context.trace_id for span in spans.values()} == {trace_id}
     above = {name: span.parent.span_id if span.parent else None for name, span in spans.items()}
     turn_id = spans["invoke_agent writer"].context.span_id
@@ -80,15 +80,15 @@ def test_two_processes_tell_one_trace() -> None:
 
 def test_what_was_for_another_worker_leaves_no_trace_and_no_context() -> None:
     process = Process()
-    with process.telemetry.work(Work("turn", "task_1", 1, 1)) as turn:
-        turn.void()
+    with process.telemetry.operation(Operation("turn", "task_1", 1, 1)) as turn:
+        turn.discard()
         assert not trace.get_current_span().get_span_context().is_valid
     assert not process.spans()
 
 
 def test_an_exception_is_told_by_its_kind_alone() -> None:
     process = Process()
-    with pytest.raises(ValueError, match="secret"), process.telemetry.work(Work("advance", "task_1")):
+    with pytest.raises(ValueError, match="secret"), process.telemetry.operation(Operation("advance", "task_1")):
         raise ValueError("a secret text")
     span = process.spans()["advance"]
     assert facts(span)["error.type"] == "ValueError"
@@ -97,7 +97,7 @@ def test_an_exception_is_told_by_its_kind_alone() -> None:
 
 def test_a_task_that_failed() -> None:
     process = Process()
-    process.telemetry.ended(summary(TaskStatus.FAILED))
+    process.telemetry.task_ended(summary(TaskStatus.FAILED))
     assert facts(process.spans()["invoke_workflow desk"])["error.type"] == "failed"
 
 
@@ -107,9 +107,9 @@ def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch
     process = Process()
     ids = [f"task_{number}" for number in range(60)]
     for task_id in ids:
-        with process.telemetry.work(Work("advance", task_id)):
+        with process.telemetry.operation(Operation("advance", task_id)):
             pass
-        process.telemetry.ended(summary().model_copy(update={"task_id": task_id}))
+        process.telemetry.task_ended(summary().model_copy(update={"task_id": task_id}))
     process.spans()
     by_task: dict[Any, int] = {}
     for span in process._exporter.get_finished_spans():
@@ -133,10 +133,10 @@ def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_who_asks_for_traces(traces: str | None, environment: dict[str, str], wanted: bool) -> None:
-    assert traces_wanted(traces, environment) is wanted
+    assert tracing_enabled(traces, environment) is wanted
 
 
 def test_an_exporter_that_is_not_installed() -> None:
     with pytest.raises(UsageError, match=r"'otlp_proto_grpc'.*otlp_proto_http.*OTEL_EXPORTER_OTLP_PROTOCOL"):
-        open_spans("on", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
-    assert open_spans(None, {}) is None
+        open_tracer("on", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert open_tracer(None, {}) is None

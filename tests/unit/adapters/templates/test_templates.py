@@ -8,10 +8,10 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from roboco.adapters.templates import rules as template_rules
-from roboco.adapters.templates.rules import LONGEST_KEPT, parsed
+from roboco.adapters.templates.rules import MAX_CACHED_CHARS, parse_template
 from roboco.adapters.templates.templates import JinjaPrompts, check_template
-from roboco.adapters.templates.values import LONGEST
-from roboco.domain.team.team import MAX_PROMPT
+from roboco.adapters.templates.values import MAX_TEXT_CHARS
+from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.errors import UsageError
 from tests.faults.hostile import tenant
 
@@ -214,7 +214,7 @@ def test_tojson_of_a_deep_value_stops_before_it_is_long() -> None:
     template = "{% set a = range(1000) | list %}" + "{% set a = a + a %}" * 3 + deep * 10 + "{{ a | tojson(8) }}"
     tracemalloc.start()
     try:
-        with pytest.raises(UsageError, match=f"it makes a text longer than {LONGEST} characters"):
+        with pytest.raises(UsageError, match=f"it makes a text longer than {MAX_TEXT_CHARS} characters"):
             render(template)
         assert tracemalloc.get_traced_memory()[1] < 16 * 1024 * 1024
     finally:
@@ -234,32 +234,32 @@ def test_a_mistake_names_the_construct_its_line_and_what_is_possible() -> None:
 
 def test_templates_of_a_team_share_an_allowance() -> None:
     greedy = "{% for i in range(200) %}{% for j in range(40) %}{% endfor %}{% endfor %}"
-    shared = JinjaPrompts().sharing()
+    shared = JinjaPrompts().with_shared_budget()
     assert [shared.render(greedy, VARIABLES) for _ in range(4)] == [""] * 4
     with pytest.raises(UsageError, match="it takes more than 200000 steps"):
         [shared.render(greedy, VARIABLES) for _ in range(4)]
     with pytest.raises(UsageError, match="it takes more than 50000 steps"):
-        JinjaPrompts().sharing().render(greedy.replace("200", "500"), VARIABLES)
+        JinjaPrompts().with_shared_budget().render(greedy.replace("200", "500"), VARIABLES)
 
 
 def test_what_a_text_without_code_holds_is_not_read() -> None:
     assert render("a } } % b\r\nc\n\n") == "a } } % b\nc\n"
-    assert render("x" * (LONGEST + 1)) == "x" * (LONGEST + 1)
+    assert render("x" * (MAX_TEXT_CHARS + 1)) == "x" * (MAX_TEXT_CHARS + 1)
 
 
 def test_a_template_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_rules, "_environment", None)
-    long = "{{ task.id }}" + "x" * MAX_PROMPT
-    told = f"has {len(long)} characters, at most {MAX_PROMPT} are possible"
+    long = "{{ task.id }}" + "x" * MAX_PROMPT_CHARS
+    told = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
     assert check_template(long) == [told]
     with pytest.raises(UsageError, match=f"the template fails: {told}"):
         render(long)
 
 
 def test_the_tree_of_a_long_template_is_not_kept() -> None:
-    short = "{{ task.id }}" + "x" * (LONGEST_KEPT - 13)
-    assert parsed(short) is parsed(short)
-    assert parsed(short + "x") is not parsed(short + "x")
+    short = "{{ task.id }}" + "x" * (MAX_CACHED_CHARS - 13)
+    assert parse_template(short) is parse_template(short)
+    assert parse_template(short + "x") is not parse_template(short + "x")
 
 
 ALSO_JINJA = [

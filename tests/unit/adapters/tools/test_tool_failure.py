@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.telemetry.redaction import Redactor
 from roboco.adapters.tools.tool_failure import (
-    CHAIN_MOST,
-    QUOTED_MOST,
-    SHOWN_MOST,
-    WORDS_MOST,
+    MAX_CHAIN_LENGTH,
+    MAX_EXCEPTIONS,
+    MAX_MASKED_TEXTS,
+    MAX_TEXT_CHARS,
     error_text,
     failure_lines,
+    mask_arguments,
     result_text,
-    without_arguments,
 )
 
 SECRET = "canary-of-the-shop"
@@ -51,7 +51,7 @@ def test_causes_are_shown_before_what_they_led_to() -> None:
     for number in range(1, 10):
         error = raised(ValueError(f"o-{number}"), cause=error)
     texts = [line for line in lines(error) if line.startswith(("ValueError", "KeyError"))]
-    assert texts == [f"ValueError: o-{number}" for number in range(10 - CHAIN_MOST, 10)]
+    assert texts == [f"ValueError: o-{number}" for number in range(10 - MAX_CHAIN_LENGTH, 10)]
 
 
 def test_circle_of_causes_is_left() -> None:
@@ -65,16 +65,16 @@ def test_text_of_the_exception_is_one_bounded_printable_line(text: str) -> None:
     last = lines(raised(ValueError(text)))[-1]
     assert last.startswith("ValueError: ")
     assert last.isprintable()
-    assert len(last) <= QUOTED_MOST
+    assert len(last) <= MAX_TEXT_CHARS
 
 
 def test_text_of_the_exception_is_whole_up_to_its_bound() -> None:
-    text = "x" * (QUOTED_MOST - len("ValueError: "))
+    text = "x" * (MAX_TEXT_CHARS - len("ValueError: "))
     assert lines(raised(ValueError(text)))[-1] == f"ValueError: {text}"
 
 
 def test_secrets_are_masked() -> None:
-    mask = Hidden({"SHOP_TOKEN": SECRET})
+    mask = Redactor({"SHOP_TOKEN": SECRET})
     found = "\n".join(lines(raised(ValueError(f"{SECRET} at redis://shop:{SECRET}@h")), mask=mask))
     assert SECRET not in found
     assert "ValueError: *** at redis://***@h" in found
@@ -82,19 +82,19 @@ def test_secrets_are_masked() -> None:
 
 @pytest.mark.parametrize("said", ["what the user said", "a\n'quoted' text", "long " * 50_000])
 def test_arguments_of_the_call_are_left_out(said: str) -> None:
-    mask = without_arguments({"order": {"notes": [said]}, "n": 1, "short": "is"}, Hidden({"SHOP_TOKEN": SECRET}))
+    mask = mask_arguments({"order": {"notes": [said]}, "n": 1, "short": "is"}, Redactor({"SHOP_TOKEN": SECRET}))
     error = raised(ValueError(f"{said!r} is refused by {SECRET}"), cause=raised(KeyError(said)))
     texts = [line for line in lines(error, mask=mask) if "Error: " in line]
     assert [text.replace('"', "'") for text in texts] == ["KeyError: '...'", "ValueError: '...' is refused by ***"]
 
 
 def test_argument_does_not_hide_a_secret_and_a_secret_no_argument() -> None:
-    mask = without_arguments({"part": SECRET[:6], "whole": f"for {SECRET} only"}, Hidden({"SHOP_TOKEN": SECRET}))
+    mask = mask_arguments({"part": SECRET[:6], "whole": f"for {SECRET} only"}, Redactor({"SHOP_TOKEN": SECRET}))
     assert mask(f"{SECRET}, {SECRET[:6]}, for {SECRET} only") == "***, ..., ..."
 
 
 def test_text_of_an_exception_is_not_logged_if_the_call_has_too_many_texts() -> None:
-    args = {"notes": [f"note {number}" for number in range(WORDS_MOST)]}
+    args = {"notes": [f"note {number}" for number in range(MAX_MASKED_TEXTS)]}
     error = raised(ValueError("note 0, note 100"))
     assert failure_lines(error, 5, str, args)[-1] == "ValueError: ..., ...0"
     args["notes"].append("note 100")
@@ -125,8 +125,8 @@ def test_exceptions_of_groups_are_bounded() -> None:
     error: Exception = ValueError("x")
     for _ in range(50):
         error = ExceptionGroup("many", [error] * 100)
-    assert len(lines(error)) == SHOWN_MOST
-    assert result_text(error).count("; ") == SHOWN_MOST
+    assert len(lines(error)) == MAX_EXCEPTIONS
+    assert result_text(error).count("; ") == MAX_EXCEPTIONS
 
 
 @pytest.mark.parametrize("flaw", [RuntimeError, SystemExit, KeyboardInterrupt])

@@ -11,12 +11,12 @@ from contextvars import copy_context
 
 import pytest
 
-from roboco.adapters.telemetry.redaction import Hidden
+from roboco.adapters.telemetry.redaction import Redactor
 from roboco.adapters.tools import tool_output
-from roboco.adapters.tools.tool_output import CHARACTERS_MOST, LINE_MOST, LINES_MOST, log_output
+from roboco.adapters.tools.tool_output import MAX_CHARS, MAX_LINE_CHARS, MAX_LINES, log_output
 
 SECRET = "canary-of-the-shop"
-MASK = Hidden({"SHOP_TOKEN": SECRET})
+MASK = Redactor({"SHOP_TOKEN": SECRET})
 
 
 def logged(caplog: pytest.LogCaptureFixture, tool: str = "refund") -> list[str]:
@@ -72,7 +72,7 @@ def test_streams_are_put_back_if_the_time_limit_arrives_meanwhile(monkeypatch: p
     with pytest.raises(TimeoutError), log_output("refund", "t", MASK):
         pass
     assert (sys.stdout, sys.stderr) == before
-    assert tool_output._calls == []
+    assert tool_output._running_calls == []
 
 
 def test_streams_are_context_managers_that_leave_the_workers_open(caplog: pytest.LogCaptureFixture) -> None:
@@ -91,9 +91,9 @@ def test_output_of_a_call_is_bounded(caplog: pytest.LogCaptureFixture, text: str
     with log_output("refund", "t", MASK):
         for _ in range(3):
             sys.stdout.write(text)
-    assert len(caplog.messages) <= LINES_MOST + 1
-    assert sum(map(len, caplog.messages)) <= CHARACTERS_MOST + 100 * len(caplog.messages)
-    limits = f"further output is not logged ({LINES_MOST} lines, {CHARACTERS_MOST} characters)"
+    assert len(caplog.messages) <= MAX_LINES + 1
+    assert sum(map(len, caplog.messages)) <= MAX_CHARS + 100 * len(caplog.messages)
+    limits = f"further output is not logged ({MAX_LINES} lines, {MAX_CHARS} characters)"
     assert caplog.messages[-1] == f"tool 'refund' of task t: {limits}"
 
 
@@ -102,14 +102,14 @@ def test_line_that_is_too_long_is_cut(caplog: pytest.LogCaptureFixture) -> None:
         for _ in range(10):
             print("x" * 1000, end="")
         print("\nnext")
-    assert [len(line) for line in logged(caplog)] == [len("stdout: ") + LINE_MOST, len("stdout: next")]
+    assert [len(line) for line in logged(caplog)] == [len("stdout: ") + MAX_LINE_CHARS, len("stdout: next")]
 
 
 def test_secrets_are_masked_wherever_a_line_is_cut(caplog: pytest.LogCaptureFixture) -> None:
-    for length in range(LINE_MOST - 30, LINE_MOST + 30):
+    for length in range(MAX_LINE_CHARS - 30, MAX_LINE_CHARS + 30):
         with log_output("refund", "t", MASK):
             print("x" * length + SECRET * 2)
-            print("y" * (CHARACTERS_MOST - length - 60) + SECRET)
+            print("y" * (MAX_CHARS - length - 60) + SECRET)
     assert "canary" not in caplog.text
 
 

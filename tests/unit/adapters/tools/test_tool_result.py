@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field, PlainSerializer, RootModel, TypeAdapter, 
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from roboco.adapters.tools import tool_result
-from roboco.adapters.tools.tool_result import as_json
-from roboco.domain.canonical_json import canonical
+from roboco.adapters.tools.tool_result import to_json
+from roboco.domain.canonical_json import canonical_json
 
 
 class Place(BaseModel):
@@ -140,14 +140,14 @@ ID = UUID("88b07c4d-1758-4f22-9393-60e90750118c")
     ],
 )
 def test_results_become_json(value: object, expected: object) -> None:
-    assert json.loads(canonical(as_json(value, "t"))) == expected
+    assert json.loads(canonical_json(to_json(value, "t"))) == expected
 
 
 @pytest.mark.parametrize(
     "value", [date(2026, 1, 2), {"a"}, Decimal("1.10"), ID, Path("a"), "ä".encode(), Visit(date(2026, 1, 2), [])]
 )
 def test_result_is_read_again_as_an_argument(value: object) -> None:
-    assert TypeAdapter(type(value)).validate_python(as_json(value, "t")) == value
+    assert TypeAdapter(type(value)).validate_python(to_json(value, "t")) == value
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_is_no_json_is_a_type_error_with_the_remedy(value: object, problem:
     with pytest.raises(
         TypeError, match=r"tool 't' returned a value of type \w+ that is not JSON: .*; return texts, "
     ) as failed:
-        as_json(value, "t")
+        to_json(value, "t")
     assert problem in str(failed.value)
 
 
@@ -178,41 +178,41 @@ def test_a_value_that_holds_itself_is_a_type_error() -> None:
     circle: list[object] = []
     circle.append(circle)
     with pytest.raises(TypeError, match="nested deeper than 64 levels"):
-        as_json(circle, "t")
+        to_json(circle, "t")
 
 
 @pytest.mark.parametrize("kind", [Pair, CheckedPair])
 def test_shared_models_are_counted_before_they_are_written(
     monkeypatch: pytest.MonkeyPatch, kind: Callable[..., object]
 ) -> None:
-    monkeypatch.setattr(tool_result, "MOST_VALUES", 1000)
+    monkeypatch.setattr(tool_result, "MAX_VALUES", 1000)
     value: object = 1
     for _ in range(12):
         value = kind(left=value, right=value)
     written.clear()
     with pytest.raises(TypeError, match="more than 1000 values"):
-        as_json(kind(left=value, right=Traced()), "t")
+        to_json(kind(left=value, right=Traced()), "t")
     assert written == []
 
 
 def test_fields_that_are_not_written_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_result, "MOST_VALUES", 20)
+    monkeypatch.setattr(tool_result, "MAX_VALUES", 20)
     value = Short(left=1, hidden=[1] * 100, summed=[1] * 100, more=Tree([Tree([])]))
     value.hidden = [value]
-    assert as_json(value, "t") == {"left": 1, "summed": 100, "more": [[]]}
+    assert to_json(value, "t") == {"left": 1, "summed": 100, "more": [[]]}
 
 
 def test_roots_are_no_levels() -> None:
     tree = Tree([])
     for _ in range(50):
         tree = Tree([tree])
-    assert canonical(as_json(tree, "t")) == "[" * 51 + "]" * 51
+    assert canonical_json(to_json(tree, "t")) == "[" * 51 + "]" * 51
 
 
 def test_a_field_without_a_value_is_named() -> None:
     for kind in (Visit, Stay):
         with pytest.raises(TypeError, match=rf"field '\w+' of a {kind.__name__} has no value; return"):
-            as_json([object.__new__(kind)], "t")
+            to_json([object.__new__(kind)], "t")
 
 
 def test_an_object_whose_length_is_wrong_is_read() -> None:
@@ -220,13 +220,13 @@ def test_an_object_whose_length_is_wrong_is_read() -> None:
         def __len__(self) -> int:
             return 5
 
-    assert as_json(Long(a=1), "t") == {"a": 1}
+    assert to_json(Long(a=1), "t") == {"a": 1}
 
 
 def test_shared_values_are_counted_as_often_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_result, "MOST_VALUES", 1000)
+    monkeypatch.setattr(tool_result, "MAX_VALUES", 1000)
     value: list[object] = []
     for _ in range(60):
         value = [value, value]
     with pytest.raises(TypeError, match="more than 1000 values"):
-        as_json(value, "t")
+        to_json(value, "t")

@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from roboco.adapters.artifacts.large_result import KEPT, LARGEST
+from roboco.adapters.artifacts.large_result import EXCERPT_BYTES, MAX_RESULT_BYTES
 from roboco.adapters.artifacts.store import read_artifact
+from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import tool
-from roboco.adapters.tools.functions import Functions
 from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.domain.decision.router import Route
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ToolSpec
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 from roboco.engine.record.call_failures import call_failures
 from roboco.errors import TransientError, UsageError
-from roboco.ports import CallContext
+from roboco.ports import ToolContext
 from tests.memory.workspace import MemoryFiles, MemoryHistories
 from tests.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of
 
 HERE = __name__
-CONTEXT = CallContext(TASK, "one", "tc_0123456789abcdef", f"{TASK}/tc_1", 1)
+CONTEXT = ToolContext(TASK, "one", "tc_0123456789abcdef", f"{TASK}/tc_1", 1)
 
 
 class Measure(BaseModel):
@@ -67,9 +67,9 @@ def give(what: str) -> Any:
         "keys": {1: "a"},
         "nan": float("nan"),
         "model": Measure(value=float("nan")),
-        "text": "ü" * LARGEST,
-        "json": {"rows": list(range(LARGEST))},
-        "edge": "x" * LARGEST,
+        "text": "ü" * MAX_RESULT_BYTES,
+        "json": {"rows": list(range(MAX_RESULT_BYTES))},
+        "edge": "x" * MAX_RESULT_BYTES,
     }
     return values[what]
 
@@ -100,7 +100,7 @@ def my_router(team: Team, history: object) -> Route:
 
 NO_FUNCTION = 5
 
-TEAM = read_team(
+TEAM = validate_team(
     {
         "name": "desk",
         "agents": [
@@ -137,13 +137,13 @@ def histories() -> MemoryHistories:
     return made
 
 
-def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> Outcome:
+def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> ToolOutcome:
     """The outcome of a call, as it survives the wire."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args=args)
     box = toolbox(files)
-    outcome = box.keep(box.run(TEAM, call, TEAM.tool(name), CONTEXT), CONTEXT)
+    outcome = box.offload_large(box.run(TEAM, call, TEAM.tool(name), CONTEXT), CONTEXT)
     assert outcome.result.tool_call_id == CONTEXT.call_id
-    return Outcome.model_validate_json(outcome.model_dump_json())
+    return ToolOutcome.model_validate_json(outcome.model_dump_json())
 
 
 def test_an_agents_tools_are_described() -> None:
@@ -256,10 +256,10 @@ def test_a_workspace_that_is_away_is_no_finding() -> None:
 def test_a_large_finding_becomes_an_artifact() -> None:
     outcome = verified("pay", "text")
     assert outcome is not None
-    assert len(toolbox().keep(outcome, CONTEXT).artifacts) == 1
+    assert len(toolbox().offload_large(outcome, CONTEXT).artifacts) == 1
 
 
-def verified(name: str, what: str) -> Outcome | None:
+def verified(name: str, what: str) -> ToolOutcome | None:
     """What the tool finds out of a lost call."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args={"what": what})
     spec = TEAM.tool(name)
@@ -272,10 +272,10 @@ def test_a_large_result_that_cannot_be_stored_is_cut() -> None:
     whole = box.run(
         TEAM, ToolCall(id=CONTEXT.call_id, tool_name="give", args={"what": "text"}), TEAM.tool("give"), CONTEXT
     )
-    cut = box.cut(whole)
+    cut = box.truncate_large(whole)
     assert str(cut.result.result).endswith("the rest could not be stored]")
-    assert len(str(cut.result.result).encode()) < KEPT + 100
-    assert box.cut(cut) == cut
+    assert len(str(cut.result.result).encode()) < EXCERPT_BYTES + 100
+    assert box.truncate_large(cut) == cut
 
 
 def test_a_long_error_is_cut() -> None:
@@ -308,7 +308,7 @@ def test_results_that_json_spells_otherwise(what: str, expected: object) -> None
 def test_only_marked_functions_of_allowed_modules_are_tools(function: str, modules: tuple[str, ...], told: str) -> None:
     box = toolbox(None, *modules)
     with pytest.raises(UsageError, match=told):
-        Functions(modules).tool(function)
+        FunctionLoader(modules).tool(function)
     call = ToolCall(id="tc_1", tool_name="x", args={})
     outcome = box.run(TEAM, call, ToolSpec(name="x", function=function), CONTEXT)
     assert outcome.result.is_error
@@ -329,7 +329,7 @@ def test_a_router_of_the_users_own() -> None:
 
 def test_a_result_of_the_largest_size_stays() -> None:
     outcome = run("give", what="edge")
-    assert len(outcome.result.result) == LARGEST
+    assert len(outcome.result.result) == MAX_RESULT_BYTES
     assert outcome.artifacts == ()
 
 
@@ -340,12 +340,16 @@ def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
     [artifact] = outcome.artifacts
     stored = read_artifact(files, TASK, artifact.uri)
     assert artifact.mime_type == mime_type
-    assert artifact.size == len(stored) > LARGEST
+    assert artifact.size == len(stored) > MAX_RESULT_BYTES
     kept = outcome.result.result
-    assert kept.encode()[: KEPT - 4] == stored[: KEPT - 4]
-    assert len(kept.encode()) < KEPT + 200
+    assert kept.encode()[: EXCERPT_BYTES - 4] == stored[: EXCERPT_BYTES - 4]
+    assert len(kept.encode()) < EXCERPT_BYTES + 200
     assert artifact.uri in kept
-    assert json.loads(stored)["rows"][-1] == LARGEST - 1 if what == "json" else stored.decode() == "ü" * LARGEST
+    assert (
+        json.loads(stored)["rows"][-1] == MAX_RESULT_BYTES - 1
+        if what == "json"
+        else stored.decode() == "ü" * MAX_RESULT_BYTES
+    )
 
 
 def test_the_same_large_result_again_is_the_same_artifact() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.interactive.conversation import Conversation
-from roboco.cli.terminal.signals import Interrupted, interruptible
-from roboco.domain.stream.item import Shown, stream_item
+from roboco.cli.terminal.signals import Interrupted, install_signal_handlers
+from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.shown import BEGAN, event
 
 RUNNING = event("status", status="running", reason="")
@@ -22,15 +22,15 @@ ENDED = event("task_end", status="completed", reason="")
 class ScriptedTask:
     """Streams what is put into it; `answers` come when a message is sent, or the task is stopped."""
 
-    def __init__(self, *items: Shown | Exception, status: TaskStatus, answers: tuple[Shown, ...] = ()) -> None:
+    def __init__(self, *items: ItemData | Exception, status: TaskStatus, answers: tuple[ItemData, ...] = ()) -> None:
         self.task_id = "t"
         self.told: list[str] = []
-        self._items: queue.Queue[Shown | Exception] = queue.Queue()
+        self._items: queue.Queue[ItemData | Exception] = queue.Queue()
         self._answers = answers
         self._status = status
         self._put(*items)
 
-    def _put(self, *items: Shown | Exception) -> None:
+    def _put(self, *items: ItemData | Exception) -> None:
         for item in items:
             self._items.put(item)
 
@@ -91,7 +91,7 @@ class Present:
 def _signals() -> Iterator[None]:
     """Signals as the command line has them."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    interruptible()
+    install_signal_handlers()
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -105,21 +105,21 @@ def test_nobody_is_asked_without_a_terminal() -> None:
 
 def test_the_answer_is_sent() -> None:
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN, answers=(SPOKE, RUNNING, ENDED))
-    assert Conversation(task, Seen(), person=Present(task, "go on")).follow() is TaskStatus.COMPLETED
+    assert Conversation(task, Seen(), user=Present(task, "go on")).follow() is TaskStatus.COMPLETED
     assert task.told == ["go on"]
 
 
 def test_no_answer_leaves_the_task_waiting() -> None:
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
     person = Present(task)
-    assert Conversation(task, Seen(), person=person).follow() is TaskStatus.USER_TURN
+    assert Conversation(task, Seen(), user=person).follow() is TaskStatus.USER_TURN
     assert person.asked == [TaskStatus.USER_TURN]
 
 
 def test_a_wait_that_is_over_is_not_asked_about() -> None:
     task = ScriptedTask(WAITS, SPOKE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
     person = Present(task)
-    Conversation(task, Seen(), person=person).follow()
+    Conversation(task, Seen(), user=person).follow()
     assert person.asked == []
 
 
@@ -127,7 +127,7 @@ def test_a_wait_that_is_over_is_not_asked_about() -> None:
 def test_ctrl_c_lets_the_person_interject() -> None:
     task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(SPOKE, ENDED))
     person, seen = Present(task, "be brief"), Seen(pressed=1)
-    assert Conversation(task, seen, person=person).follow() is TaskStatus.COMPLETED
+    assert Conversation(task, seen, user=person).follow() is TaskStatus.COMPLETED
     assert person.asked == ["interject"]
     assert [item.data for item in seen] == [RUNNING, SPOKE, ENDED]
 
@@ -136,7 +136,7 @@ def test_ctrl_c_lets_the_person_interject() -> None:
 def test_ctrl_c_without_a_message_goes_on() -> None:
     task = ScriptedTask(RUNNING, SPOKE, ENDED, status=TaskStatus.RUNNING)
     person = Present(task)
-    assert Conversation(task, Seen(pressed=1), person=person).follow() is TaskStatus.COMPLETED
+    assert Conversation(task, Seen(pressed=1), user=person).follow() is TaskStatus.COMPLETED
     assert person.asked == ["interject"]
     assert task.told == []
 
@@ -151,7 +151,7 @@ def test_a_person_who_has_spoken_is_not_asked_about_the_wait_before() -> None:
         if (item := next(looks, None)) is not None:
             task._put(item)
 
-    assert Conversation(task, Seen(pressed=1), person=person, check=look).follow() is TaskStatus.COMPLETED
+    assert Conversation(task, Seen(pressed=1), user=person, check=look).follow() is TaskStatus.COMPLETED
     assert person.asked == ["interject"]
 
 
@@ -160,7 +160,7 @@ def test_ctrl_c_twice_ends_it() -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
     person = Present(task)
     with pytest.raises(Interrupted):
-        Conversation(task, Seen(pressed=2), person=person).follow()
+        Conversation(task, Seen(pressed=2), user=person).follow()
     assert person.asked == []
 
 
@@ -170,7 +170,7 @@ def test_ctrl_c_without_a_terminal_ends_it(there: bool) -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
     person = Present(task, interjects=False) if there else None
     with pytest.raises(Interrupted):
-        Conversation(task, Seen(pressed=1), person=person).follow()
+        Conversation(task, Seen(pressed=1), user=person).follow()
 
 
 def test_stop_shows_the_rest() -> None:

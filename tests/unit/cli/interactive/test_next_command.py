@@ -5,7 +5,7 @@ import pytest
 from roboco.cli.interactive.next_command import next_command
 from roboco.client.pending_actions import PendingActions
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import success
+from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import answer, decide_approval
 from tests.memory.world import TASK, World
@@ -40,7 +40,7 @@ def test_calls_of_the_client() -> None:
     world = task(ASK, ASK)
     pending, (first, second) = pending_of(world)
     assert pending.unanswered() == [first, second]
-    answer(world.engine, TASK, success(first, 7))
+    answer(world.engine, TASK, successful_outcome(first, 7))
     assert pending.unanswered() == [second]
     command = f"roboco answer {TASK} {second.id} --result JSON"
     assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command

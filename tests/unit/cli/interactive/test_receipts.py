@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from roboco.cli.interactive.receipts import how_it_closed, what_came_of
+from roboco.cli.interactive.receipts import describe_connection_end, describe_effect
 from roboco.client.receipt import Receipt
 from tests.unit.cli.shown import BEGAN
 
@@ -17,26 +17,26 @@ def after(milliseconds: float) -> object:
     ("fields", "told"),
     [
         ({}, "t has accepted it, and no worker has applied it yet"),
-        ({"taken_at_seq": 3}, "it is step 3 of t; no agent was speaking"),
+        ({"applied_at_seq": 3}, "it is step 3 of t; no agent was speaking"),
         (
-            {"taken_at_seq": 3, "seen_at": after(12), "closed_at": after(15), "chunks_after": 0},
+            {"applied_at_seq": 3, "seen_at": after(12), "closed_at": after(15), "chunks_after": 0},
             "interrupted t: seen after 12 ms, connection closed after 15 ms, 0 chunks came after",
         ),
         (
-            {"taken_at_seq": 3, "seen_at": after(-1), "closed_at": after(1500), "chunks_after": 1},
+            {"applied_at_seq": 3, "seen_at": after(-1), "closed_at": after(1500), "chunks_after": 1},
             "interrupted t: seen after 0 ms, connection closed after 1.5 s, 1 chunk came after",
         ),
         (
-            {"taken_at_seq": 3, "seen_at": after(12), "chunks_after": 2},
+            {"applied_at_seq": 3, "seen_at": after(12), "chunks_after": 2},
             "interrupted t: seen after 12 ms, connection not closed yet, 2 chunks came after",
         ),
     ],
 )
 def test_what_came_of(fields: dict[str, object], told: str) -> None:
-    assert what_came_of(Receipt("i", BEGAN, **fields), "t") == told  # type: ignore[arg-type]
+    assert describe_effect(Receipt("i", BEGAN, **fields), "t") == told  # type: ignore[arg-type]
 
 
 def test_how_it_closed() -> None:
-    assert how_it_closed({}) == ""
+    assert describe_connection_end({}) == ""
     record = {"requested_at": None, "closed_at": BEGAN.isoformat(), "chunks_after": 0}
-    assert how_it_closed(record) == "connection closed, 0 chunks came after"
+    assert describe_connection_end(record) == "connection closed, 0 chunks came after"

@@ -11,15 +11,15 @@ import pytest
 from celery import Celery
 from celery.app.task import Context
 
-from roboco.adapters.celery.continuation import MOST, kept
+from roboco.adapters.celery.continuation import MAX_REQUEST_CHARS, serialize_request
 from roboco.celery import install
-from roboco.client.canvas.ended_task import go_on
+from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.ids import is_task_id
-from roboco.domain.notification import Notice, Notify
-from roboco.domain.paths import NOTIFY, continued_path, told_folder
+from roboco.domain.notification import Notification, NotifyTarget
+from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path
 from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
-from roboco.errors import TeamFailed, TransientError, UsageError
+from roboco.errors import TaskFailed, TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
 from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.memory.watch import Call, Crash, Watch, make
@@ -43,7 +43,7 @@ class Shop:
         """The state of the Celery task, or of another one."""
         return str(self.app.AsyncResult(celery_id or self.celery_id).state)
 
-    def deliver(self, target: Notify, notice: Notice) -> None:
+    def deliver(self, target: NotifyTarget, notice: Notification) -> None:
         """Put the message into the shop's queue."""
         self.inbox.append((notice.task_id, notice.name))
 
@@ -52,7 +52,7 @@ class Shop:
         while self.inbox:
             task_id, name = self.inbox.pop(0)
             try:
-                go_on(self.app, self.world.engine, task_id, name)
+                continue_canvas(self.app, self.world.engine, task_id, name)
             except Crash:
                 self.world.engine = self.world.process()
             except TransientError as error:
@@ -62,7 +62,7 @@ class Shop:
         """Let time pass until the shop has confirmed all that it is told."""
         for _ in range(60):
             self.world.drain()
-            if not self.world.files.names(NOTIFY):
+            if not self.world.files.names(NOTIFY_MARKERS):
                 return
             self.world.clock.move(CONFIRM_TIMEOUT)
             self.world.sweep()
@@ -103,8 +103,8 @@ def target(made: Shop, **fields: Any) -> dict[str, Any]:
         errbacks=[dict(app.signature("shop.complain").set(task_id="errback"))],
         delivery_info={},
     )
-    text = json.dumps({"request": kept(request, False), "gives": "text"})
-    return {"celery": {"task": "roboco.ended"}, "confirmed": True, "kept": text} | fields
+    text = json.dumps({"request": serialize_request(request, False), "gives": "text"})
+    return {"celery": {"task": "roboco.ended"}, "confirmed": True, "continuation": text} | fields
 
 
 def travelled(journey: Journey, watch: Watch = make, **fields: Any) -> Shop:
@@ -128,7 +128,7 @@ def test_a_failed_team_calls_errbacks_and_fails_what_was_to_come() -> None:
     for celery_id in (made.celery_id, f"{made.celery_id}-next"):
         result = made.app.AsyncResult(celery_id)
         assert result.state == "FAILURE"
-        assert isinstance(result.result, TeamFailed)
+        assert isinstance(result.result, TaskFailed)
 
 
 def test_a_stopped_team_is_revoked() -> None:
@@ -142,8 +142,8 @@ def test_what_was_revoked_stays_revoked_although_the_team_was_quicker() -> None:
     made.app.backend.mark_as_revoked(made.celery_id, "revoked")
     replace(GRAPH, wishes={"notify": [target(made)]}).travel(made.world)
     made.settle()
-    (settled,) = made.world.files.names(told_folder(TASK, len(made.world.history())))
-    go_on(made.app, made.world.engine, TASK, settled.removesuffix(".json"))
+    (settled,) = made.world.files.names(finished_notifications_path(TASK, len(made.world.history())))
+    continue_canvas(made.app, made.world.engine, TASK, settled.removesuffix(".json"))
     assert made.sent == []
     assert made.state() == "REVOKED"
 
@@ -211,11 +211,11 @@ def _struck(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple[str, str]
 
 def test_what_is_kept_is_json_and_bounded() -> None:
     request = partial(Context, id="1", task="roboco.team", delivery_info={"priority": 3, "exchange": ""})
-    assert json.loads(kept(request(), True))["delivery_info"] == {"priority": 3, "routing_key": None}
+    assert json.loads(serialize_request(request(), True))["delivery_info"] == {"priority": 3, "routing_key": None}
     with pytest.raises(UsageError, match="at most"):
-        kept(request(chain=["x" * MOST]), False)
+        serialize_request(request(chain=["x" * MAX_REQUEST_CHARS]), False)
     with pytest.raises(UsageError, match="no JSON"):
-        kept(request(chain=[object()]), False)
+        serialize_request(request(chain=[object()]), False)
 
 
 def test_any_celery_id_gives_a_task_id() -> None:

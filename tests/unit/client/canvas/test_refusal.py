@@ -23,7 +23,9 @@ def test_a_refused_team_is_logged_and_kept_unless_there_was_no_room(
     error: UsageError | Overloaded, tenant: str | None, letters: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept: list[DeadLetter] = []
-    engine = SimpleNamespace(dead=SimpleNamespace(add=kept.append), now=World(given(lambda request: None)).engine.now)
+    engine = SimpleNamespace(
+        dead_letters=SimpleNamespace(add=kept.append), now=World(given(lambda request: None)).engine.now
+    )
     orchestrator: Any = SimpleNamespace(_engine=engine, settings=SimpleNamespace(tenant=tenant))
     request = SimpleNamespace(id="c1", task="roboco.team", args=(), kwargs={}, delivery_info={"routing_key": "shop"})
     refuse(orchestrator, Request(request), error)

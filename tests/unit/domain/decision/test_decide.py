@@ -8,17 +8,17 @@ from roboco.domain.decision.action import Action, AppendStep, CallTools, End, St
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.decision.tool_answers import answered_here
+from roboco.domain.decision.tool_answers import local_answers
 from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
 from roboco.domain.history.state import TaskState
-from roboco.domain.history.tool_outcome import Outcome, failure
-from roboco.domain.inbox.item import Message, Stop
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 from tests.unit.domain.steps import START, Line, call, failed, history_of, result, routed, steps_of, text
 
-TEAM = read_team(
+TEAM = validate_team(
     {
         "name": "desk",
         "agents": [
@@ -32,7 +32,7 @@ TEAM = read_team(
 )
 GO: Line = ("user", "go")
 STOP = Stop(item_id="s", created_at=START, reason="enough")
-MORE = Message(item_id="m", created_at=START, text="more")
+MORE = UserMessage(item_id="m", created_at=START, text="more")
 
 
 def decided(*lines: Line, team: Team = TEAM, **situation: Any) -> Action:
@@ -43,8 +43,8 @@ def handoff(call_id: str, to: Any, reason: str = "yours") -> dict[str, Any]:
     return call(call_id, "handoff", {"destination_agent": to, "reason": reason})
 
 
-def ok(call_id: str, value: Any = 1, artifacts: tuple[Artifact, ...] = ()) -> Outcome:
-    return Outcome(result=ToolResult(tool_call_id=call_id, result=value), artifacts=artifacts)
+def ok(call_id: str, value: Any = 1, artifacts: tuple[Artifact, ...] = ()) -> ToolOutcome:
+    return ToolOutcome(result=ToolResult(tool_call_id=call_id, result=value), artifacts=artifacts)
 
 
 # --- who acts next ---------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_an_error_of_a_tool_ends_nothing() -> None:
 @pytest.mark.parametrize("lines", [[GO], [GO, ("a", "x")], [GO, ("c", "x")], [GO, ("b", "x")]])
 @pytest.mark.parametrize("inbox", [(STOP,), (MORE, STOP), (STOP, Stop(item_id="t", created_at=START))])
 def test_a_stop_becomes_the_last_step(lines: list[Line], inbox: tuple[Any, ...]) -> None:
-    action = decided(*lines, inbox=inbox, exhausted="lost")
+    action = decided(*lines, inbox=inbox, give_up_reason="lost")
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.item_ids, action.metadata) == ("orchestrator", ("s",), {"item_id": "s"})
     assert [part.model_dump() for part in action.parts] == [{"type": "error", "code": "stopped", "message": "enough"}]
@@ -133,7 +133,7 @@ def test_a_stop_closes_open_calls_first() -> None:
     assert [one.tool_call_id for one in results] == ["1", "2", "3"]
     assert [one.result for one in results] == [None, 7, None]
     assert results[0].error == "not finished: enough"
-    assert [outcome.result.tool_call_id for outcome in action.told_now] == ["1", "3"]
+    assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["1", "3"]
 
 
 # --- tool calls ------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_results_become_a_step_in_the_order_of_the_calls() -> None:
     action = decided(GO, ("a", [call("1"), call("2")]), outcomes=outcomes)
     assert isinstance(action, AppendStep)
     assert [part.type for part in action.parts] == ["tool_result", "artifact", "tool_result"]
-    assert action.told_now == ()
+    assert action.unpublished_results == ()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_call_that_is_refused_is_an_error_result(agent: str, part: Any, metada
     action = decided(GO, (agent, [part], metadata))
     assert isinstance(action, AppendStep)
     assert action.agent_name == "tool_executor"
-    [outcome] = action.told_now
+    [outcome] = action.unpublished_results
     assert outcome.result.is_error
     assert told in str(outcome.result.error)
 
@@ -199,7 +199,7 @@ def test_a_hand_off_is_answered_here_and_overrules_the_router() -> None:
     parts = [handoff("1", "c", "look at this")]
     action = decided(GO, ("a", parts))
     assert isinstance(action, AppendStep)
-    assert action.told_now[0].result.result == "the work is handed off to c"
+    assert action.unpublished_results[0].result.result == "the work is handed off to c"
     after = decided(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
     assert isinstance(after, StartTurn)
     assert (after.agent, after.handed_off_by) == ("c", "a")
@@ -208,7 +208,7 @@ def test_a_hand_off_is_answered_here_and_overrules_the_router() -> None:
 
 def test_the_second_hand_off_of_a_step_is_refused() -> None:
     step = steps_of(GO, ("a", [handoff("0", "x"), handoff("1", "b"), handoff("2", "c"), handoff("3", "b")]))[1]
-    answers = answered_here(TEAM, TaskState(), step)
+    answers = local_answers(TEAM, TaskState(), step)
     assert [answers[str(n)].result.is_error for n in range(4)] == [True, False, True, True]
     assert "already handed off" in str(answers["2"].result.error)
 
@@ -219,7 +219,7 @@ def test_a_hand_off_beside_other_calls_waits_for_their_results() -> None:
     assert action == CallTools((ToolCall(id="1", tool_name="add", args={}),))
     action = decided(GO, ("a", parts), outcomes={"1": ok("1")})
     assert isinstance(action, AppendStep)
-    assert [outcome.result.tool_call_id for outcome in action.told_now] == ["2", "3"]
+    assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["2", "3"]
     after = decided(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
     assert isinstance(after, StartTurn)
     assert after.agent == "c"
@@ -255,7 +255,7 @@ def test_a_message_becomes_a_step() -> None:
 
 
 def test_the_oldest_message_goes_first() -> None:
-    other = Message(item_id="n", created_at=START, text="other")
+    other = UserMessage(item_id="n", created_at=START, text="other")
     action = decided(GO, inbox=(other, MORE))
     assert isinstance(action, AppendStep)
     assert action.item_ids == ("n",)
@@ -284,7 +284,7 @@ def test_a_message_waits_for_open_calls() -> None:
     ids=["sequential", "manual", "graph"],
 )
 def test_a_message_between_results_and_turn_takes_the_turn_from_nobody(model: dict[str, Any]) -> None:
-    team = TEAM.model_copy(update={"collaboration_model": read_team(_data(model)).collaboration_model})
+    team = TEAM.model_copy(update={"collaboration_model": validate_team(_data(model)).collaboration_model})
     results: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1")])]
     assert next_agent(team, results) == "a"
     handed: list[Line] = [GO, ("a", [handoff("1", "c")]), ("tool_executor", [result("1", "ok")])]
@@ -321,7 +321,7 @@ def _data(model: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_limits_end_the_task_before_the_next_turn(limits: dict[str, Any], seconds: float, told: str | None) -> None:
-    team = read_team(_data({"type": "sequential"}) | {"limits": limits})
+    team = validate_team(_data({"type": "sequential"}) | {"limits": limits})
     spent: Line = ("a", "x", {"usage": {"tokens_in": 10, "tokens_out": 20}})
     action = decided(GO, spent, team=team, seconds=seconds)
     if told is None:
@@ -338,14 +338,14 @@ def test_limits_stop_no_end_and_no_wait() -> None:
 
 
 def test_exhausted_attempts_end_the_task() -> None:
-    action = decided(GO, exhausted="lost 5 times", inbox=(MORE,))
+    action = decided(GO, give_up_reason="lost 5 times", inbox=(MORE,))
     assert isinstance(action, AppendStep)
     assert action.agent_name == "orchestrator"
     assert action.parts[0].model_dump() == {"type": "error", "code": "attempts", "message": "lost 5 times"}
 
 
 def test_failure_is_an_outcome_that_tells_why() -> None:
-    outcome = failure("1", "no net", 12)
+    outcome = failed_outcome("1", "no net", 12)
     assert (outcome.result.is_error, outcome.result.error, outcome.result.runtime_ms) == (True, "no net", 12)
 
 

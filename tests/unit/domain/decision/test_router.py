@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.decision.router import Route, route
 from roboco.domain.team.team import Team
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of
 
 GO: Line = ("user", "go")
@@ -14,7 +14,7 @@ GO: Line = ("user", "go")
 
 def team(model: dict[str, Any], agents: str = "a b c") -> Team:
     members = [{"name": name, "prompt": "hi"} for name in agents.split()]
-    return read_team({"name": "desk", "agents": members, "collaboration_model": model})
+    return validate_team({"name": "desk", "agents": members, "collaboration_model": model})
 
 
 def next_of(model: dict[str, Any], *lines: Line, agents: str = "a b c") -> Route:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from roboco.domain.history.history import RESULTS_ARE_IN
+from roboco.domain.history.history import AFTER_RESULTS
 from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of
 
 CALLS: Line = ("one", [call("tc_1")], routed("one"))
 ANSWER: Line = ("tool_executor", [result("tc_1")])
-GOES_ON: Line = ("one", "done", routed("one", RESULTS_ARE_IN))
+GOES_ON: Line = ("one", "done", routed("one", AFTER_RESULTS))
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ GOES_ON: Line = ("one", "done", routed("one", RESULTS_ARE_IN))
     ],
 )
 def test_the_visit_begins_where_the_agent_took_over(lines: list[Line], visit: list[int]) -> None:
-    assert [step.seq for step in history_of(steps_of(*lines)).visit] == visit
+    assert [step.seq for step in history_of(steps_of(*lines)).current_run] == visit
 
 
 def test_a_visit_that_is_longer_than_the_tail_is_cut() -> None:
-    lines = [("user", "go"), CALLS, *[ANSWER, ("one", [call("tc_1")], routed("one", RESULTS_ARE_IN))] * 5]
+    lines = [("user", "go"), CALLS, *[ANSWER, ("one", [call("tc_1")], routed("one", AFTER_RESULTS))] * 5]
     history = history_of(steps_of(*lines), tail=4)
-    assert [step.seq for step in history.visit] == [8, 9, 10, 11]
+    assert [step.seq for step in history.current_run] == [8, 9, 10, 11]
     assert history.last.seq == 11

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.history.state import KEPT_ITEMS, TaskState, fold
+from roboco.domain.history.state import MAX_RECENT_ITEMS, TaskState, fold
 from roboco.domain.history.step import TaskStep
 from tests.unit.domain.steps import START, call, failed, histories, result, routed, steps_of
 
@@ -41,10 +41,10 @@ def test_what_a_state_counts() -> None:
         "rules": {"named": 1, "results": 1, "a: no edge": 1, "a[0] -> b": 2},
         "tokens_in": 8,
         "tokens_out": 4,
-        "items": ("i1", "i2"),
+        "recent_item_ids": ("i1", "i2"),
         "started_at": START,
         "goals": (),
-        "corrections": 0,
+        "reminders": 0,
         "client_tools": {},
         "scope": None,
         "agents": {
@@ -54,12 +54,12 @@ def test_what_a_state_counts() -> None:
         "tools": {"look": {"steps": 0, "tokens_in": 0, "tokens_out": 0, "seconds": 0.5, "calls": 1, "cost": 0.0}},
         "calls": 1,
         "cost": 0.25,
-        "raised": {},
+        "limit_overrides": {},
         "limit": None,
         "limited_agent": "",
         "wrapped_up": False,
-        "summarised_until": 0,
-        "loop": {"open": {}, "repeats": {}, "handoffs": 0, "between": ()},
+        "summarized_until": 0,
+        "loop": {"open_calls": {}, "repeats": {}, "handoffs": 0, "agents": ()},
     }
     assert state.tokens == 12
 
@@ -75,12 +75,12 @@ def test_others_than_agents_are_not_the_last_agent() -> None:
 )
 def test_strange_metadata_does_no_harm(metadata: dict[str, Any]) -> None:
     state = fold(steps_of(("user", "go"), ("a", "x", metadata)))
-    assert (state.tokens, state.rules, state.items) == (0, {}, ())
+    assert (state.tokens, state.rules, state.recent_item_ids) == (0, {}, ())
 
 
 def test_the_newest_items_are_remembered() -> None:
-    steps = steps_of(*[("user", "go", {"item_id": f"i{n}"}) for n in range(KEPT_ITEMS + 10)])
-    assert fold(steps).items == tuple(f"i{n}" for n in range(10, KEPT_ITEMS + 10))
+    steps = steps_of(*[("user", "go", {"item_id": f"i{n}"}) for n in range(MAX_RECENT_ITEMS + 10)])
+    assert fold(steps).recent_item_ids == tuple(f"i{n}" for n in range(10, MAX_RECENT_ITEMS + 10))
 
 
 def test_a_state_of_a_newer_release_is_read() -> None:

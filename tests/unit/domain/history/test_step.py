@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from roboco.domain.history.step import TaskStep, digest_of, read_step, verify_chain
+from roboco.domain.history.step import TaskStep, digest_of, parse_step, verify_chain
 from roboco.errors import CorruptHistory
 from tests.unit.domain.steps import START, artifact, call, failed, histories, result, steps_of, text
 
@@ -44,8 +44,8 @@ def test_every_history_can_be_verified_and_read_back(steps: list[TaskStep]) -> N
     assert all("\n" not in line for line in lines)
     verify_as_the_readme_says(lines)
     assert verify_chain(lines) == len(steps)
-    assert [read_step(line) for line in lines] == steps
-    assert [read_step(line).line() for line in lines] == lines
+    assert [parse_step(line) for line in lines] == steps
+    assert [parse_step(line).line() for line in lines] == lines
 
 
 @pytest.mark.parametrize("seq", range(len(LINES)))
@@ -98,7 +98,7 @@ def test_what_is_no_step_is_named(line: str) -> None:
     with pytest.raises(CorruptHistory, match="step 1 is not"):
         verify_chain([LINES[0], line])
     with pytest.raises(CorruptHistory):
-        read_step(line)
+        parse_step(line)
 
 
 def test_a_field_that_is_missing_is_found() -> None:
@@ -117,7 +117,7 @@ def test_both_spellings_are_read(step_id: str, created_at: str) -> None:
     record = SEED | {step_id: "step_1", created_at: "2026-01-02T03:04:05Z"}
     step = TaskStep.model_validate(record)
     assert (step.step_id, step.created_at) == ("step_1", START)
-    assert read_step(json.dumps(record)) == step
+    assert parse_step(json.dumps(record)) == step
     written = json.loads(step.line())
     assert (written["step_id"], written["created_at"]) == ("step_1", "2026-01-02T03:04:05Z")
     assert not {"id", "timestamp"} & set(written)
@@ -139,7 +139,7 @@ def test_unknown_fields_are_kept_and_sealed() -> None:
     assert written["branch"] == {"of": "x"}
     assert written["parts"][0]["colour"] == "red"
     assert (written["parts"][1]["later"], written["parts"][1]["tool_call"]["newer"]) == (1, {"a": [1]})
-    assert read_step(step.line()) == step
+    assert parse_step(step.line()) == step
     assert verify_chain([step.line()]) == 1
     changed = json.loads(step.line())
     changed["parts"][0]["colour"] = "blue"

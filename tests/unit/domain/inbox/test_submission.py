@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.inbox.submission import MAX_CONTEXT, read_message, read_submission
-from roboco.domain.team.team import MAX_PROMPT
+from roboco.domain.inbox.submission import MAX_CONTEXT_CHARS, parse_message, parse_submission
+from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.errors import UsageError
 
 GOOD: dict[str, Any] = {"task_id": "t1", "team": "desk", "prompt": "go"}
@@ -40,11 +40,11 @@ WHOLE: dict[str, Any] = {
 )
 def test_a_submission_has_the_same_digest_in_each_release(arguments: dict[str, Any], digest: str) -> None:
     """Else a client that submits again after an update is refused. A new field must stay out while it is not given."""
-    assert read_submission(arguments).digest() == digest
+    assert parse_submission(arguments).digest() == digest
 
 
 def test_a_submission_is_read() -> None:
-    submission = read_submission(GOOD | {"context": {"a": [1, None]}, "agent": "one", "team": {"name": "x"}})
+    submission = parse_submission(GOOD | {"context": {"a": [1, None]}, "agent": "one", "team": {"name": "x"}})
     assert submission.model_dump() == {
         "task_id": "t1",
         "team": {"name": "x"},
@@ -77,7 +77,10 @@ def test_a_submission_is_read() -> None:
         ({"prompt": 5}, r"prompt: .* \(found 5\)"),
         ({"prompt": ""}, "prompt: "),
         ({"prompt": " \n"}, "prompt: is empty"),
-        ({"prompt": "x" * (MAX_PROMPT + 1)}, f"prompt: has {MAX_PROMPT + 1} characters, at most {MAX_PROMPT}"),
+        (
+            {"prompt": "x" * (MAX_PROMPT_CHARS + 1)},
+            f"prompt: has {MAX_PROMPT_CHARS + 1} characters, at most {MAX_PROMPT_CHARS}",
+        ),
         ({"notify": [{}]}, "give either 'celery' or 'webhook'"),
         ({"notify": [{"webhook": "https://a.example"}]}, "give 'secret_env', the variable"),
         ({"notify": [{"celery": {"args": []}}]}, "is not a signature"),
@@ -85,7 +88,7 @@ def test_a_submission_is_read() -> None:
         ({"notify": [{"celery": {"task": "a"}, "on": ["running"]}]}, "passes too soon for a notification"),
         ({"notify": [{"celery": {"task": "a"}}] * 9}, "notify: .* at most 8"),
         ({"context": []}, r"context: .* \(found \[\]\)"),
-        ({"context": {"a": "x" * MAX_CONTEXT}}, f"context: has .* at most {MAX_CONTEXT}"),
+        ({"context": {"a": "x" * MAX_CONTEXT_CHARS}}, f"context: has .* at most {MAX_CONTEXT_CHARS}"),
         ({"team": 5}, r"team: .* \(found 5\)"),
         ({"agent": 5}, r"agent: .* \(found 5\)"),
         ({"promt": "x"}, "promt: no such argument, possible are .*task_id, team, prompt, context, agent"),
@@ -95,22 +98,22 @@ def test_a_submission_is_read() -> None:
 def test_what_is_wrong_is_told(changes: dict[str, Any], told: str) -> None:
     arguments = {key: value for key, value in (GOOD | changes).items() if value is not ...}
     with pytest.raises(UsageError, match=told):
-        read_submission(arguments)
+        parse_submission(arguments)
 
 
 def test_halves_of_emoji_are_mended() -> None:
-    submission = read_submission(GOOD | {"prompt": "\ud83d\ude00 \ud83d", "context": {"\ud800": "\ud800"}})
+    submission = parse_submission(GOOD | {"prompt": "\ud83d\ude00 \ud83d", "context": {"\ud800": "\ud800"}})
     assert submission.prompt == "\U0001f600 \ufffd"
     assert submission.context == {"\ufffd": "\ufffd"}
 
 
 def test_the_digest_tells_what_the_task_is_to_do() -> None:
-    submission = read_submission(GOOD)
-    assert submission.digest() == read_submission(dict(reversed(GOOD.items()))).digest()
+    submission = parse_submission(GOOD)
+    assert submission.digest() == parse_submission(dict(reversed(GOOD.items()))).digest()
     for changes in ({"prompt": "stop"}, {"context": {"a": 1}}, {"agent": "one"}):
-        assert read_submission(GOOD | changes).digest() != submission.digest()
+        assert parse_submission(GOOD | changes).digest() != submission.digest()
     for changes in ({"task_id": "t2"}, {"team": "other"}):
-        assert read_submission(GOOD | changes).digest() == submission.digest()
+        assert parse_submission(GOOD | changes).digest() == submission.digest()
 
 
 LEAVES = st.sampled_from(
@@ -126,7 +129,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(["task_id", "team", "prompt", "context", "agent", "x", "\ud800"]), VALUES))
 def test_arbitrary_arguments_raise_nothing_but_a_usage_error(arguments: dict[str, Any]) -> None:
     try:
-        read_submission(GOOD | arguments).digest()
+        parse_submission(GOOD | arguments).digest()
     except UsageError as error:
         str(error)
 
@@ -134,14 +137,14 @@ def test_arbitrary_arguments_raise_nothing_but_a_usage_error(arguments: dict[str
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_context_that_is_no_json_is_refused(number: float) -> None:
     with pytest.raises(UsageError, match="JSON"):
-        read_submission(GOOD | {"context": {"a": [number]}})
+        parse_submission(GOOD | {"context": {"a": [number]}})
 
 
 def test_messages() -> None:
-    assert read_message("hi \ud83d\ude00") == "hi \U0001f600"
-    assert read_message("x" * MAX_PROMPT)
+    assert parse_message("hi \ud83d\ude00") == "hi \U0001f600"
+    assert parse_message("x" * MAX_PROMPT_CHARS)
     for wrong in (None, 5, "", "  \n", b"hi", ["hi"]):
         with pytest.raises(UsageError, match="message: must be a text that is not empty"):
-            read_message(wrong)
-    with pytest.raises(UsageError, match=f"at most {MAX_PROMPT}"):
-        read_message("x" * (MAX_PROMPT + 1))
+            parse_message(wrong)
+    with pytest.raises(UsageError, match=f"at most {MAX_PROMPT_CHARS}"):
+        parse_message("x" * (MAX_PROMPT_CHARS + 1))

@@ -7,7 +7,7 @@ import pytest
 
 from roboco.domain.replay.recording import Recording, recording_of
 from roboco.domain.replay.rehearsal import Rehearsal, rehearse
-from roboco.domain.replay.replay import Past
+from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.team.team import Team
 from tests.memory.journeys import GRAPH, MANUAL, TOOLS, member
 from tests.memory.world import team_of
@@ -15,7 +15,7 @@ from tests.unit.domain.pasts import PASTS, graph_past, limited, past_of, travell
 from tests.unit.domain.test_replayed import changed, late, rerouted, with_step
 
 
-def rehearsed(past: Past, team: Team | None = None) -> Rehearsal:
+def rehearsed(past: RecordedTask, team: Team | None = None) -> Rehearsal:
     """The rehearsal of the past, of which nothing but JSON is kept between."""
     recording = Recording.model_validate_json(recording_of(past).model_dump_json())
     return rehearse(team or past.team, recording, past.router)

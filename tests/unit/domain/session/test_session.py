@@ -12,6 +12,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.session.session import (
+    ContinuationToken,
     Lineage,
     MessageStatus,
     Session,
@@ -19,8 +20,7 @@ from roboco.domain.session.session import (
     SessionMessage,
     SessionRole,
     SessionText,
-    Token,
-    Turn,
+    TurnInFlight,
     delta,
     message_of,
     messages_of,
@@ -39,7 +39,7 @@ class Task:
     def __init__(self) -> None:
         self.lines: list[Line] = [("user", "go")]
         self.steps = steps_of(*self.lines)
-        self.turn: Turn | None = None
+        self.turn: TurnInFlight | None = None
         self.generation = 0
         self.happened = 0
 
@@ -51,19 +51,19 @@ class Task:
     def select(self) -> None:
         """A turn is handed out, if none is in flight."""
         seq = len(self.steps)
-        self.turn = self.turn or Turn(seq, "one", step_id_at(TASK, seq), 1, False, "")
+        self.turn = self.turn or TurnInFlight(seq, "one", step_id_at(TASK, seq), 1, False, "")
 
     def say(self) -> None:
         """A worker has the turn, and its text grows."""
         self.select()
         if self.turn:
             said = f"{self.turn.text}{self.happened} "
-            self.turn = replace(self.turn, begun=True, text=said)
+            self.turn = replace(self.turn, started=True, text=said)
 
     def restart(self) -> None:
         """The turn begins again."""
         if self.turn:
-            self.turn = replace(self.turn, attempt=self.turn.attempt + 1, begun=False, text="")
+            self.turn = replace(self.turn, attempt=self.turn.attempt + 1, started=False, text="")
 
     def drop(self) -> None:
         """The turn is given up, and its text is void."""
@@ -103,15 +103,15 @@ class Client:
     """Holds messages by index, and the token of the last delta."""
 
     def __init__(self) -> None:
-        self.token = Token()
+        self.token = ContinuationToken()
         self.messages: dict[int, SessionMessage] = {}
 
-    def read(self, generation: int, steps: list[TaskStep], turn: Turn | None) -> None:
+    def read(self, generation: int, steps: list[TaskStep], turn: TurnInFlight | None) -> None:
         """Ask once for what is new."""
-        token = Token.parse(str(self.token))
+        token = ContinuationToken.parse(str(self.token))
         new = steps[token.steps :]
         end = token.steps + len(new)
-        now = Token(f"{generation:x}", 0, 0, end, turn.attempt if turn else 0)
+        now = ContinuationToken(f"{generation:x}", 0, 0, end, turn.attempt if turn else 0)
         names_from = self._before(steps, token.steps)
         messages, rewind_to = delta(token, now, new, turn, names_from)
         sent = SessionDelta(continuation_token=str(now), messages_by_idx=messages, rewind_to=rewind_to)
@@ -123,7 +123,7 @@ class Client:
         if came.rewind_to is not None:
             self.messages = {index: one for index, one in self.messages.items() if index < came.rewind_to}
         self.messages |= came.messages_by_idx
-        self.token = Token.parse(came.continuation_token)
+        self.token = ContinuationToken.parse(came.continuation_token)
 
     @staticmethod
     def _before(steps: list[TaskStep], seq: int) -> TaskStep | None:
@@ -177,14 +177,14 @@ def test_each_step_is_one_message_wherever_the_reading_begins(steps: list[TaskSt
         assert list(messages_of(steps[cut:], steps[cut - 1])) == messages[cut:]
 
 
-TURN = Turn(1, "one", "step_1", 1, True, "he")
+TURN = TurnInFlight(1, "one", "step_1", 1, True, "he")
 STEPS = steps_of(("user", "go"), ("one", "hello"))
 
 
-def rewound(steps: list[TaskStep], turn: Turn | None, held: int = 1, generation: str = "a") -> int | None:
+def rewound(steps: list[TaskStep], turn: TurnInFlight | None, held: int = 1, generation: str = "a") -> int | None:
     """From where on a client drops what it holds, which has one step and of the next the text of attempt `held`."""
-    token = Token("a", 3, 1, 1, held)
-    return delta(token, Token(generation, 4, 2, 1 + len(steps)), steps, turn, STEPS[0])[1]
+    token = ContinuationToken("a", 3, 1, 1, held)
+    return delta(token, ContinuationToken(generation, 4, 2, 1 + len(steps)), steps, turn, STEPS[0])[1]
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ def rewound(steps: list[TaskStep], turn: Turn | None, held: int = 1, generation:
         ([], None, 1),
         ([], TURN, None),
         ([], replace(TURN, text="hel"), None),
-        ([], replace(TURN, attempt=2, begun=False, text=""), 1),
+        ([], replace(TURN, attempt=2, started=False, text=""), 1),
         ([], replace(TURN, seq=2), 1),
         (STEPS[1:], None, None),
         (STEPS[1:], replace(TURN, seq=2, attempt=2), None),
     ],
 )
 def test_a_client_drops_text_that_nothing_replaces(
-    steps: list[TaskStep], turn: Turn | None, rewind_to: int | None
+    steps: list[TaskStep], turn: TurnInFlight | None, rewind_to: int | None
 ) -> None:
     assert rewound(steps, turn) == rewind_to
     assert rewound(steps, turn, held=0) is None
@@ -213,30 +213,30 @@ def test_attempts_count_within_a_generation() -> None:
 
 
 def test_a_turn_has_the_index_after_the_steps_and_the_time_of_the_last_one() -> None:
-    messages, _ = delta(Token(), Token(), STEPS, replace(TURN, seq=2), None)
+    messages, _ = delta(ContinuationToken(), ContinuationToken(), STEPS, replace(TURN, seq=2), None)
     assert [one.status for one in messages.values()] == ["completed", "completed", "generating"]
     assert list(messages) == [0, 1, 2]
     assert messages[2].created == STEPS[1].created_at
-    messages, _ = delta(Token(steps=1), Token(), [], TURN, STEPS[0])
+    messages, _ = delta(ContinuationToken(steps=1), ContinuationToken(), [], TURN, STEPS[0])
     assert messages == {1: turn_message(TURN, STEPS[0].created_at)}
 
 
 @pytest.mark.parametrize("seq", [0, 1, 3])
 def test_a_turn_that_does_not_follow_the_steps_is_left_out(seq: int) -> None:
-    messages, _ = delta(Token(), Token(), STEPS, replace(TURN, seq=seq), None)
+    messages, _ = delta(ContinuationToken(), ContinuationToken(), STEPS, replace(TURN, seq=seq), None)
     assert messages == dict(enumerate(messages_of(STEPS)))
 
 
 def test_a_turn_without_the_step_before_it_is_refused() -> None:
     with pytest.raises(ValueError, match="turn at 1 needs the step before it"):
-        delta(Token(steps=1), Token(), [], TURN, None)
+        delta(ContinuationToken(steps=1), ContinuationToken(), [], TURN, None)
 
 
 def test_the_message_of_a_turn() -> None:
     begun = turn_message(TURN, START)
     assert (begun.role, begun.status, begun.text) == (SessionRole.ASSISTANT, MessageStatus.GENERATING, "he")
     assert (begun.agent_name, begun.step_id, begun.created) == ("one", "step_1", START)
-    handed_out = turn_message(replace(TURN, begun=False, text=""), START)
+    handed_out = turn_message(replace(TURN, started=False, text=""), START)
     assert (handed_out.status, handed_out.content) == (MessageStatus.NOT_STARTED, [])
 
 
@@ -396,9 +396,9 @@ def test_titles(said: str, metadata: dict[str, Any], title: str) -> None:
     assert title_of(steps_of(("user", said, metadata))[0]) == title
 
 
-@given(st.builds(Token, st.text("0123456789abcdef"), *[st.integers(0, 10**15 - 1)] * 4))
-def test_tokens_are_texts_that_are_read_back(token: Token) -> None:
-    assert Token.parse(str(token)) == token
+@given(st.builds(ContinuationToken, st.text("0123456789abcdef"), *[st.integers(0, 10**15 - 1)] * 4))
+def test_tokens_are_texts_that_are_read_back(token: ContinuationToken) -> None:
+    assert ContinuationToken.parse(str(token)) == token
 
 
 @pytest.mark.parametrize(
@@ -407,12 +407,12 @@ def test_tokens_are_texts_that_are_read_back(token: Token) -> None:
 )
 def test_what_is_no_token_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match=r"token '.*' is not one of a session or a delta"):
-        Token.parse(token)
+        ContinuationToken.parse(token)
 
 
 def test_a_cursor_is_no_token() -> None:
     with pytest.raises(UsageError, match="token"):
-        Token.parse(str(Cursor()))
+        ContinuationToken.parse(str(Cursor()))
 
 
 def test_a_session_is_json_that_is_read_back() -> None:
@@ -428,14 +428,14 @@ def test_a_session_is_json_that_is_read_back() -> None:
         messages=list(messages_of(steps)),
         goals=goals_of(steps),
         lineage=Lineage(forked_from_task_id="t0", forked_from_seq=0),
-        continuation_token=str(Token(steps=3)),
+        continuation_token=str(ContinuationToken(steps=3)),
     )
     assert Session.model_validate_json(session.model_dump_json()) == session
     assert json.loads(session.model_dump_json())["messages"][0]["content"] == [{"content_type": "text", "text": "go"}]
 
 
 def test_a_delta_of_nothing_leaves_all_as_it_was() -> None:
-    nothing = SessionDelta(continuation_token=str(Token()))
+    nothing = SessionDelta(continuation_token=str(ContinuationToken()))
     assert nothing.model_dump(exclude_none=True) == {"continuation_token": ".0.0.0.0", "messages_by_idx": {}}
 
 

@@ -17,7 +17,7 @@ from roboco.domain.stream.event import (
     StepEnded,
     StreamChunk,
     StreamReset,
-    SubTaskBegun,
+    SubTaskStarted,
     TaskEnded,
     TaskStarted,
     ToolCalled,
@@ -26,9 +26,9 @@ from roboco.domain.stream.event import (
     TurnRestarted,
     UnknownEvent,
     UserInterrupted,
-    UserSpoke,
-    body,
-    read_message,
+    UserMessageAdded,
+    parse_stream_message,
+    unnumbered_json,
 )
 from tests.unit.domain.steps import START, steps_of
 
@@ -40,10 +40,10 @@ EVENTS: list[AnyEvent] = [
     AgentSelected(agent_name="one", step_id="s", reason="why", routing={"rule": "next"}, **AT),
     AgentHandedOff(from_agent="one", to_agent="two", reason="why", **AT),
     ToolCalled(step_id="s", agent_name="one", tool_call=CALL, **AT),
-    SubTaskBegun(tool_call_id="tc_1", sub_task_id="t.1", team="helpers", **AT),
+    SubTaskStarted(tool_call_id="tc_1", sub_task_id="t.1", team="helpers", **AT),
     ToolReturned(tool_name="add", tool_result=ToolResult(tool_call_id="tc_1", result={"a": None}), **AT),
     ToolUnknown(tool_name="add", tool_call_id="tc_1", reason="why", **AT),
-    UserSpoke(step_id="s", text="hello", **AT),
+    UserMessageAdded(step_id="s", text="hello", **AT),
     UserInterrupted(reason="why", **AT),
     TurnRestarted(step_id="s", attempt=2, reason="why", **AT),
     StatusChanged(status=TaskStatus.USER_TURN, reason="why", **AT),
@@ -73,7 +73,7 @@ TYPES = {
 
 def sent(message: AnyEvent | StreamChunk, **numbers: Any) -> dict[str, Any]:
     """The message as it comes, with the numbers that the server adds."""
-    record: dict[str, Any] = json.loads(json.dumps(numbers)[:-1] + "," + body(message))
+    record: dict[str, Any] = json.loads(json.dumps(numbers)[:-1] + "," + unnumbered_json(message))
     return record
 
 
@@ -84,7 +84,7 @@ def test_no_kind_was_forgotten_or_renamed() -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
 def test_every_event_comes_back_with_its_numbers(event: AnyEvent) -> None:
-    read = read_message(sent(event, seq=7, generation="g", chunks=3))
+    read = parse_stream_message(sent(event, seq=7, generation="g", chunks=3))
     assert type(read) is type(event)
     assert read == event.model_copy(update={"seq": 7, "generation": "g", "chunks": 3})
     assert isinstance(read.timestamp, datetime)
@@ -92,25 +92,25 @@ def test_every_event_comes_back_with_its_numbers(event: AnyEvent) -> None:
 
 def test_a_chunk_comes_back_with_its_numbers() -> None:
     chunk = StreamChunk(task_id="t1", step_id="s", agent_name="one", attempt=2, text="Grüße")
-    read = read_message(sent(chunk, seq=7, generation="g", events=3))
+    read = parse_stream_message(sent(chunk, seq=7, generation="g", events=3))
     assert read == chunk.model_copy(update={"seq": 7, "generation": "g", "events": 3})
 
 
 def test_the_body_holds_no_numbers_and_is_one_line() -> None:
     for event in EVENTS:
-        record = json.loads("{" + body(event))
+        record = json.loads("{" + unnumbered_json(event))
         assert not {"seq", "generation", "chunks", "events"} & set(record)
-        assert "\n" not in body(event)
+        assert "\n" not in unnumbered_json(event)
 
 
 def test_an_unknown_kind_is_kept_as_it_came() -> None:
     record = {"type": "event_of_tomorrow", "seq": 1, "task_id": "t1", "timestamp": "2026-01-02T03:04:05Z", "more": [1]}
-    read = read_message(record)
+    read = parse_stream_message(record)
     assert isinstance(read, UnknownEvent)
     assert read.type == "event_of_tomorrow"
     assert read.model_dump(mode="json")["more"] == [1]
 
 
 def test_unknown_fields_of_a_known_kind_are_kept() -> None:
-    read = read_message(sent(EVENTS[0], seq=1) | {"more": [1]})
+    read = parse_stream_message(sent(EVENTS[0], seq=1) | {"more": [1]})
     assert read.model_dump(mode="json")["more"] == [1]

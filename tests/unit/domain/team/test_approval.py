@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from roboco.domain.pattern import MOST_WEIGHT, reach
-from roboco.domain.team.approval import ArgumentTest
+from roboco.domain.pattern import MAX_WEIGHT, max_searched_chars
+from roboco.domain.team.approval import ArgumentCondition
 
 
 def holds(test: dict[str, Any], **args: Any) -> bool:
-    return ArgumentTest.model_validate(test).holds(args)
+    return ArgumentCondition.model_validate(test).applies_to(args)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_text_that_is_none_cannot_be_matched() -> None:
 
 
 def test_a_text_that_is_too_long_to_search_is_asked_about() -> None:
-    heavy = {"argument": "to", "matches": "a" * MOST_WEIGHT}
-    assert not holds(heavy, to="b" * reach("a" * MOST_WEIGHT))
-    assert holds(heavy, to="a" * MOST_WEIGHT + "b" * reach("a" * MOST_WEIGHT)), "padding evades no approval"
+    heavy = {"argument": "to", "matches": "a" * MAX_WEIGHT}
+    assert not holds(heavy, to="b" * max_searched_chars("a" * MAX_WEIGHT))
+    assert holds(heavy, to="a" * MAX_WEIGHT + "b" * max_searched_chars("a" * MAX_WEIGHT)), "padding evades no approval"
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_a_text_that_is_too_long_to_search_is_asked_about() -> None:
 )
 def test_a_wrong_test_is_refused(test: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
-        ArgumentTest.model_validate(test)
+        ArgumentCondition.model_validate(test)
 
 
 def test_a_frozen_test_is_the_same() -> None:
-    test = ArgumentTest.model_validate({"any": [{"argument": "n", "above": 1}, {"argument": "to", "equals": "x"}]})
-    assert ArgumentTest.model_validate_json(test.model_dump_json(exclude_none=True)) == test
+    test = ArgumentCondition.model_validate({"any": [{"argument": "n", "above": 1}, {"argument": "to", "equals": "x"}]})
+    assert ArgumentCondition.model_validate_json(test.model_dump_json(exclude_none=True)) == test

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from roboco.domain.team.known_tools import known_tools, missing
+from roboco.domain.team.known_tools import known_tools, missing_tools_error
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import ListedTool, Listing
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 
 FIND = ListedTool(description="Find.", input_schema={}, effect="pure")
 
 
 def team(server: dict[str, Any], *tools: str, limits: tuple[str, ...] = ()) -> Team:
     """A team with one server, `shop`, and an agent with these tools."""
-    return read_team(
+    return validate_team(
         {
             "name": "t",
             "agents": [{"name": "a", "prompt": "x", "tools": list(tools)}],
@@ -23,16 +23,18 @@ def team(server: dict[str, Any], *tools: str, limits: tuple[str, ...] = ()) -> T
 
 
 def test_missing_tools_are_those_that_are_named_anywhere() -> None:
-    assert missing(team({"tools": ["find", "buy"]}, "mcp:shop"), "shop", ["find", "buy"]) == ""
-    assert missing(team({}, "mcp:shop"), "shop", []) == ""
+    assert missing_tools_error(team({"tools": ["find", "buy"]}, "mcp:shop"), "shop", ["find", "buy"]) == ""
+    assert missing_tools_error(team({}, "mcp:shop"), "shop", []) == ""
     told = "MCP server 'shop' has no tool 'serch', which team 't' names; it lists: 'find', 'search'; correct the name"
-    assert missing(team({"tools": ["find", "serch"]}), "shop", ["find"], ["search"]).startswith(told)
-    assert "no tool 'serch'" in missing(team({}, "mcp:shop", "shop_serch"), "shop", ["find"])
-    assert "no tool 'serch'" in missing(team({}, "mcp:shop", limits=("shop_serch",)), "shop", ["find"])
+    assert missing_tools_error(team({"tools": ["find", "serch"]}), "shop", ["find"], ["search"]).startswith(told)
+    assert "no tool 'serch'" in missing_tools_error(team({}, "mcp:shop", "shop_serch"), "shop", ["find"])
+    assert "no tool 'serch'" in missing_tools_error(team({}, "mcp:shop", limits=("shop_serch",)), "shop", ["find"])
 
 
 def test_missing_tools_are_told_in_few_words() -> None:
-    found = missing(team({"tools": [f"tool{n}" for n in range(200)]}), "shop", [], [f"other{n}" for n in range(1000)])
+    found = missing_tools_error(
+        team({"tools": [f"tool{n}" for n in range(200)]}), "shop", [], [f"other{n}" for n in range(1000)]
+    )
     assert len(found) < 1000
     assert "'tool19' and 180 more, which" in found
 

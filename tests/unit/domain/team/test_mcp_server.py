@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from roboco.domain.team.mcp_server import MOST_TOOLS, McpServer
-from roboco.domain.url import url_mistake
+from roboco.domain.team.mcp_server import MAX_SERVER_TOOLS, McpServer
+from roboco.domain.url import url_error
 
 COMMAND: dict[str, Any] = {"command": ["python", "-m", "shop.files_server"], "tools": ["search", "read"]}
 WEB: dict[str, Any] = {"url": "https://mcp.example.com/mcp", "tools": {"search": {"effect": "pure"}, "buy": {}}}
@@ -22,11 +22,15 @@ def mistake(data: dict[str, Any]) -> str:
 
 def test_the_two_ways() -> None:
     files = McpServer.model_validate(COMMAND | {"env": ["SHOP_TOKEN"], "prefix": "files_", "timeout": 30})
-    assert files.names("ignored_") == {"files_search": "search", "files_read": "read"}
-    assert files.place == "python -m shop.files_server"
+    assert files.remote_names("ignored_") == {"files_search": "search", "files_read": "read"}
+    assert files.location == "python -m shop.files_server"
     web = McpServer.model_validate(WEB | {"headers": {"Authorization": "WEB_AUTH_HEADER"}})
-    assert web.names("web_") == {"web_search": "search", "web_buy": "buy"}
-    assert (web.named["search"].effect, web.named["buy"].effect, web.named["buy"].approval) == ("pure", None, "never")
+    assert web.remote_names("web_") == {"web_search": "search", "web_buy": "buy"}
+    assert (web.named_tools["search"].effect, web.named_tools["buy"].effect, web.named_tools["buy"].approval) == (
+        "pure",
+        None,
+        "never",
+    )
     assert (web.timeout, web.connect_timeout, web.prefix) == (60.0, 10.0, None)
 
 
@@ -45,7 +49,7 @@ def test_the_two_ways() -> None:
         (COMMAND | {"tools": ["a", "a"]}, "'a' is named twice"),
         (COMMAND | {"tools": ["a.b"]}, "should match pattern"),
         (COMMAND | {"tools": ["a\n"]}, "should match pattern"),
-        (COMMAND | {"tools": [f"t{number}" for number in range(MOST_TOOLS + 1)]}, "at most 200 items"),
+        (COMMAND | {"tools": [f"t{number}" for number in range(MAX_SERVER_TOOLS + 1)]}, "at most 200 items"),
         (COMMAND | {"tools": {"a": {"effect": "harmless"}}}, "'pure', 'idempotent' or 'irreversible'"),
         (COMMAND | {"tools": {"a": {"efect": "pure"}}}, "Extra inputs"),
         (COMMAND | {"headers": {"A": "B"}}, "headers are for a url"),
@@ -90,7 +94,7 @@ def test_mistakes(data: dict[str, Any], told: str) -> None:
     ],
 )
 def test_addresses_that_programs_read_differently(url: str) -> None:
-    assert url_mistake(url) != ""
+    assert url_error(url) != ""
     assert "url" in mistake(WEB | {"url": url})
 
 
@@ -101,15 +105,15 @@ def test_addresses(url: str) -> None:
 
 @given(st.text(max_size=40))
 def test_an_address_is_read_or_refused(text: str) -> None:
-    url_mistake(text)
-    url_mistake(f"https://mcp.example.com/{text}")
-    url_mistake(f"https://{text}")
+    url_error(text)
+    url_error(f"https://mcp.example.com/{text}")
+    url_error(f"https://{text}")
 
 
 def test_all_tools_are_meant_without_their_names() -> None:
     omitted = McpServer.model_validate({"command": ["x"]})
     assert omitted == McpServer.model_validate({"command": ["x"], "tools": "all"})
-    assert (omitted.takes_all, omitted.named, omitted.names("x_")) == (True, {}, {})
+    assert (omitted.allows_all_tools, omitted.named_tools, omitted.remote_names("x_")) == (True, {}, {})
     assert omitted.remote_of("shop_", "shop_find") == "find"
     assert [omitted.remote_of("shop_", name) for name in ("find", "shop_", "shop_a.b", "shop_" + "x" * 60)] == [
         None
@@ -122,15 +126,15 @@ def test_all_tools_are_meant_without_their_names() -> None:
 
 def test_a_key_stands_for_the_declaration() -> None:
     keys = {
-        McpServer.model_validate(data).key
+        McpServer.model_validate(data).cache_key
         for data in (COMMAND, WEB, COMMAND | {"timeout": 5}, COMMAND | {"tools": ["search"]}, COMMAND | {"env": ["A"]})
     }
     assert len(keys) == 5
     listed = McpServer.model_validate(COMMAND)
-    assert listed.key == McpServer.model_validate(COMMAND | {"tools": {"search": {}, "read": {}}}).key
-    assert listed.key == McpServer.model_validate_json(listed.model_dump_json()).key
+    assert listed.cache_key == McpServer.model_validate(COMMAND | {"tools": {"search": {}, "read": {}}}).cache_key
+    assert listed.cache_key == McpServer.model_validate_json(listed.model_dump_json()).cache_key
 
 
 def test_a_place_is_short_and_has_no_query() -> None:
-    assert McpServer.model_validate(WEB | {"url": "https://mcp.example.com/mcp?key=1"}).place == WEB["url"]
-    assert len(McpServer.model_validate(COMMAND | {"command": ["a", "b" * 1000]}).place) < 130
+    assert McpServer.model_validate(WEB | {"url": "https://mcp.example.com/mcp?key=1"}).location == WEB["url"]
+    assert len(McpServer.model_validate(COMMAND | {"command": ["a", "b" * 1000]}).location) < 130

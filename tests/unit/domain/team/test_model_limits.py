@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.domain.team.model_limits import ModelLimit, ModelLimits, read_limit
+from roboco.domain.team.model_limits import ModelLimit, ModelLimits, parse_limit
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import UsageError
 
@@ -23,17 +23,17 @@ ENTRIES = ("m=500/200000", "org/m:free@http://127.0.0.1:8080/v1=3", "at@20240229
 def test_a_model_has_the_limit_of_its_name_and_address(
     profile: ModelProfile, requests: int | None, tokens: int | None
 ) -> None:
-    found = ModelLimits(ENTRIES).of(profile)
+    found = ModelLimits(ENTRIES).for_profile(profile)
     assert (found.requests, found.tokens) == (requests, tokens)
 
 
 def test_an_entry_without_address_is_for_the_workers_own() -> None:
     limits = ModelLimits(("m=1",), "http://127.0.0.1:8080/v1")
-    assert limits.of(ModelProfile(model="m")) == ModelLimit("m", "http://127.0.0.1:8080/v1", 1)
-    assert limits.of(ModelProfile(model="m", base_url="https://api.openai.com/v1")).requests is None
+    assert limits.for_profile(ModelProfile(model="m")) == ModelLimit("m", "http://127.0.0.1:8080/v1", 1)
+    assert limits.for_profile(ModelProfile(model="m", base_url="https://api.openai.com/v1")).requests is None
 
 
 @pytest.mark.parametrize("entry", ["m", "m=", "m=/", "m=x", "m=1/x", "=1", "m=0", "m=5/0", "m@http://x/../y=1", "m=-1"])
 def test_what_is_no_limit_is_refused_by_name(entry: str) -> None:
     with pytest.raises(UsageError, match=r"limit|address|allows"):
-        read_limit(entry)
+        parse_limit(entry)

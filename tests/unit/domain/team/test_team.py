@@ -8,7 +8,7 @@ from roboco.domain.team.collaboration import Graph
 from roboco.domain.team.context_policy import BudgetContext, RecentContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Agent, Team
-from roboco.domain.team.validation import read_team
+from roboco.domain.team.validation import validate_team
 
 DESIGN: dict[str, Any] = {
     "name": "writer-critic",
@@ -46,7 +46,7 @@ DESIGN: dict[str, Any] = {
 
 
 def test_the_example_of_the_design_is_a_team() -> None:
-    team = read_team(DESIGN)
+    team = validate_team(DESIGN)
     writer, critic = team.agents
     assert (team.name, team.description) == ("writer-critic", "drafts a text and reviews it")
     assert (writer.tools, writer.handoffs) == (("memory_search", "artifact_write", "web_search"), ("critic",))
@@ -69,7 +69,7 @@ def test_the_example_of_the_design_is_a_team() -> None:
 
 
 def test_the_least_team() -> None:
-    team = read_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi"}]})
+    team = validate_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi"}]})
     assert team.collaboration_model.type == "sequential"
     assert team.initial_agent == "one"
     assert (team.limits.max_steps, team.limits.max_tokens, team.limits.max_seconds) == (100, None, None)
@@ -89,7 +89,7 @@ def test_the_least_team() -> None:
 )
 def test_an_edge_may_be_just_a_name(edges: Any, targets: list[str]) -> None:
     model = {"type": "graph", "routing_graph": {"writer": edges}}
-    team = read_team(DESIGN | {"collaboration_model": model})
+    team = validate_team(DESIGN | {"collaboration_model": model})
     assert isinstance(team.collaboration_model, Graph)
     assert [edge.to for edge in team.collaboration_model.routing_graph["writer"]] == targets
 
@@ -107,7 +107,7 @@ def test_an_edge_may_be_just_a_name(edges: Any, targets: list[str]) -> None:
     ],
 )
 def test_who_acts_first(model: dict[str, Any], first: str) -> None:
-    assert read_team(DESIGN | {"collaboration_model": model}).initial_agent == first
+    assert validate_team(DESIGN | {"collaboration_model": model}).initial_agent == first
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_who_acts_first(model: dict[str, Any], first: str) -> None:
     ],
 )
 def test_contexts(context: dict[str, Any], policy: object) -> None:
-    team = read_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi", "context": context}]})
+    team = validate_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi", "context": context}]})
     assert team.agents[0].context == policy
 
 
@@ -130,7 +130,7 @@ def test_contexts(context: dict[str, Any], policy: object) -> None:
 )
 def test_the_tail_is_as_long_as_the_longest_memory(contexts: list[dict[str, Any]], tail: int) -> None:
     agents = [{"name": f"a{n}", "prompt": "hi", "context": context} for n, context in enumerate(contexts)]
-    assert read_team({"name": "solo", "agents": agents}).tail == tail
+    assert validate_team({"name": "solo", "agents": agents}).tail_length == tail
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,14 @@ def test_the_tail_is_as_long_as_the_longest_memory(contexts: list[dict[str, Any]
     ],
 )
 def test_which_profile_an_agent_has(models: dict[str, Any], model: str | None, expected: str) -> None:
-    team = read_team({"name": "solo", "models": models, "agents": [{"name": "one", "prompt": "hi", "model": model}]})
+    team = validate_team(
+        {"name": "solo", "models": models, "agents": [{"name": "one", "prompt": "hi", "model": model}]}
+    )
     assert team.profile(team.agents[0]).model == expected
 
 
 def test_a_team_finds_its_members_and_tools() -> None:
-    team = read_team(DESIGN)
+    team = validate_team(DESIGN)
     assert team.agent("critic") is team.agents[1]
     with pytest.raises(KeyError):
         team.agent("nobody")
@@ -169,5 +171,5 @@ def test_a_frozen_team_is_read_back_the_same() -> None:
             },
         }
     }
-    team = read_team(whole)
+    team = validate_team(whole)
     assert Team.model_validate_json(team.model_dump_json(by_alias=True, exclude_none=True)) == team

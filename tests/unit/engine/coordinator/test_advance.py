@@ -8,9 +8,9 @@ import pytest
 
 from roboco.domain.decision.router import Route, Router
 from roboco.domain.history.history import History
-from roboco.domain.paths import events_path, open_path
+from roboco.domain.paths import events_path, open_marker_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event_file import as_sent
+from roboco.domain.stream.event_file import from_stored
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
 from tests.memory.dispatcher import Turn
@@ -68,7 +68,7 @@ def test_a_waiting_task_holds_no_worker() -> None:
         world.clock.move(10)
         world.sweep()
     assert len(world.dispatcher.sent) == sent
-    assert open_path(TASK) in world.files.held
+    assert open_marker_path(TASK) in world.files.held
 
 
 def test_an_ended_task_is_closed() -> None:
@@ -81,16 +81,16 @@ def test_an_ended_task_is_closed() -> None:
     assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 round(s) are done", 5)
     assert (summary.tokens_in, summary.tokens_out) == (40, 20)
     assert summary.created_at == world.history()[0].created_at
-    assert open_path(TASK) not in world.files.held
+    assert open_marker_path(TASK) not in world.files.held
     assert TASK not in world.server.held.schedule
     lines = world.files.held[events_path(TASK)].splitlines()
-    assert list(as_sent(map(json.loads, lines), partial(world.histories.read, TASK))) == world.events()
+    assert list(from_stored(map(json.loads, lines), partial(world.histories.read, TASK))) == world.events()
 
 
 def test_an_ended_task_leaves_redis_after_a_while_and_stays_ended() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     history, files = world.history(), dict(world.files.held)
-    world.clock.move(world.given.policy.keep + 1)
+    world.clock.move(world.given.policy.retention + 1)
     advance(world.engine, TASK)
     world.sweep()
     world.drain()
@@ -204,7 +204,7 @@ def test_two_coordinators_at_once_hand_out_once() -> None:
 
         def watch(name: str, call: Any, world: World = world, depth: list[int] = depth) -> Any:
             answer = call()
-            if name in ("board.load", "board.choose", "histories.append", "board.commit") and not depth:
+            if name in ("board.load", "board.record_decision", "histories.append", "board.commit") and not depth:
                 depth.append(1)
                 advance(world.engine, TASK)
                 depth.pop()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from roboco.domain.paths import events_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event_file import as_sent
-from roboco.engine.coordinator.archive import fold_due
+from roboco.domain.stream.event_file import from_stored
+from roboco.engine.coordinator.archive import compaction_due
 from roboco.ports import Request
 from tests.memory.journeys import MANUAL, SEQUENTIAL, member
 from tests.memory.model import Said, said
@@ -20,13 +20,13 @@ from tests.memory.world import given as parts
 
 @given(st.integers(17, 2_000))
 def test_all_folds_together_write_in_proportion_to_the_history(steps: int) -> None:
-    points = [seq + 1 for seq in range(steps) if fold_due(seq)]
+    points = [seq + 1 for seq in range(steps) if compaction_due(seq)]
     assert sum(points[:-1]) <= points[-1] / 15
     assert steps < 16 * points[-1]
 
 
 def test_the_first_fold_is_after_sixteen_steps() -> None:
-    assert [seq for seq in range(300) if fold_due(seq)] == [15, 255]
+    assert [seq for seq in range(300) if compaction_due(seq)] == [15, 255]
 
 
 def test_a_long_run_is_folded_on_its_way() -> None:
@@ -73,7 +73,7 @@ def test_the_events_of_a_waiting_task_stand_in_its_workspace() -> None:
     world.settle()
     events = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
     assert [event["step_seq"] for event in events if event["type"] == "event_step_end"] == [0, 1]
-    assert list(as_sent(events, partial(world.histories.read, TASK))) == world.events()
+    assert list(from_stored(events, partial(world.histories.read, TASK))) == world.events()
     assert world.summary().status is TaskStatus.USER_TURN
 
 

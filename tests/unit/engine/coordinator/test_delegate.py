@@ -10,7 +10,7 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator import delegate
-from roboco.engine.intake import accept as receiving
+from roboco.engine.intake import accept_item as receiving
 from roboco.errors import UsageError
 from roboco.ports import Request
 from tests.memory.journeys import assert_whole, member, own_turns, speaker
@@ -96,12 +96,12 @@ def test_the_parent_pays_for_its_children() -> None:
 def test_limits_pass_down() -> None:
     world = begun(team(limits={"max_steps": 10, "max_tokens": 600, "max_seconds": 100}))
     for child, tokens in zip(children(world), (292, 292), strict=True):
-        limits = world.engine.teams.get(child).limits
+        limits = world.engine.frozen_teams.get(child).limits
         assert (limits.max_steps, limits.max_tokens) == (8, tokens)
         assert limits.max_seconds is not None
         assert 99 < limits.max_seconds < 100
     free = world = begun()
-    assert [free.engine.teams.get(child).limits.max_tokens for child in children(world)] == [None, 1000]
+    assert [free.engine.frozen_teams.get(child).limits.max_tokens for child in children(world)] == [None, 1000]
 
 
 @pytest.mark.parametrize("act", ["stop", "interrupt"])
@@ -124,7 +124,7 @@ def test_a_full_inbox_of_a_child_does_not_keep_its_parent_from_ending(monkeypatc
     call, child = world.history()[1].calls[0], children(world)[0]
     with pytest.raises(UsageError, match="at most 0 may wait"):
         world.stop(task_id=child)
-    delegate.stop(world.engine, TASK, call, "not needed")
+    delegate.stop_sub_task(world.engine, TASK, call, "not needed")
     finished(world)
     assert world.summary(child).status is TaskStatus.CANCELLED
 

@@ -7,9 +7,9 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator import outage
-from roboco.engine.coordinator.outage import LONGEST_TOLD, delay
+from roboco.engine.coordinator.outage import MAX_RETRY_AFTER, retry_delay
 from roboco.engine.execution import turn
-from roboco.engine.execution.claimed_turn import TurnEnd
+from roboco.engine.execution.claimed_turn import TurnOutcome
 from roboco.errors import ModelError, TransientError
 from tests.memory.dispatcher import Turn
 from tests.memory.model import Said
@@ -103,7 +103,7 @@ def test_after_the_limit_the_task_is_paused_and_goes_on_when_it_is_resumed() -> 
 
 
 def test_a_profile_may_wait_less_and_not_longer() -> None:
-    worlds = [begun(Server(), outage_limit=limit) for limit in (30, 10_000)]
+    worlds = [begun(Server(), outage_timeout=limit) for limit in (30, 10_000)]
     go_on(worlds[0], 70)
     assert worlds[0].summary("t0").status is TaskStatus.PAUSED
     go_on(worlds[1], LIMIT + 70)
@@ -113,7 +113,7 @@ def test_a_profile_may_wait_less_and_not_longer() -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_paused_tasks_go_on_when_the_model_answers_another_one(lost: bool) -> None:
     server = Server()
-    world = begun(server, 3, outage_limit=30)
+    world = begun(server, 3, outage_timeout=30)
     go_on(world, 100)
     world.pause("by-a-person", task_id="t1")
     world.drain()
@@ -122,7 +122,7 @@ def test_paused_tasks_go_on_when_the_model_answers_another_one(lost: bool) -> No
     if lost:  # the sweeper, which looks at each of them again, notes once more that it awaits an answer
         world.server.wipe()
         go_on(world, 30)
-    submit(world, 3, outage_limit=30)
+    submit(world, 3, outage_timeout=30)
     go_on(world, 30)
     assert [world.summary(f"t{number}").status for number in (0, 2, 3)] == [TaskStatus.COMPLETED] * 3
     assert world.status("t1") is TaskStatus.PAUSED
@@ -132,7 +132,7 @@ def test_paused_tasks_go_on_when_the_model_answers_another_one(lost: bool) -> No
 
 def test_another_model_s_answer_resumes_nothing() -> None:
     server = Server()
-    world = begun(server, outage_limit=30)
+    world = begun(server, outage_timeout=30)
     go_on(world, 100)
     server.error = None
     world.submit(
@@ -198,14 +198,14 @@ def test_text_that_was_published_before_a_server_failed_is_void() -> None:
 
 def test_a_hold_that_was_ended_before_the_task_was_paused_is_followed_by_another_try() -> None:
     server = Server()
-    world = begun(server, outage_limit=30)
+    world = begun(server, outage_timeout=30)
     resumed: list[str] = []
 
     def watch(name: str, call: Call) -> Any:
         answer = call()
-        if name == "rates.await_answer" and not resumed:
+        if name == "rates.add_waiting_task" and not resumed:
             resumed.append("t0")
-            outage.resume(world.process(), "t0")
+            outage.resume_task(world.process(), "t0")
         return answer
 
     world.watch = watch
@@ -255,10 +255,10 @@ def test_what_an_exception_says_is_made_fit_to_be_told(error: Exception, monkeyp
 
 def test_delays_grow_up_to_a_minute_and_obey_the_server() -> None:
     never, now, later = (ModelError("status", "503", True, after) for after in (None, 0.0, 30.0))
-    assert [delay(never, refusals) for refusals in (0, 1, 5, 6, 100_000)] == [1, 2, 32, 60, 60]
-    assert delay(now, 3) == 8, "a server that says 'at once' is not asked in a loop"
-    assert delay(later, 0) == 30
-    assert delay(ModelError("status", "503", True, 1e9), 0) == LONGEST_TOLD
+    assert [retry_delay(never, refusals) for refusals in (0, 1, 5, 6, 100_000)] == [1, 2, 32, 60, 60]
+    assert retry_delay(now, 3) == 8, "a server that says 'at once' is not asked in a loop"
+    assert retry_delay(later, 0) == 30
+    assert retry_delay(ModelError("status", "503", True, 1e9), 0) == MAX_RETRY_AFTER
 
 
 def test_an_error_that_cannot_succeed_ends_the_task() -> None:
@@ -280,7 +280,7 @@ def test_a_committed_turn_is_committed_although_its_tokens_cannot_be_recorded() 
     world = begun(server, tokens_per_minute=1000)
 
     def watch(name: str, call: Call) -> Any:
-        if name == "rates.settle":
+        if name == "rates.record_usage":
             raise TransientError("no answer")
         return call()
 
@@ -288,7 +288,7 @@ def test_a_committed_turn_is_committed_although_its_tokens_cannot_be_recorded() 
     world.deliver(world.dispatcher.queue.popleft())
     [announced] = world.dispatcher.queue
     assert isinstance(announced, Turn)
-    assert turn.turn(world.engine, announced.order) is TurnEnd.COMMITTED
+    assert turn.run_turn(world.engine, announced.order) is TurnOutcome.COMMITTED
     go_on(world, 5)
     assert world.summary("t0").status is TaskStatus.COMPLETED
     assert len(server.tried) == 1

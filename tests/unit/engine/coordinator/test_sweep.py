@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import NOTIFY, OPEN, team_path
+from roboco.domain.paths import NOTIFY_MARKERS, OPEN_MARKERS, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.pending import redelivery_delay
-from roboco.engine.coordinator.sweep import BATCH, ELSEWHERE, MOST_FAILURES, REFILL, fill_schedule, sweep
+from roboco.engine.coordinator.sweep import (
+    BATCH_SIZE,
+    FOREIGN_TASK_DELAY,
+    MAX_FAILURES,
+    REFILL_INTERVAL,
+    fill_schedule,
+    sweep,
+)
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
 from tests.memory.clock import SkewedClock
@@ -46,7 +53,7 @@ def test_a_choice_that_nobody_took_is_handed_out_again_with_growing_pauses() -> 
     gaps = [after - before for before, after in pairwise(rang)]
     assert 9 <= rang[0] <= 13
     assert all(after >= before - 2 for before, after in pairwise(gaps))
-    assert max(gaps) <= world.given.policy.longest_pause + 5
+    assert max(gaps) <= world.given.policy.max_redelivery_delay + 5
     assert len(rang) < 20
     assert not restarts(world)
     world.settle()
@@ -231,18 +238,18 @@ def test_after_a_wipe_open_tasks_are_found_and_ended_ones_are_not() -> None:
 
 def test_more_tasks_than_one_sweep_looks_at_are_all_looked_at() -> None:
     world = MANUAL.world()
-    for number in range(BATCH + 20):
+    for number in range(BATCH_SIZE + 20):
         world.submit(MANUAL.team, task_id=f"task{number}")
     world.dispatcher.queue.clear()
     world.server.wipe()
     world.sweep()
     world.sweep()
-    assert len(world.server.held.tasks) == BATCH + 20
+    assert len(world.server.held.tasks) == BATCH_SIZE + 20
 
 
 @pytest.mark.parametrize("fate", ["killed", "wiped"])
 def test_the_schedule_is_filled_although_the_sweeper_is_disturbed_at_it(fate: str) -> None:
-    for where in ("files.names", "schedule.put", "schedule.begin"):
+    for where in ("files.names", "schedule.set", "schedule.mark_filled"):
         world = GRAPH.world()
         world.submit(GRAPH.team)
         world.dispatcher.queue.clear()
@@ -269,7 +276,7 @@ def test_the_schedule_is_filled_from_time_to_time() -> None:
     world.submit(GRAPH.team)
     world.dispatcher.queue.clear()
     del world.server.held.schedule[TASK]
-    world.clock.move(REFILL)
+    world.clock.move(REFILL_INTERVAL)
     world.sweep()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
@@ -286,7 +293,7 @@ def test_filling_the_schedule_puts_no_look_off() -> None:
 def test_names_that_are_no_task_ids_are_skipped() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
-    for folder in (OPEN, NOTIFY):
+    for folder in (OPEN_MARKERS, NOTIFY_MARKERS):
         world.files.held[f"{folder}order-17~"] = b""
     world.server.wipe()
     world.dispatcher.queue.clear()
@@ -304,7 +311,7 @@ def no_answer() -> Any:
 
 
 @pytest.mark.parametrize("error", [unknown_phase, no_answer])
-@pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.add", "attempts.begin", "attempts.end"])
+@pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
 def test_a_task_that_fails_at_any_port_holds_up_no_other(where: str, error: Any, loss: str) -> None:
     """Its keys are on a node that does not answer, or a newer release wrote its state."""
@@ -337,7 +344,7 @@ def _words(text: str) -> list[str]:
 
 def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep() -> None:
     world = MANUAL.world()
-    for number in range(3 * MOST_FAILURES):
+    for number in range(3 * MAX_FAILURES):
         world.submit(MANUAL.team, task_id=f"task{number:02}")
     world.server.wipe()
     world.dispatcher.queue.clear()
@@ -350,20 +357,20 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep()
         return call()
 
     world.watch = watch
-    fill_schedule(world.engine, world.engine.schedule.prepare())
-    assert len(asked) == MOST_FAILURES
+    fill_schedule(world.engine, world.engine.schedule.mark_filling())
+    assert len(asked) == MAX_FAILURES
     world.watch = make
     for _ in range(5):
         world.clock.move(30)
         world.sweep()
         world.drain()
-    assert {world.status(f"task{number:02}") for number in range(3 * MOST_FAILURES)} == {TaskStatus.USER_TURN}
+    assert {world.status(f"task{number:02}") for number in range(3 * MAX_FAILURES)} == {TaskStatus.USER_TURN}
 
 
 def test_tasks_that_fail_slowly_delay_another_one_by_a_limited_time() -> None:
     """Their keys are on a node that does not answer: each look takes a time-out."""
     world = MANUAL.world()
-    for number in range(10 * MOST_FAILURES):
+    for number in range(10 * MAX_FAILURES):
         world.submit(MANUAL.team, task_id=f"slow{number:03}")
     world.submit(MANUAL.team, task_id="healthy")
     world.dispatcher.queue.clear()
@@ -381,7 +388,7 @@ def test_tasks_that_fail_slowly_delay_another_one_by_a_limited_time() -> None:
         before = world.clock.now()
         world.sweep()
         times.append(world.clock.now() - before)
-    assert max(times) < 5 * MOST_FAILURES + 5
+    assert max(times) < 5 * MAX_FAILURES + 5
     assert world.status("healthy") is TaskStatus.QUEUED or world.dispatcher.queue
 
 
@@ -445,10 +452,10 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     world.sweep()
     assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
     assert "The sweeper retries it in 60 s" in caplog.text
-    assert world.server.held.schedule[TASK] <= world.clock.now() + ELSEWHERE
+    assert world.server.held.schedule[TASK] <= world.clock.now() + FOREIGN_TASK_DELAY
     world.files.held[team_path(TASK)] = here
     world.engine = world.process()
-    world.clock.move(ELSEWHERE)
+    world.clock.move(FOREIGN_TASK_DELAY)
     world.sweep()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED

@@ -8,18 +8,18 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
-from roboco.engine.execution.claimed_turn import TurnEnd
-from roboco.engine.execution.not_runnable import TRIES
-from roboco.engine.execution.tool_call import CallEnd, tool
-from roboco.engine.execution.turn import turn
-from roboco.ports import WorkspaceName
+from roboco.engine.execution.claimed_turn import TurnOutcome
+from roboco.engine.execution.not_runnable import MIN_DECLINES
+from roboco.engine.execution.tool_call import CallOutcome, run_call
+from roboco.engine.execution.turn import run_turn
+from roboco.ports import WorkspaceIdentity
 from tests.memory.dispatcher import Tool, Turn
 from tests.memory.model import Said, said
 from tests.memory.registry import MemoryWorkerRegistry
 from tests.memory.watch import make
 from tests.memory.world import TASK, WORKER, World, given, team_of
 
-WORKSPACE = WorkspaceName("w", "file:///w")
+WORKSPACE = WorkspaceIdentity("w", "file:///w")
 TEAM: dict[str, Any] = {
     "agents": [{"name": "one", "prompt": "hi", "tools": ["mail", "other"]}],
 }
@@ -79,7 +79,7 @@ def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and
     register(world, WORKER, "shop")  # which has the module of an older release, without the function
     order = until_a(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    assert tool(world.engine, order) is CallEnd.RELEASED
+    assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     assert names_run(world) == 0
@@ -103,7 +103,7 @@ def test_a_call_is_left_to_another_worker_that_has_the_module() -> None:
     order = until_a(Tool, world)
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
-    assert tool(world.engine, order) is CallEnd.RELEASED
+    assert run_call(world.engine, order) is CallOutcome.RELEASED
     assert world.status() is TaskStatus.RUNNING
     world.given.toolbox.missing = set()  # what runs next is the other worker
     world.settle()
@@ -116,10 +116,10 @@ def test_a_call_that_another_worker_does_not_run_either_pauses_the_task_in_the_e
     until_a(Tool, world)
     world.given.toolbox.missing = {"shop"}
     engines = [world.engine, as_worker(world, "other@there")]
-    for number in range(10 * TRIES):
+    for number in range(10 * MIN_DECLINES):
         register(world, WORKER)
         register(world, "other@there", "shop")
-        assert world.status() is TaskStatus.RUNNING or number >= TRIES
+        assert world.status() is TaskStatus.RUNNING or number >= MIN_DECLINES
         world.engine = engines[number % 2]
         world.drain()
         world.sweep()
@@ -131,7 +131,7 @@ def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
     world = begun()
     until_a(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    for _ in range(20 * TRIES):  # each announcement is taken by the worker that lacks the module
+    for _ in range(20 * MIN_DECLINES):  # each announcement is taken by the worker that lacks the module
         register(world, WORKER)
         register(world, "busy@there", "shop")
         world.drain()
@@ -149,7 +149,7 @@ def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_ru
     world.judge(mail, True)
     world.given.toolbox.missing = {"shop"}
     announced = 0
-    for _ in range(20 * TRIES):
+    for _ in range(20 * MIN_DECLINES):
         register(world, WORKER)
         for _ in range(100):
             if not world.dispatcher.queue:
@@ -162,7 +162,7 @@ def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_ru
             world.deliver(message)
         assert not world.dispatcher.queue, "the coordinator announces the call for ever"
         world.sweep()
-    assert announced == TRIES
+    assert announced == MIN_DECLINES
 
 
 @pytest.mark.parametrize("soon", [True, False], ids=["before a coordinator looked", "after that"])
@@ -203,7 +203,7 @@ def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() 
     world.given.toolbox.missing = set()
     order = until_a(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    assert tool(world.engine, order) is CallEnd.RELEASED
+    assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     assert names_run(world) == 1
@@ -218,7 +218,7 @@ def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
     world = begun()
     world.given.toolbox.missing = {"shop"}
     order = until_a(Turn, world)
-    assert turn(world.engine, order) is TurnEnd.DEFERRED
+    assert run_turn(world.engine, order) is TurnOutcome.DEFERRED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     reason = world.server.held.tasks[TASK].reason
@@ -235,7 +235,7 @@ def test_a_turn_is_left_to_another_worker_that_has_the_module() -> None:
     world = begun()
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
-    assert turn(world.engine, until_a(Turn, world)) is TurnEnd.DEFERRED
+    assert run_turn(world.engine, until_a(Turn, world)) is TurnOutcome.DEFERRED
     told = [event["reason"] for event in world.events() if event["type"] == "event_status"]
     assert re.search("the turn waits for another agents worker$", told[-1])
     world.given.toolbox.missing = set()
@@ -247,7 +247,7 @@ def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
     world = begun()
     order = until_a(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    tool(world.engine, order)
+    run_call(world.engine, order)
     world.settle()
     world.stop()
     world.settle()
@@ -258,9 +258,9 @@ def test_a_hold_ends_with_the_step_that_another_worker_has_made_meanwhile() -> N
     world = begun()
     order = until_a(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    tool(world.engine, order)  # the task is held, and no coordinator has looked
+    run_call(world.engine, order)  # the task is held, and no coordinator has looked
     world.given.toolbox.missing = set()
-    assert tool(world.engine, order) is CallEnd.DONE
+    assert run_call(world.engine, order) is CallOutcome.DONE
     world.settle()
     assert world.untaken() == []
     assert world.summary().status is TaskStatus.COMPLETED
@@ -271,7 +271,7 @@ def test_a_registry_that_redis_has_lost_pauses_no_task() -> None:
     order = until_a(Tool, world)
     world.server.held.workers["tools"].clear()
     world.given.toolbox.missing = {"shop"}
-    assert tool(world.engine, order) is CallEnd.RELEASED
+    assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.drain()
     assert world.status() is TaskStatus.RUNNING
 

@@ -10,7 +10,7 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.execution.reply import InvalidArguments, parse_arguments
-from roboco.engine.execution.turn import turn
+from roboco.engine.execution.turn import run_turn
 from roboco.errors import ModelError
 from roboco.ports import Request, RequestedCall
 from tests.memory.dispatcher import Turn
@@ -175,7 +175,7 @@ def test_a_call_that_breaks_in_the_middle_is_made_again() -> None:
     assert all(stream.closed for stream in world.given.model.streams)
     sent = sum(world.history()[1].metadata["context"]["tokens"][part] for part in ("prompt", "steps", "tools"))
     assert world.history()[1].metadata["usage"] == {"tokens_in": 10, "tokens_out": 5}
-    assert world.history()[1].metadata["broken"] == {"agent": "one", "tokens_in": sent, "tokens_out": 2}
+    assert world.history()[1].metadata["unfinished_usage"] == {"agent": "one", "tokens_in": sent, "tokens_out": 2}
     assert (world.summary().tokens_in, world.summary().tokens_out) == (10 + sent, 7)
     assert world.summary().agents["one"].tokens_in == 10 + sent
 
@@ -187,7 +187,7 @@ def test_a_call_that_always_breaks_in_the_middle_fails_the_task(retryable: bool)
     world.submit(ONE)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    made = world.given.policy.attempts if retryable else 1
+    made = world.given.policy.max_attempts if retryable else 1
     assert len(world.given.model.requests) == made
     assert read_all(world).steps == world.history()
     assert world.summary().tokens_out == world.summary().agents["one"].tokens_out == made
@@ -212,7 +212,7 @@ def test_a_turn_is_made_by_one_worker() -> None:
         answer = call()
         if name == "turns.emit" and not inside:
             inside.append(1)
-            turn(world.engine, message.order)
+            run_turn(world.engine, message.order)
         return answer
 
     world.watch = watch
@@ -349,4 +349,4 @@ def test_what_a_turn_sends_does_not_grow_with_the_history() -> None:
     sizes = [len(json.dumps(request.messages)) for request in world.given.model.requests]
     assert max(sizes[40:]) == max(sizes[10:40])
     assert len(world.history()) == 81
-    assert SEQUENTIAL.team.tail == 20
+    assert SEQUENTIAL.team.tail_length == 20

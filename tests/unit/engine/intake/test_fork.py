@@ -7,14 +7,14 @@ import pytest
 
 from roboco.domain.history.part import Artifact, ToolResult
 from roboco.domain.history.step import verify_chain
-from roboco.domain.history.tool_outcome import Outcome
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import fork_item_id
-from roboco.domain.inbox.item import Message
+from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import artifact_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.fork import ForkOrder, fork
+from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import TransientError, UsageError
-from roboco.ports import CallContext
+from roboco.ports import ToolContext
 from tests.memory.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
 from tests.memory.model import said
 from tests.memory.watch import Crash, Fault
@@ -26,10 +26,12 @@ FORK = "fork_1"
 
 def forked(world: World, seq: int | None = None, text: str | None = None, **wished: Any) -> None:
     """Fork the task, as often as it takes to get an answer."""
-    message = None if text is None else Message(item_id=fork_item_id(FORK), created_at=world.engine.now(), text=text)
+    message = (
+        None if text is None else UserMessage(item_id=fork_item_id(FORK), created_at=world.engine.now(), text=text)
+    )
     for _ in range(3):
         try:
-            fork(world.engine, ForkOrder(TASK, FORK, seq, message, **wished))
+            fork(world.engine, ForkRequest(TASK, FORK, seq, message, **wished))
         except TransientError:
             continue
         except Crash:
@@ -58,7 +60,7 @@ def test_a_fork_begins_with_the_same_steps_and_goes_on() -> None:
     assert verify_chain(world.histories.lines(FORK)) == len(world.history(FORK))
     assert world.summary(FORK).status is TaskStatus.COMPLETED
     assert list(world.histories.lines(TASK)) == source
-    assert world.engine.teams.fork(FORK).seq == 2  # type: ignore[union-attr]
+    assert world.engine.frozen_teams.fork_of(FORK).seq == 2  # type: ignore[union-attr]
 
 
 def test_without_a_message_it_does_the_same_from_there() -> None:
@@ -112,11 +114,11 @@ def test_there_must_be_such_a_step(seq: int) -> None:
 def test_there_must_be_such_a_task() -> None:
     world = ended()
     with pytest.raises(UsageError, match="no task 'other'"):
-        fork(world.engine, ForkOrder("other", FORK))
+        fork(world.engine, ForkRequest("other", FORK))
     with pytest.raises(UsageError, match="task id"):
-        fork(world.engine, ForkOrder(TASK, "../x"))
+        fork(world.engine, ForkRequest(TASK, "../x"))
     with pytest.raises(UsageError, match="can be forked for its own tenant only, not as 'mine'"):
-        fork(world.engine, ForkOrder("acme:1", "mine"))
+        fork(world.engine, ForkRequest("acme:1", "mine"))
 
 
 def test_the_same_fork_again_is_the_same_task() -> None:
@@ -133,7 +135,7 @@ def test_the_same_fork_again_is_the_same_task() -> None:
         with pytest.raises(UsageError, match=r"other content already|different content"):
             forked(world, **wished)
     with pytest.raises(UsageError, match="other content already"):
-        fork(world.engine, ForkOrder(TASK, TASK, 1))
+        fork(world.engine, ForkRequest(TASK, TASK, 1))
 
 
 def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None:
@@ -142,7 +144,7 @@ def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None
     data = json.loads(world.files.held[team_path(FORK)])
     world.files.held[team_path(FORK)] = json.dumps({name: data[name] for name in data if name != "limits"}).encode()
     forked(world, 2)
-    world.files.held[team_path(FORK)] = json.dumps(data | {"on_message": "reject"}).encode()
+    world.files.held[team_path(FORK)] = json.dumps(data | {"if_busy": "reject"}).encode()
     with pytest.raises(UsageError, match="other content"):
         forked(world, 2)
 
@@ -170,11 +172,11 @@ def test_another_model_profile_goes_on() -> None:
 
 
 def test_files_go_along() -> None:
-    def keeps(args: dict[str, Any], context: CallContext) -> Outcome:
+    def keeps(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
         path = artifact_path(context.task_id, "sum.txt")
         world.files.create(path, b"7")
         artifact = Artifact(artifact_id="sum.txt", uri="file://artifacts/sum.txt", mime_type="text/plain")
-        return Outcome(result=ToolResult(tool_call_id=context.call_id, result="kept"), artifacts=(artifact,))
+        return ToolOutcome(result=ToolResult(tool_call_id=context.call_id, result="kept"), artifacts=(artifact,))
 
     world = TOOLS.world()
     world.given.toolbox.functions = {"add": keeps}

@@ -49,13 +49,13 @@ def failing(error: BaseException) -> Callable[[], None]:
 
 
 def letters(world: World) -> list[tuple[str, int]]:
-    return [(letter.reason, letter.attempts) for letter in world.engine.dead.letters()]
+    return [(letter.reason, letter.attempts) for letter in world.engine.dead_letters.entries()]
 
 
 def unfinished(world: World) -> int:
     """The attempts that count against the message, once the lease of the last one has expired."""
     world.clock.sleep(POLICY.lease + 1)
-    return world.engine.attempts.count(KEY)
+    return world.engine.attempts.start_without_lease(KEY)
 
 
 def test_accepted_message_is_acknowledged_and_its_attempt_finished() -> None:
@@ -80,7 +80,7 @@ def test_message_that_exceeds_the_time_limit_returns_and_the_attempt_counts() ->
 
 def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
     world, accepted = empty(), list[int]()
-    assert world.engine.attempts.begin(KEY) == 0
+    assert world.engine.attempts.start(KEY) == 0
     disposition = process(world.engine, Received(world), lambda: accepted.append(1))
     assert isinstance(disposition, Requeue)
     assert "another worker is processing this message" in str(disposition.error)
@@ -89,13 +89,13 @@ def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> 
 
 def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_accepted() -> None:
     world, accepted = empty(), list[int]()
-    for _ in range(POLICY.attempts):
+    for _ in range(POLICY.max_attempts):
         process(world.engine, Received(world), failing(TimeLimit()))
         world.clock.sleep(POLICY.lease + 1)
     assert process(world.engine, Received(world), lambda: accepted.append(1)) == Acknowledge()
     [(reason, attempts)] = letters(world)
-    assert reason.startswith(f"{POLICY.attempts} workers were lost or exceeded the time limit")
-    assert attempts == POLICY.attempts
+    assert reason.startswith(f"{POLICY.max_attempts} workers were lost or exceeded the time limit")
+    assert attempts == POLICY.max_attempts
     assert not accepted
     assert unfinished(world) == 0
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from roboco.client.attendance import Attendance
-from roboco.domain.paths import WORKSPACE, summary_path
-from roboco.engine.execution.tool_call import tool
-from roboco.engine.execution.turn import turn
-from roboco.engine.intake.unattended import missing_workers, unattended
+from roboco.client.worker_check import WorkerCheck
+from roboco.domain.paths import WORKSPACE_FILE, summary_path
+from roboco.engine.execution.tool_call import run_call
+from roboco.engine.execution.turn import run_turn
+from roboco.engine.intake.unattended import missing_worker_messages, why_unattended
 from roboco.engine.registration import Registration, check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.ports import WorkspaceName
+from roboco.ports import WorkspaceIdentity
 from roboco.ports.registry import POOLS
 from tests.memory.dispatcher import Advance, Message, Tool, Turn
 from tests.memory.model import Said, said
@@ -23,7 +23,7 @@ from tests.memory.watch import Crash
 from tests.memory.world import TASK, World, given, team_of
 
 HERE = "file:///w on a"
-OTHER = WorkspaceName("other", "s3://bucket")
+OTHER = WorkspaceIdentity("other", "s3://bucket")
 TEAM = team_of(
     agents=[{"name": "one", "prompt": "hi", "tools": ["mail"]}], tools=[{"name": "mail", "function": "shop:mail"}]
 )
@@ -63,7 +63,7 @@ def start(world: World, pool: str) -> None:
 
 
 def missing(world: World) -> str:
-    return unattended(world.process(), HERE, TASK)
+    return why_unattended(world.process(), HERE, TASK)
 
 
 @pytest.mark.parametrize(("kind", "pool"), [(Advance, "coordinator"), (Turn, "agents"), (Tool, "tools")])
@@ -82,7 +82,7 @@ def test_the_pool_that_has_to_act_is_named(kind: type[Message], pool: str) -> No
     assert missing(world) == f"no {pool} worker for 12 s; start one: celery -A roboco.workers.{pool} worker"
 
 
-@pytest.mark.parametrize(("kind", "work"), [(Turn, turn), (Tool, tool)])
+@pytest.mark.parametrize(("kind", "work"), [(Turn, run_turn), (Tool, run_call)])
 def test_a_worker_that_died_at_work_leaves_the_task_to_the_coordinators(
     kind: type[Message], work: Callable[..., object]
 ) -> None:
@@ -119,7 +119,7 @@ def test_the_pools_without_a_worker_are_listed() -> None:
     world = begun()
     live(world, "agents")
     world.clock.move(5)
-    assert [text.split(";")[0] for text in missing_workers(world.process())] == [
+    assert [text.split(";")[0] for text in missing_worker_messages(world.process())] == [
         "no coordinator worker is registered",
         "no tools worker is registered",
     ]
@@ -169,7 +169,7 @@ def test_a_workspace_has_one_id() -> None:
     world = begun()
     first = workspace_name(world.files, HERE)
     assert workspace_name(world.files, "another address").id == first.id
-    world.files.held[WORKSPACE] = b'{"id": "a b"}'
+    world.files.held[WORKSPACE_FILE] = b'{"id": "a b"}'
     with pytest.raises(CorruptHistory, match="does not hold an id: delete it"):
         workspace_name(world.files, HERE)
 
@@ -180,14 +180,14 @@ def test_who_follows_a_task_logs_that_no_worker_attends(
     world = begun()
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    looks = Attendance(world.engine, TASK, HERE)
+    looks = WorkerCheck(world.engine, TASK, HERE)
     looks.check()
-    assert looks.missing == ""
+    assert looks.missing_worker == ""
     for now[0] in (1010.0, 1015.0, 1069.0, 1075.0):
         looks.check()
-    assert looks.missing.startswith("no worker is registered")
+    assert looks.missing_worker.startswith("no worker is registered")
     assert len(caplog.records) == 2
-    assert caplog.messages[0] == f"task {TASK} waits: {looks.missing}"
+    assert caplog.messages[0] == f"task {TASK} waits: {looks.missing_worker}"
 
     def refuse(name: str, call: Any) -> Any:
         raise TransientError("no answer")
@@ -201,7 +201,7 @@ def test_a_coordinator_is_awaited_when_all_calls_have_outcomes() -> None:
     world = begun()
     order = next_of(Tool, world).order
     live(world, "agents", "tools")
-    tool(world.engine, order)
+    run_call(world.engine, order)
     assert missing(world).startswith("no coordinator worker")
 
 
@@ -217,7 +217,7 @@ def test_a_coordinator_is_awaited_when_a_turn_that_no_worker_has_begun_is_to_end
 
 def test_a_workspace_that_was_deleted_and_made_again_is_named_as_that() -> None:
     world = begun()
-    before = WorkspaceName("before", HERE)
+    before = WorkspaceIdentity("before", HERE)
     MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), before, False)
     with pytest.raises(UsageError, match="which was deleted and made again, or lost its _workspace"):
         start(world, "coordinator")

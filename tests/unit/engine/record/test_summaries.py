@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.paths import CLOSED, OPENED, events_path, open_path, summary_path
+from roboco.domain.paths import CLOSED, OPENED, events_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinator import archive
 from roboco.engine.record import recover
-from roboco.engine.record.summaries import has_ended, known_summary, stored_summary
+from roboco.engine.record.summaries import is_closed, require_summary, stored_summary
 from roboco.errors import CorruptHistory, UsageError
 from tests.memory.journeys import MANUAL, SEQUENTIAL
 from tests.memory.model import said
@@ -42,8 +42,8 @@ def tear(world: World, data: bytes = TORN[1]) -> TaskSummary:
 def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
     world = ended()
     before = tear(world, torn)
-    assert known_summary(world.engine, TASK).model_dump(include=COMPARED) == before.model_dump(include=COMPARED)
-    assert has_ended(world.engine, TASK)
+    assert require_summary(world.engine, TASK).model_dump(include=COMPARED) == before.model_dump(include=COMPARED)
+    assert is_closed(world.engine, TASK)
     assert world.files.held[summary_path(TASK)] == torn, "a reader writes nothing"
 
 
@@ -54,24 +54,24 @@ def test_a_task_that_ends_while_its_steps_are_read_counts_as_running(
 ) -> None:
     world = ended()
     before = tear(world)
-    world.files.held[open_path(TASK)] = OPENED
+    world.files.held[open_marker_path(TASK)] = OPENED
     whole = list(world.histories.read(TASK))
 
     def read(task_id: str, start: int = 0) -> Iterator[TaskStep]:
-        del world.files.held[open_path(TASK)]
+        del world.files.held[open_marker_path(TASK)]
         if marker is not None:
-            world.files.held[open_path(TASK)] = marker
+            world.files.held[open_marker_path(TASK)] = marker
         return iter(whole[: len(whole) - missing])
 
     monkeypatch.setattr(world.histories, "read", read)
-    found = known_summary(world.engine, TASK)
+    found = require_summary(world.engine, TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, before.steps - missing)
 
 
 def test_the_summary_of_an_open_task_is_computed_again_and_written_anew() -> None:
     world = waiting()
     tear(world)
-    found = known_summary(world.engine, TASK)
+    found = require_summary(world.engine, TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, 2)
     world.send("more")
     world.settle()
@@ -83,7 +83,7 @@ def test_a_task_that_redis_has_lost_is_rebuilt_without_its_summary() -> None:
     world = waiting()
     tear(world)
     world.server.wipe()
-    recover.set_up(world.engine, TASK)
+    recover.rebuild(world.engine, TASK)
     world.send("more")
     world.settle()
     assert (world.summary().status, world.summary().steps) == (TaskStatus.USER_TURN, 4)
@@ -93,12 +93,12 @@ def test_a_task_that_redis_has_lost_is_rebuilt_without_its_summary() -> None:
 @pytest.mark.parametrize("marker", [None, CLOSED])
 def test_a_late_worker_does_not_replace_what_may_be_the_summary_of_a_closed_task(marker: bytes | None) -> None:
     world = waiting()
-    late = world.engine.board.load(TASK, 1)
+    late = world.engine.task_store.load(TASK, 1)
     assert late is not None
     tear(world)
-    del world.files.held[open_path(TASK)]
+    del world.files.held[open_marker_path(TASK)]
     if marker is not None:
-        world.files.held[open_path(TASK)] = marker
+        world.files.held[open_marker_path(TASK)] = marker
     archive.archive(world.engine, TASK, late)
     assert world.files.held[summary_path(TASK)] == TORN[1]
 
@@ -119,4 +119,4 @@ def test_without_a_summary_there_is_no_task() -> None:
     del world.files.held[summary_path(TASK)]
     assert stored_summary(world.engine, TASK) is None
     with pytest.raises(UsageError, match="no task"):
-        known_summary(world.engine, TASK)
+        require_summary(world.engine, TASK)

@@ -1,0 +1,193 @@
+"""accept_item: accept an inbox item for a task.
+
+    inbox/ID.json ─► Redis inbox ─► task has not ended, marker is open ══ accepted ══► schedule ─► wake-up message
+    (create)         (add)          (load)              (get)                          (put)
+
+The coordinator applies an accepted item exactly once, as a step or as a change of the task's limits, however often the
+client sends it. The item's id makes the first write a create: the first content under an id counts.
+
+If the client dies before the item is in Redis, the item is not accepted, and the client sends it again. The sweeper
+also finds such items when it fills the schedule. If the client dies after that, the coordinator finds the item in its
+next pass, which the schedule or the next message causes.
+
+A task may end at the same moment. Redis refuses an end that was decided without an item of its inbox. So an item that
+is added before the end is applied, and this module refuses one that is added after it. If Redis loses the end, the open
+marker decides: the coordinator changes it to closing before it reads the end from Redis again, and this module adds the
+item before it reads the marker. So at least one of the two sees the other's write.
+"""
+
+import logging
+
+from roboco.domain.ids import check_task_id
+from roboco.domain.inbox.item import (
+    ApprovalDecision,
+    ExternalToolResult,
+    Item,
+    Pause,
+    Resume,
+    Stop,
+    UnknownResolution,
+    UserMessage,
+    interrupts_work,
+    parse_item,
+)
+from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
+from roboco.engine.engine import Engine
+from roboco.engine.record.summaries import is_closed, stored_summary
+from roboco.errors import TransientError, UsageError
+from roboco.ports import Phase
+
+_log = logging.getLogger(__name__)
+
+MAX_ITEMS = 1000
+"""The number of items at which an inbox refuses messages. Clients that send at the same moment may exceed it."""
+MAX_CONTROLS = 100
+"""The number of pauses, interrupts and limit changes beyond MAX_ITEMS, and of stops and resumptions beyond these.
+
+So neither messages nor pauses, which stay in the inbox while they count, keep a task from continuing or ending.
+"""
+CALL_ITEMS = (ExternalToolResult, ApprovalDecision, UnknownResolution)
+"""Items about open calls. They are not limited: each call has few, and a task may wait for nothing else."""
+
+
+def accept_item(engine: Engine, task_id: str, item: Item, enforce_capacity: bool = True) -> None:
+    """Accept the item and wake a coordinator. Raise UsageError if the task has ended or is unknown, except for a stop.
+
+    A stop for an unknown task is stored, and applied when the task is submitted. A stop for an ended task changes
+    nothing. If different content was accepted under the item's id, announce that again and raise UsageError. If
+    `enforce_capacity`, raise UsageError if too many items wait already.
+    """
+    check_task_id(task_id)
+    stored_before = stored_item(engine, task_id, item.item_id)
+    if stored_before is not None and stored_before.applied_at_seq is not None:
+        check_idempotent(item, stored_before)
+        return
+    if stored_before is None:
+        if isinstance(item, UserMessage) and not _is_admissible(engine, task_id, item):
+            return
+        if enforce_capacity and not isinstance(item, CALL_ITEMS):
+            _check_inbox_capacity(engine, task_id, item)
+        if not engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode()):
+            stored_before = stored_item(engine, task_id, item.item_id)
+    _add_to_inbox(engine, task_id, stored_before or item)
+    check_idempotent(item, stored_before)
+
+
+def _add_to_inbox(engine: Engine, task_id: str, item: Item) -> None:
+    """Add the stored item to the inbox in Redis and wake a coordinator. Reject it if the task has ended."""
+    if not _is_open(engine, task_id):
+        _reject(engine, task_id, item)
+        return
+    try:
+        if _was_applied(engine, task_id, item):
+            engine.files.delete(item_path(task_id, item.item_id))
+            return
+        pauses = isinstance(item, Pause) and item.until == 0
+        engine.inbox.add(task_id, [item.item_id], interrupts_work(item), block_claim=pauses)
+        task = engine.task_store.load(task_id, 1)
+        ended = task is not None and task.phase is Phase.END
+        if ended or not _is_open(engine, task_id):
+            engine.inbox.remove(task_id, item.item_id)
+            _reject(engine, task_id, item, ended)
+            return
+        engine.schedule.set(task_id)
+    except TransientError as error:
+        raise TransientError(f"{error}; send the item again with item id {item.item_id!r}") from error
+    try:
+        engine.dispatcher.advance(task_id)
+    except TransientError as error:
+        _log.warning("item %s is accepted, and the sweeper will have it applied: %s", item.item_id, error)
+
+
+def _was_applied(engine: Engine, task_id: str, item: Item) -> bool:
+    """Return True if a coordinator has applied the item meanwhile. A late repetition must not undo that."""
+    return engine.files.get(applied_path(task_id, item.item_id)) is not None
+
+
+def stored_item(engine: Engine, task_id: str, item_id: str) -> Item | None:
+    """Return the item of this id, applied or pending, or None if there is none.
+
+    A write that the store carries out late may put an applied item back into the inbox: the applied one counts.
+    """
+    data = engine.files.get(applied_path(task_id, item_id)) or engine.files.get(item_path(task_id, item_id))
+    return None if data is None else parse_item(data)
+
+
+def check_idempotent(item: Item, stored_before: Item | None) -> None:
+    """Raise UsageError if different content was accepted before under the item's id."""
+    if stored_before is None or _content_of(stored_before) == _content_of(item):
+        return
+    if isinstance(item, CALL_ITEMS) and isinstance(stored_before, CALL_ITEMS) and item.call_id == stored_before.call_id:
+        raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer counts")
+    raise UsageError(f"item_id: {item.item_id!r} was sent before with different content; use another id for each item")
+
+
+def _content_of(item: Item) -> dict[str, object]:
+    return item.model_dump(mode="json", exclude={"created_at", "applied_at_seq", "at_seq", "until", "supersedes"})
+
+
+def check_open(engine: Engine, task_id: str) -> None:
+    """Raise UsageError if there is no such task, or if it has ended."""
+    if not _is_open(engine, task_id):
+        raise UsageError(_closed_message(engine, task_id))
+
+
+def _is_admissible(engine: Engine, task_id: str, message: UserMessage) -> bool:
+    """Return True if the message can be accepted, False if it was applied before the task ended.
+
+    Raise UsageError if the task takes no messages, or if its team lacks the agent to which the message is addressed.
+    """
+    if not _is_open(engine, task_id):
+        _refuse_unless_applied(engine, task_id, message)
+        return False
+    if message.agent is not None:
+        engine.frozen_teams.get(task_id).check_agent(message.agent)
+    return True
+
+
+def _check_inbox_capacity(engine: Engine, task_id: str, item: Item) -> None:
+    max_items = MAX_ITEMS
+    if not isinstance(item, UserMessage) or item.interrupts:
+        max_items += MAX_CONTROLS
+    if isinstance(item, Stop | Resume):
+        max_items += MAX_CONTROLS
+    if (waiting := engine.inbox.count(task_id)) >= max_items:
+        raise UsageError(
+            f"task {task_id!r} has {waiting} items in its inbox, at most {max_items} may wait; "
+            "send this again when the task has applied some of them"
+        )
+
+
+def _is_open(engine: Engine, task_id: str) -> bool:
+    """Return True if the task takes items. Raise TransientError while it is closing, since it may be reopened."""
+    marker = engine.files.get(open_marker_path(task_id))
+    if marker in (None, OPENED, CLOSED):
+        return marker == OPENED
+    raise TransientError(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
+
+
+def _reject(engine: Engine, task_id: str, item: Item, ended: bool = False) -> None:
+    """Delete the item of an ended or unknown task and raise UsageError. Keep a stop until its task is submitted."""
+    if not isinstance(item, Stop):
+        engine.files.delete(item_path(task_id, item.item_id))
+        _refuse_unless_applied(engine, task_id, item)
+    elif ended or is_closed(engine, task_id):
+        engine.files.delete(item_path(task_id, item.item_id))
+    elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
+        engine.files.delete(item_path(task_id, item.item_id))
+        raise UsageError(f"task {task_id!r} is not submitted yet and already has {MAX_CONTROLS} stops; send no more")
+
+
+def _refuse_unless_applied(engine: Engine, task_id: str, item: Item) -> None:
+    """Raise UsageError, unless this is a repetition of an item that was applied before the task ended."""
+    if not _was_applied(engine, task_id, item):
+        raise UsageError(_closed_message(engine, task_id))
+
+
+def _closed_message(engine: Engine, task_id: str) -> str:
+    summary = stored_summary(engine, task_id)
+    if summary is None:
+        return f"no task {task_id!r} in this workspace"
+    status = summary.status
+    end = f"has ended ({status})" if status.ended else "has ended"
+    return f"task {task_id!r} {end} and takes no more items; submit a new task, or fork this one"

@@ -1,0 +1,86 @@
+"""Checks that run at the same time."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+from roboco.cli.doctor.check import CheckResult
+from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
+from roboco.cli.terminal.progress import Progress
+
+A, B, C = (CheckResult(name, "ok", "found") for name in "abc")
+
+
+def test_groups_run_at_the_same_time_and_keep_their_order() -> None:
+    met = threading.Barrier(2, timeout=30)
+
+    def first() -> Iterator[CheckResult]:
+        yield A
+        met.wait()
+        yield B
+
+    def second() -> Iterator[CheckResult]:
+        met.wait()
+        yield C
+
+    assert list(run_parallel([CheckGroup("first", first), CheckGroup("second", second)], 60)) == [A, B, C]
+
+
+def test_a_group_that_runs_here_is_in_the_thread_of_the_caller() -> None:
+    ran: list[threading.Thread] = []
+
+    def note() -> list[CheckResult]:
+        ran.append(threading.current_thread())
+        return [A]
+
+    assert list(run_parallel([CheckGroup("here", note, in_caller_thread=True), CheckGroup("there", note)], 60)) == [
+        A,
+        A,
+    ]
+    assert ran.count(threading.current_thread()) == 1
+
+
+def test_a_group_that_hangs_fails_after_the_time_of_all_and_hides_no_other() -> None:
+    go_on, waited = threading.Event(), list[Sequence[str]]()
+
+    def hangs() -> Iterator[CheckResult]:
+        yield A
+        go_on.wait()
+
+    made = list(run_parallel([CheckGroup("hanging", hangs), CheckGroup("other", lambda: [B])], 1, waited.append))
+    go_on.set()
+    assert [check.name for check in made] == ["a", "hanging", "b"]
+    assert (made[1].state, made[1].found) == ("fail", "not done after 1 s")
+    assert "--timeout" in made[1].todo
+    assert ["hanging"] in waited
+
+
+def test_a_check_that_fails_itself_is_a_finding() -> None:
+    def fails() -> Iterator[CheckResult]:
+        yield A
+        raise KeyError("lost")
+
+    made = list(run_parallel([CheckGroup("broken", fails), CheckGroup("other", lambda: [B])], 60))
+    assert made[0] == A
+    assert (made[1].name, made[1].state, made[1].found) == ("broken", "fail", "this check failed: KeyError: 'lost'")
+    assert made[1].todo
+    assert made[2:] == [B]
+
+
+def test_progress_is_gone_before_anything_else_is_printed() -> None:
+    terminal = StringIO()
+    progress = Progress(terminal, True)
+    progress.clear()
+    progress.show([])
+    assert terminal.getvalue() == ""
+    progress.show(["workspace", "mcp"])
+    progress.clear()
+    assert terminal.getvalue() == "\r\x1b[Kwaiting for workspace, mcp\r\x1b[K"
+    progress.show(["x" * 200])
+    assert len(terminal.getvalue().split("\x1b[K")[-1]) == 70
+
+
+def test_progress_writes_nothing_into_a_pipe() -> None:
+    pipe = StringIO()
+    Progress(pipe, False).show(["workspace"])
+    assert pipe.getvalue() == ""

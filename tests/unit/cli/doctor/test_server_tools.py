@@ -1,0 +1,50 @@
+"""MCP servers that a command asks side by side."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from roboco import Settings
+from roboco.cli.doctor import server_tools
+from roboco.cli.doctor.server_tools import ServerTools, TeamServer, fetch_tools
+from roboco.domain.team.validation import validate_team
+
+TEAM = validate_team({"name": "t", "agents": [{"name": "a", "prompt": "x"}]})
+SERVERS = [TeamServer(TEAM, str(number)) for number in range(20)]
+HANGS = """
+import threading
+from roboco.cli.doctor import server_tools
+from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
+from tests.unit.cli.doctor.test_server_tools import SERVERS, Settings
+
+server_tools._fetch = lambda adapter, server: threading.Event().wait()
+for check in run_parallel([CheckGroup("mcp", lambda: server_tools.fetch_tools(Settings(), SERVERS))], 1):
+    print(check.found)
+"""
+
+
+def test_a_server_that_hangs_does_not_keep_the_process() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "not done after 1 s\n"
+
+
+def test_eight_servers_are_asked_at_once_and_answer_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_tools, "guard_process", lambda: None)
+    met = threading.Barrier(8, timeout=30)
+
+    def answer(_: object, server: TeamServer) -> ServerTools:
+        if int(server.name) < 8:
+            met.wait()
+        return ServerTools(server)
+
+    monkeypatch.setattr(server_tools, "_fetch", answer)
+    assert [one.server for one in fetch_tools(Settings(), SERVERS)] == SERVERS
+
+
+def test_a_mistake_in_a_thread_is_raised_where_the_answers_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_tools, "guard_process", lambda: None)
+    monkeypatch.setattr(server_tools, "_fetch", lambda adapter, server: {}[server.name])
+    with pytest.raises(KeyError):
+        fetch_tools(Settings(), SERVERS)

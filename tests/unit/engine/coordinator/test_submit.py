@@ -1,0 +1,267 @@
+"""submit: a task is accepted once, whole or not at all."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from roboco.domain.inbox.submission import Submission
+from roboco.domain.paths import open_marker_path, team_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
+from roboco.engine.coordinator.submit import submit
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept_task import accept_and_wake
+from roboco.errors import CorruptHistory, UsageError
+from tests.memory.dispatcher import Advance, Turn
+from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, member
+from tests.memory.model import said
+from tests.memory.reader import items_of, read
+from tests.memory.watch import Crash, Fault, make
+from tests.memory.world import TASK, World, given, team_of
+
+
+def crash() -> None:
+    raise Crash
+
+
+def asked(team: Team, **changes: Any) -> Submission:
+    return Submission.model_validate({"task_id": TASK, "team": team.name, "prompt": "go"} | changes)
+
+
+def test_the_first_step_is_the_users() -> None:
+    world = SEQUENTIAL.world()
+    submission = asked(SEQUENTIAL.team, prompt="write", context={"tone": "dry"}, agent="second")
+    accept_and_wake(world.engine, submission, SEQUENTIAL.team)
+    [first] = world.history()
+    assert (first.agent_name, first.text, first.seq, first.prev_digest) == ("user", "write", 0, "")
+    assert first.metadata == {"submission": submission.digest(), "context": {"tone": "dry"}, "agent": "second"}
+    assert world.summary().status is TaskStatus.QUEUED
+    told = [record["type"] for record in world.published()]
+    assert told == ["event_task_start", "event_user_message", "event_step_end"]
+
+
+def test_the_user_may_name_who_begins() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, agent="expert")
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user", "expert"]
+    assert world.history()[1].metadata["routing"]["rule"] == "named"
+
+
+@pytest.mark.parametrize("moments", [0, 1, 5, 1000])
+def test_the_same_submission_again_changes_nothing(moments: int) -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    for _ in range(moments):
+        if world.dispatcher.queue:
+            world.deliver(world.dispatcher.queue.popleft())
+    before = world.history()
+    world.clock.move(100)
+    world.submit(GRAPH.team)
+    assert world.history() == before
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user"] + ["writer", "critic"] * 3
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 6
+
+
+@pytest.mark.parametrize("changes", [{"prompt": "other"}, {"context": {"a": 1}}, {"agent": "critic"}])
+def test_other_content_under_the_same_id_is_refused(changes: dict[str, Any]) -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    with pytest.raises(UsageError, match=r"task_1.*submitted before with another prompt"):
+        submit(world.engine, asked(GRAPH.team, **changes), GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.history()[0].text == "go"
+
+
+def _stored_by_another_release(world: World, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads(world.files.held[team_path(TASK)])
+    change(data)
+    world.files.held[team_path(TASK)] = json.dumps(data, indent=1).encode()
+
+
+def test_a_team_that_was_stored_by_a_release_with_fewer_fields_is_the_same() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    _stored_by_another_release(world, lambda data: [data.pop(name) for name in ("if_busy", "limits", "teams")])
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    _stored_by_another_release(world, lambda data: data.update(if_busy="reject"))
+    with pytest.raises(UsageError, match=r"task_1.*submitted before with another team"):
+        world.submit(GRAPH.team)
+
+
+def test_a_team_of_a_newer_release_is_named_as_that() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    _stored_by_another_release(world, lambda data: data.update(a_field_to_come=1))
+    with pytest.raises(CorruptHistory, match=r"task_1/team.json cannot be read.*newer release"):
+        world.submit(GRAPH.team)
+
+
+def test_another_team_under_the_same_id_is_refused() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    with pytest.raises(UsageError, match=r"task_1.*submitted before with another team"):
+        submit(world.engine, asked(SEQUENTIAL.team), SEQUENTIAL.team)
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user"] + ["writer", "critic"] * 3
+
+
+@pytest.mark.parametrize(
+    ("team", "changes", "told"),
+    [
+        (SEQUENTIAL.team, {"task_id": "../x"}, "task id '../x' is not allowed"),
+        (SEQUENTIAL.team, {"task_id": "_open"}, "task id '_open' is not allowed"),
+        (SEQUENTIAL.team, {"agent": "third"}, "no agent 'third' in team 'desk', possible are first, second"),
+        (team_of(agents=[{"name": "a", "prompt": "{{ context.tone }}"}]), {}, "prompt of agent 'a': .*tone"),
+    ],
+)
+def test_a_wrong_submission_stores_nothing(team: Team, changes: dict[str, Any], told: str) -> None:
+    world = SEQUENTIAL.world()
+    with pytest.raises(UsageError, match=told):
+        submit(world.engine, asked(team, **changes), team)
+    assert not world.files.held
+    assert not world.histories.held
+    assert not world.server.published
+    assert not world.dispatcher.queue
+
+
+def test_two_tasks_do_not_meet() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team, task_id="a")
+    world.submit(GRAPH.team, "other", task_id="b")
+    world.settle("a")
+    world.settle("b")
+    assert [step.text for step in world.history("a")][1:] == [step.text for step in world.history("b")][1:]
+    assert {step.step_id for step in world.history("a")}.isdisjoint(step.step_id for step in world.history("b"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "wishes", "message"),
+    [
+        ({}, {}, Turn),
+        ({}, {"countdown": 60.0}, Advance),  # it begins later
+        ({"collaboration_model": {"type": "custom", "router": "shop.routers:mine"}}, {}, Advance),  # a user's code
+    ],
+)
+def test_the_first_turn_goes_out_with_the_submission_where_that_is_plain(
+    changes: dict[str, Any], wishes: dict[str, Any], message: type
+) -> None:
+    world = GRAPH.world()
+    world.submit(team_of(**{"agents": [member("first")]} | changes), at_once=True, **wishes)
+    assert [type(sent) for sent in world.dispatcher.queue] == [message]
+
+
+def calls_of(go: Callable[[World], object]) -> list[str]:
+    count = Fault(10**9, crash)
+    go(GRAPH.world(count))
+    return count.seen
+
+
+@pytest.mark.parametrize("accept", [accept_and_wake, submit])
+def test_a_task_is_done_whichever_moment_of_its_submission_was_the_clients_last(
+    accept: Callable[[Engine, Submission, Team], None],
+) -> None:
+    """Once the marker is written the task is accepted, and no client has to submit it again."""
+    at_once = accept is submit
+    for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team, at_once=at_once))) + 1):
+        fault = Fault(n, crash, after=True)
+        world = GRAPH.world(fault)
+        with pytest.raises(Crash):
+            accept(world.engine, asked(GRAPH.team), GRAPH.team)
+        if open_marker_path(TASK) in world.files.held:
+            world.settle()
+            assert world.summary().status is TaskStatus.COMPLETED, f"the client died after {fault.seen}"
+
+
+def test_the_same_submission_after_a_loss_of_redis_begins_the_stream_anew() -> None:
+    """In the first turn, so that followers hold text of it that is void now."""
+    world = GRAPH.world()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and len(world.published()) > 5:
+            raise Crash
+        return call()
+
+    world.watch = watch
+    world.submit(GRAPH.team)
+    world.drain()
+    assert world.published()[-1]["type"] == "content_chunk"
+    world.watch = make
+    world.server.wipe()
+    world.submit(GRAPH.team)
+    world.settle()
+    generations = [record["generation"] for record in world.published()]
+    anew = world.published()[generations.index(generations[-1])]
+    assert anew["type"] == "event_stream_reset"
+    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
+
+
+def test_a_stop_that_came_first_is_honoured() -> None:
+    world = GRAPH.world()
+    world.stop()
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+    assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
+    assert not world.given.model.requests
+
+
+def test_a_stop_that_came_first_survives_a_death_in_the_submission() -> None:
+    for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team))) + 1):
+        world = GRAPH.world()
+        world.stop()
+        world.watch = fault = Fault(n, crash, after=True)
+        world.submit(GRAPH.team)
+        world.settle()
+        assert world.summary().status is TaskStatus.CANCELLED, f"died after {fault.seen[:n]}"
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_a_stop_in_the_middle_of_the_submission_is_honoured(moment: int) -> None:
+    """The stop's port call number `moment` is made after a whole submission."""
+    world = GRAPH.world()
+    seen: list[str] = []
+
+    def watch(name: str, call: Any) -> Any:
+        seen.append(name)
+        if len(seen) == moment:
+            world.watch = make
+            world.submit(GRAPH.team)
+            world.watch = watch
+        return call()
+
+    world.watch = watch
+    world.stop()
+    world.watch = make
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+
+
+def test_prompts_are_rendered_with_task_team_agent_and_context() -> None:
+    prompt = (
+        "{{ task.id }} {{ task.prompt }} {{ team.name }} {{ team.agents[0].name }} {{ agent.name }} {{ context.n }}"
+    )
+    team = team_of(agents=[member("one") | {"prompt": prompt}])
+    world = World(given(lambda request: said("done")))
+    submit(world.engine, asked(team, context={"n": 7}), team)
+    world.settle()
+    assert world.given.model.requests[0].messages[0] == {"role": "system", "content": "task_1 go desk one one 7"}
+
+
+def test_the_prompts_of_a_team_share_an_allowance() -> None:
+    greedy = "{% for i in range(200) %}{% for j in range(40) %}{% endfor %}{% endfor %}"
+    world = SEQUENTIAL.world()
+    few = team_of(agents=[{"name": f"a{n}", "prompt": greedy} for n in range(4)])
+    many = team_of(agents=[{"name": f"a{n}", "prompt": greedy} for n in range(9)])
+    submit(world.engine, asked(few, task_id="few"), few)
+    with pytest.raises(UsageError, match=r"prompt of agent 'a\d': .*more than 200000 steps"):
+        submit(world.engine, asked(many, task_id="many"), many)

@@ -1,0 +1,386 @@
+"""notify: those who asked are told of a task's statuses, in order, at least once each, whatever fails."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.domain.notification import FIRST_RETRY_DELAY, MAX_RETRY_DELAY, Notification, NotificationName, retry_delay
+from roboco.domain.paths import NOTIFY_MARKERS, finished_notification_path, notifications_path
+from roboco.domain.status import TaskStatus
+from roboco.engine import notifications as notify
+from roboco.engine.coordinator.sweep import fill_schedule
+from roboco.engine.notification_delivery import (
+    CONFIRM_TIMEOUT,
+    DELIVERY_PERIOD,
+    FINAL_ATTEMPT_BEFORE_END,
+    deliver,
+)
+from roboco.errors import RetryLater, TransientError, UsageError
+from tests.memory.clock import SkewedClock
+from tests.memory.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
+from tests.memory.notices import HOOK, SHOP, URL, delivered
+from tests.memory.watch import Call, Crash, Watch, make
+from tests.memory.world import TASK, World
+
+
+def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:
+    """The world when the journey was travelled, and all that is to be told has had time to be delivered."""
+    world = journey.world(watch)
+    submitting = replace(journey, wishes={"notify": list(targets)})
+    submitting.travel(world)
+    delivered(world)
+    return world
+
+
+def test_the_end_of_a_task_is_told_once() -> None:
+    world = told(GRAPH, SHOP)
+    (target, notice), *others = world.deliverer.told
+    assert (target, others) == ("shop.done", [])
+    assert (notice.status, notice.task_id, notice.steps) == ("completed", TASK, len(world.history()))
+    assert notice.text == "APPROVED at last"
+    assert notify.schedule_key(TASK) not in world.server.held.schedule
+    assert world.files.names(notifications_path(TASK)) == []
+
+
+def test_what_is_told_has_an_id_a_type_a_time_and_data() -> None:
+    body = told(FAILING, SHOP).deliverer.told[0][1].body()
+    assert set(body) == {"id", "type", "timestamp", "data"}
+    assert body["type"] == "task.failed"
+    assert set(body["data"]) == {
+        *("task_id", "team", "status", "reason", "steps", "tokens_in", "tokens_out", "cost", "text", "truncated"),
+    }
+    assert "the model refuses" in body["data"]["reason"]
+
+
+def test_only_statuses_that_were_asked_for_are_told_and_in_order() -> None:
+    world = told(MANUAL, SHOP, HOOK)
+    assert world.deliverer.heard("shop.done") == ["cancelled"]
+    assert world.deliverer.heard(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
+
+
+def every(*statuses: str) -> dict[str, Any]:
+    """A webhook that hears of these statuses."""
+    return HOOK | {"on": list(statuses)}
+
+
+def test_statuses_of_one_position_are_told_in_the_order_in_which_they_came() -> None:
+    """By their names, "completed" comes before "paused"."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team, notify=[every("paused", "completed")])
+    while len(world.history()) < 5:
+        world.deliver(world.dispatcher.queue.popleft())
+    world.pause()
+    world.deliverer.error = TransientError("not now")
+    world.settle()
+    world.resume()
+    world.settle()
+    world.deliverer.error = None
+    delivered(world)
+    assert world.deliverer.heard(URL) == ["paused", "completed"]
+
+
+def test_a_status_that_comes_back_at_the_same_position_is_told_again() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("paused", "user_turn")])
+    world.settle()
+    world.pause()
+    world.settle()
+    world.resume()
+    world.settle()
+    delivered(world)
+    told = [str(notice.status) for _, notice in world.deliverer.told]
+    assert told == ["user_turn", "paused", "user_turn"]
+    assert len({notice.notification_id for _, notice in world.deliverer.told}) == 3
+
+
+def test_each_of_two_pauses_at_the_same_position_is_told() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("paused")])
+    world.settle()
+    for number in range(2):
+        world.pause(f"pause{number}")
+        world.settle()
+        world.resume(f"resume{number}")
+        world.settle()
+    delivered(world)
+    assert world.deliverer.heard(URL) == ["paused", "paused"]
+    assert len({notice.notification_id for _, notice in world.deliverer.told}) == 2
+
+
+def test_a_stray_name_among_the_notices_keeps_no_task_from_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("user_turn", "cancelled")])
+    world.settle()
+    world.files.held[f"{notifications_path(TASK)}order-17~.json"] = b"{}"
+    world.stop()
+    world.settle()
+    delivered(world)
+    assert world.deliverer.heard(URL) == ["user_turn", "cancelled"]
+    assert world.summary().status is TaskStatus.CANCELLED
+    assert "order-17~" in caplog.text
+
+
+@pytest.mark.parametrize("skew", [-600.0, 600.0])
+def test_a_notice_is_delivered_at_once_though_the_clocks_of_workers_differ(skew: float) -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team, notify=[SHOP])
+    engine = world.engine
+    world.engine = replace(engine, clock=SkewedClock(world.clock, skew))
+    world.drain()
+    world.engine = engine
+    start = world.clock.now()
+    delivered(world)
+    assert len(world.deliverer.told) == 1
+    assert world.clock.now() - start < 2 * notify.REDELIVERY_DELAY
+
+
+def test_a_notice_of_an_earlier_release_is_delivered() -> None:
+    """Its name had neither generation nor epoch."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("user_turn")])
+    world.deliverer.error = TransientError("not now")
+    world.settle()
+    (path,) = [path for path in world.files.held if path.startswith(notifications_path(TASK))]
+    notice = Notification.model_validate_json(world.files.held.pop(path))
+    old = "0-00000002-user_turn-abcdef12"
+    world.files.held[f"{notifications_path(TASK)}{old}.json"] = (
+        notice.model_copy(update={"name": old}).model_dump_json().encode()
+    )
+    world.deliverer.error = None
+    world.stop()
+    world.settle()
+    delivered(world)
+    assert next(str(notice.status) for _, notice in world.deliverer.told) == "user_turn"
+    assert world.summary().status is TaskStatus.CANCELLED
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_wait_that_redis_lost_and_that_is_decided_again_is_told_once(settled: bool) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[every("paused", "user_turn")])
+    world.deliverer.error = None if settled else TransientError("not now")
+    world.settle()
+    if settled:
+        delivered(world)
+    world.server.wipe()
+    world.settle_for(5)
+    world.deliverer.error = None
+    delivered(world)
+    assert [str(notice.status) for _, notice in world.deliverer.told] == ["user_turn"]
+
+
+def test_a_task_that_asks_for_nothing_costs_nothing() -> None:
+    calls: list[str] = []
+
+    def watch(name: str, call: Call) -> Any:
+        calls.append(name)
+        return call()
+
+    world = told(GRAPH, watch=watch)
+    assert not world.deliverer.told
+    assert not [path for path in world.files.held if "noti" in path or "told" in path]
+    assert "dispatcher.notify" not in calls
+
+
+def test_a_long_text_is_cut() -> None:
+    notice = told(GRAPH, SHOP).deliverer.told[0][1]
+    assert not notice.truncated
+    assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
+
+
+def test_the_same_submission_again_is_the_same_and_another_one_is_refused() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team, notify=[SHOP])
+    world.submit(GRAPH.team, notify=[SHOP])
+    with pytest.raises(UsageError, match="submitted before with another 'notify'"):
+        world.submit(GRAPH.team, notify=[HOOK])
+
+
+def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = RetryLater("the server is busy", 1000.0)
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    assert world.server.held.schedule[notify.schedule_key(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
+    world.deliverer.error = RetryLater("the server is busy", 1.0)
+    world.clock.move(1000.0)
+    world.sweep()
+    world.drain()
+    assert world.server.held.schedule[notify.schedule_key(TASK)] > world.clock.now() + FIRST_RETRY_DELAY, (
+        "nor sooner than others"
+    )
+
+
+def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    due = world.server.held.schedule[notify.schedule_key(TASK)]
+    assert due == pytest.approx(world.clock.now() + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END, abs=1)
+    world.deliverer.error = None
+    world.clock.move(due - world.clock.now())
+    delivered(world)
+    assert world.deliverer.heard("shop.done") == ["completed"]
+
+
+def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = TransientError("the server is away")
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    pauses: list[float] = []
+    for _ in range(6):
+        due = world.server.held.schedule[notify.schedule_key(TASK)]
+        pauses.append(due - world.clock.now())
+        world.clock.move(due - world.clock.now())
+        world.sweep()
+        world.drain()
+    assert all(
+        0.7 * FIRST_RETRY_DELAY * 2**n <= pause <= 1.3 * FIRST_RETRY_DELAY * 2**n for n, pause in enumerate(pauses)
+    )
+    world.deliverer.error = None
+    delivered(world)
+    assert [name for name, _ in world.deliverer.told] == ["shop.done"]
+    assert world.deliverer.told[0][1].attempts == 7
+
+
+def test_one_who_does_not_answer_does_not_hold_up_another() -> None:
+    world = GRAPH.world(_refusing(URL))
+    replace(GRAPH, wishes={"notify": [HOOK, SHOP]}).travel(world)
+    world.drain()
+    assert world.deliverer.heard("shop.done") == ["completed"]
+
+
+def _refusing(name: str) -> Watch:
+    def watch(port: str, call: Any) -> Any:
+        if port == "deliverer.deliver" and call.args[0].label == name:
+            raise TransientError("away")
+        return call()
+
+    return watch
+
+
+def test_later_notices_wait_for_earlier_ones() -> None:
+    world = MANUAL.world()
+    world.deliverer.error = TransientError("away")
+    replace(MANUAL, wishes={"notify": [HOOK]}).travel(world)
+    world.drain()
+    assert len(world.files.names(notifications_path(TASK))) == 4
+    world.deliverer.error = None
+    delivered(world)
+    assert [str(notice.status) for _, notice in world.deliverer.told] == [*["user_turn"] * 3, "cancelled"]
+
+
+@pytest.mark.parametrize("error", [UsageError("it is not allowed"), TransientError("it is away")])
+def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error: Exception) -> None:
+    world = GRAPH.world()
+    world.deliverer.error = error
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    start = world.clock.now()
+    while not world.server.held.letters:
+        world.clock.move(600)
+        world.sweep()
+        world.drain()
+        assert world.clock.now() - start < DELIVERY_PERIOD + MAX_RETRY_DELAY
+    (letter,) = world.engine.dead_letters.entries()
+    assert (letter.name, letter.task_id) == ("roboco.notify", TASK)
+    assert str(error) in letter.reason
+    assert world.files.names(NOTIFY_MARKERS) == []
+    world.deliverer.error = None
+    notify.retry_abandoned(world.engine, TASK, letter.detail)
+    delivered(world)
+    assert world.deliverer.heard("shop.done") == ["completed"]
+    kept = Notification.model_validate_json(
+        world.files.held[finished_notification_path(TASK, NotificationName.parse(letter.detail).seq, letter.detail)]
+    )
+    assert (kept.delivery, kept.round) == ("delivered", 1)
+    with pytest.raises(UsageError, match="that was given up"):
+        notify.retry_abandoned(world.engine, TASK, letter.detail)
+
+
+def test_what_ends_its_workers_is_given_up() -> None:
+    tries = 0
+
+    def watch(name: str, call: Call) -> Any:
+        nonlocal tries
+        if name == "deliverer.deliver":
+            tries += 1
+            raise Crash
+        return call()
+
+    world = told(GRAPH, SHOP, watch=watch)
+    assert tries == world.given.policy.max_attempts
+    assert "3 workers were lost" in world.engine.dead_letters.entries()[0].reason
+
+
+def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:
+    world = GRAPH.world()
+    replace(GRAPH, wishes={"notify": [SHOP | {"confirmed": True, "continuation": "{}"}]}).travel(world)
+    world.drain()
+    start = world.clock.now()
+    while len(world.deliverer.told) < 3:
+        world.clock.move(notify.REDELIVERY_DELAY)
+        world.sweep()
+        world.drain()
+    assert world.clock.now() - start >= 2 * CONFIRM_TIMEOUT
+    notice = world.deliverer.told[-1][1]
+    notify.confirm(world.engine, TASK, notice.name)
+    notify.confirm(world.engine, TASK, notice.name)
+    delivered(world)
+    assert len(world.deliverer.told) == 3
+    with pytest.raises(UsageError, match="no notification"):
+        notify.confirm(world.engine, TASK, "0-00000001-failed")
+
+
+def test_redis_that_loses_all_loses_no_notice() -> None:
+    world = GRAPH.world()
+    world.deliverer.error = TransientError("away")
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    world.server.wipe()
+    world.dispatcher.queue.clear()
+    world.deliverer.error = None
+    fill_schedule(world.engine, world.engine.schedule.mark_filling())
+    assert notify.schedule_key(TASK) in world.server.held.schedule
+    delivered(world)
+    assert world.deliverer.heard("shop.done") == ["completed"]
+
+
+def test_who_finds_a_dead_worker_at_it_is_followed_by_another_after_its_lease() -> None:
+    world = GRAPH.world()
+    assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0, "who was at it and died"
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.drain()
+    assert not world.deliverer.told
+    world.clock.move(world.engine.policy.lease)
+    world.sweep()
+    world.drain()
+    assert world.deliverer.heard("shop.done") == ["completed"]
+
+
+def test_who_finds_another_at_it_leaves_nothing_behind_when_all_is_told() -> None:
+    world = told(GRAPH, SHOP)
+    assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0
+    deliver(world.engine, TASK)
+    assert notify.schedule_key(TASK) not in world.server.held.schedule
+
+
+def test_two_workers_at_once_tell_once() -> None:
+    def watch(name: str, call: Call) -> Any:
+        if name == "deliverer.deliver" and not world.deliverer.told:
+            deliver(world.process(), TASK)
+        return call()
+
+    world = GRAPH.world(watch)
+    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    delivered(world)
+    assert len(world.deliverer.told) == 1
+
+
+def test_pauses_double_up_to_an_hour_and_differ() -> None:
+    assert len({retry_delay(f"msg_{n}", 3) for n in range(50)}) == 50
+    assert all(
+        0.75 * MAX_RETRY_DELAY <= retry_delay("msg", tries) <= 1.25 * MAX_RETRY_DELAY for tries in (11, 100, 9999)
+    )
