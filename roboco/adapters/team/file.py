@@ -35,10 +35,10 @@ def load_team(path: Path) -> Team:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"team file {str(path)!r} cannot be read: {_reason(error)}") from error
-    return validate_team(_parse(path, text), str(path), path.parent)
+    return parse_team(_parse(path, text), str(path), path.parent)
 
 
-def validate_team(data: Any, source: str = "team", folder: Path | None = None) -> Team:
+def parse_team(data: Any, source: str = "team", folder: Path | None = None) -> Team:
     """Return the team that the data declares. Prompt files are read below `folder`, or refused without one.
 
     Raise InvalidTeam, which lists all mistakes.
