@@ -37,7 +37,7 @@ class Caller:
         """Wait."""
         self.running += 1
         self.most = max(self.most, self.running)
-        self.go.wait(10)
+        assert self.go.wait(10)
         self.running -= 1
 
     aadd = in_thread(add)
