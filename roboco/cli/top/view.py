@@ -113,19 +113,22 @@ def _rate_columns(rates: Sequence[RateUsage]) -> list[Column]:
 
 
 def _workers(workers: Sequence[WorkerInfo], now: float, width: int) -> RenderableType:
+    if not workers:
+        return Group(Text("worker", "dim"), Text("none was heard of", "red"))
     first = sorted(workers, key=lambda one: (not one.alive(now), -one.active, one.name))[:MAX_WORKERS]
-    heard = ["ended" if one.stopped else age(now - one.seen_at) for one in first]
+    styles = ["" if one.alive(now) else "red" for one in first]
+
+    def cells(texts: Iterable[str]) -> list[Text]:
+        return [Text(text, style) for text, style in zip(texts, styles, strict=True)]
+
+    heard = ("ended" if one.stopped else age(now - one.seen_at) for one in first)
     table = fitted(
         [
-            Column(
-                "worker",
-                [Text(one_line(one.name, 60), "" if one.alive(now) else "red") for one in first],
-                is_id=True,
-            ),
-            Column("runs", _plain(str(one.active) for one in first), right=True),
-            Column("ended", _plain(str(one.processed) for one in first), 1, right=True),
-            Column("load", _plain(f"{one.load:.1f}" for one in first), 2, right=True),
-            Column("heard", _plain(heard), right=True),
+            Column("worker", cells(one_line(one.name, 60) for one in first), is_id=True),
+            Column("runs", cells(str(one.active) for one in first), right=True),
+            Column("ended", cells(str(one.processed) for one in first), 1, right=True),
+            Column("load", cells(f"{one.load:.1f}" for one in first), 2, right=True),
+            Column("heard", cells(heard), right=True),
         ],
         width,
     )

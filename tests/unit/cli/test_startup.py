@@ -1,0 +1,27 @@
+"""What a command imports before it does anything: its startup time is made of that."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"boto3", "openai", "prometheus_client", "snowballstemmer", "flower", "mcp", "aiohttp", "httpx2", "xllamacpp"}
+LIBRARIES = HEAVY | {"celery", "kombu", "redis", "pydantic", "rich", "jinja2", "yaml"}
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("from roboco.cli.main import commands; commands.get_help(__import__('click').Context(commands))", LIBRARIES),
+        ("import roboco", LIBRARIES),
+        ("import roboco; roboco.Orchestrator; roboco.Task", HEAVY),
+        ("from roboco.cli.commands.tasks import tasks", HEAVY),
+        ("from roboco.cli.commands.submit import submit, send", HEAVY),
+        ("from roboco.cli.commands.watch import watch", HEAVY),
+        ("from roboco.cli.commands.init import init", HEAVY | {"celery", "kombu", "redis", "rich"}),
+    ],
+)
+def test_heavy_packages_are_not_imported(code: str, absent: set[str]) -> None:
+    program = f"{code}\nimport sys; print(' '.join({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not absent & set(done.stdout.split())
