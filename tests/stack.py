@@ -18,7 +18,7 @@ from roboco.adapters.local.valkey import ValkeyServer, start_valkey
 from tests import forked
 from tests.servers.model_server import ModelServer
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 POOLS = ("coordinator", "agents", "tools")
 TOOLS = "tests.tools_for_agents"
 LONG_LEASE = 20.0

@@ -78,7 +78,7 @@ def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("continuation", "warns"),
+    ("kept", "warns"),
     [
         ({"broker": "redis://h/1"}, True),
         ({"broker": "memory://"}, False),
