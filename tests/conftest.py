@@ -11,9 +11,9 @@ from roboco.adapters.local.process import Server
 from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.errors import UsageError
-from tests import selection
-from tests.journeys import answer
-from tests.stack import LONG_LEASE, Stack, s3_environment
+from tests.support import selection
+from tests.support.journeys import answer
+from tests.support.stack import LONG_LEASE, Stack, s3_environment
 
 T = TypeVar("T", bound=Server)
 SLOWEST_FOLDERS = ("faults", "integration")

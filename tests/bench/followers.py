@@ -16,7 +16,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.domain.stream.event import StreamChunk, unnumbered_json
 from tests.bench.figures import Measure, Result, in_turn, ratio
 from tests.bench.stage import Size, Stage, fresh
-from tests.stack import ROOT, until
+from tests.support.stack import ROOT, until
 
 FOLLOWERS, TASKS, CHUNKS = 2_000, 200, 10
 RATE = 200

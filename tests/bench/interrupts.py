@@ -24,7 +24,7 @@ from roboco.client.receipt import Receipt
 from tests.bench import report
 from tests.bench.figures import Lane, Measure, Result, in_turn, milliseconds, ratio
 from tests.bench.stage import Size, Stage, fresh, team_of
-from tests.stack import until
+from tests.support.stack import until
 
 SPEAKING, SILENT = 50, 10
 INTERVAL = 0.05

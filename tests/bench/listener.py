@@ -8,7 +8,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.domain.stream.item import TextPartDelta
 from tests.bench.stage import Stage, fresh
-from tests.stack import until
+from tests.support.stack import until
 
 
 class Listener:

@@ -20,9 +20,9 @@ import sys
 import time
 from collections import defaultdict
 
-from tests.servers import chat_protocol
-from tests.servers.http_connection import ClientGone, Connection
-from tests.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers import chat_protocol
+from tests.support.servers.http_connection import ClientGone, Connection
+from tests.support.servers.model_server import ModelServer, Record, Reply, Request
 
 SENT = b"@sent@"
 """What the time of sending, in ns since the epoch, takes the place of."""

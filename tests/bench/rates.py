@@ -12,7 +12,7 @@ from pathlib import Path
 
 from roboco import parse_team
 from tests.bench.stage import Deployed
-from tests.servers.model_server import Reply
+from tests.support.servers.model_server import Reply
 
 WINDOW = 60.0
 USED = (60, 20)

@@ -18,7 +18,7 @@ from tests.bench.interrupts import ModelLog
 from tests.bench.noise import Process
 from tests.bench.spoken import THREADS
 from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
-from tests.stack import until
+from tests.support.stack import until
 
 TURNS, CHUNKS, INTERVAL, HOLD = 500, 5, 1.0, 2.0
 GOAL = Goal(400)

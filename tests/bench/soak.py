@@ -17,8 +17,8 @@ from roboco.adapters.local.seaweed import start_seaweed
 from tests.bench.soak_faults import WORKERS, Faults
 from tests.bench.soak_load import Load, says
 from tests.bench.stage import Deployed
-from tests.servers.model_server import Record
-from tests.stack import Stack, s3_environment
+from tests.support.servers.model_server import Record
+from tests.support.stack import Stack, s3_environment
 
 LEASE = 3.0
 PEACE = 120.0

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 from roboco.adapters.local.seaweed import S3Server, start_seaweed
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 WORKERS = ("coordinator", "coordinator-2", "agents", "agents-2", "tools", "tools-2")
 RESTART = 6.0

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from roboco import RobocoError, Task, Team, TransientError, parse_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import verify_chain
-from tests.journeys import GRAPH, PARALLEL, SEQUENTIAL, Journey, answer, shape
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack
-from tests.transcript import Transcript
+from tests.support.journeys import GRAPH, PARALLEL, SEQUENTIAL, Journey, answer, shape
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack
+from tests.support.transcript import Transcript
 
 PACE = 0.12
 """Seconds between two pieces of an answer: a turn takes one to two seconds."""
@@ -20,7 +20,7 @@ CLERK = parse_team(
     {
         "name": "clerks",
         "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["append_soon"]}],
-        "tools": [{"name": "append_soon", "function": "tests.tools_for_agents:append_soon", "timeout": 20}],
+        "tools": [{"name": "append_soon", "function": "tests.support.tools_for_agents:append_soon", "timeout": 20}],
     }
 )
 CALLS = 2

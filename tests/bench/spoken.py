@@ -12,7 +12,7 @@ from roboco.adapters.redis.scripts import Scripts
 from tests.bench.ear import Ear
 from tests.bench.noise import Process
 from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
-from tests.stack import until
+from tests.support.stack import until
 
 INTERVAL = 0.05
 ENDS = 5

@@ -16,7 +16,7 @@ from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
 from tests.bench.bare import BareModel
 from tests.bench.noise import Process
-from tests.stack import ROOT, Stack, until
+from tests.support.stack import ROOT, Stack, until
 
 MODEL = "tests.bench.model"
 TOOLS = "tests.bench.nap"

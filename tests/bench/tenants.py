@@ -15,8 +15,8 @@ from statistics import median
 from roboco import Orchestrator, parse_team
 from roboco.domain.stream.item import TextPartDelta
 from tests.bench.stage import Deployed
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 THINKS = 0.5
 """Seconds until the model's first token."""

@@ -18,7 +18,7 @@ from roboco.adapters.redis.scripts import Scripts
 from tests.bench import plain
 from tests.bench.figures import Figure, Goal, Lane, Measure, Result, Series, in_turn
 from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
-from tests.stack import until
+from tests.support.stack import until
 
 TASKS = 1_000
 PROCESSES = 2

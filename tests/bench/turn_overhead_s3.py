@@ -15,7 +15,7 @@ from tests.bench import plain
 from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, fresh
 from tests.bench.turn_overhead import GOAL, hops, messages_of, team_of_turns
-from tests.stack import s3_environment
+from tests.support.stack import s3_environment
 
 TURNS, SLICES = 30, 3
 

@@ -10,7 +10,7 @@ from roboco.errors import ModelError
 from roboco.ports import ModelStream
 from roboco.ports import Reply as Ended
 from roboco.ports import Request as Asked
-from tests.servers.model_server import Record
+from tests.support.servers.model_server import Record
 
 KEY = "sk-secret-0123456789"
 """What OPENAI_API_KEY holds."""

@@ -6,7 +6,7 @@ from typing import Any
 from roboco.ports import Request as Asked
 from roboco.ports import RequestedCall
 from tests.contract.asking import asked
-from tests.servers.model_server import ModelServer, Reply
+from tests.support.servers.model_server import ModelServer, Reply
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:

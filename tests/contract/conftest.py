@@ -28,10 +28,10 @@ from tests.contract.s3_faults import WatchedObjects
 from tests.contract.sent_twice import SentTwice
 from tests.contract.task_in_memory import TaskInMemory
 from tests.contract.task_on_redis import TaskOnRedis
-from tests.memory.workspace import MemoryFiles, MemoryHistories
-from tests.servers.cluster import Cluster
-from tests.servers.model_server import ModelServer
-from tests.stack import s3_environment, until
+from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.model_server import ModelServer
+from tests.support.stack import s3_environment, until
 
 STORES = ["folder", pytest.param("s3", marks=pytest.mark.s3)]
 

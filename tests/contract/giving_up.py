@@ -6,7 +6,7 @@ from collections.abc import Callable
 import redis
 
 from roboco.errors import TransientError
-from tests.stack import until
+from tests.support.stack import until
 
 SOON = 30.0
 """Seconds within which a call gives up: the pauses between its tries are about two."""

@@ -6,13 +6,19 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
-from tests.memory.board import MemoryBoard
-from tests.memory.clock import ManualClock
-from tests.memory.leases import MemoryCalls, MemoryTurns
-from tests.memory.rates import MemoryRates
-from tests.memory.registry import MemoryWorkerRegistry
-from tests.memory.schedule import MemoryAttempts, MemoryDeadLetters, MemoryInbox, MemoryLogs, MemorySchedule
-from tests.memory.server import MemoryServer
+from tests.support.memory_ports.board import MemoryBoard
+from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.leases import MemoryCalls, MemoryTurns
+from tests.support.memory_ports.rates import MemoryRates
+from tests.support.memory_ports.registry import MemoryWorkerRegistry
+from tests.support.memory_ports.schedule import (
+    MemoryAttempts,
+    MemoryDeadLetters,
+    MemoryInbox,
+    MemoryLogs,
+    MemorySchedule,
+)
+from tests.support.memory_ports.server import MemoryServer
 
 
 class TaskInMemory(ATask):

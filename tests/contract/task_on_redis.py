@@ -21,7 +21,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
-from tests.stack import until
+from tests.support.stack import until
 
 
 class TaskOnRedis(ATask):

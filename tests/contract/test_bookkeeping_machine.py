@@ -17,7 +17,7 @@ from roboco.domain.paths import NOTIFY_PREFIX
 from tests.contract.machine import MACHINE
 from tests.contract.side import Side, assert_same
 from tests.contract.sides import Clients, connected, sides_of
-from tests.memory import schedule as memory_schedule
+from tests.support.memory_ports import schedule as memory_schedule
 
 TASKS = st.sampled_from(["a", "b", "c", f"{NOTIFY_PREFIX}a"])
 DELAYS = st.sampled_from([-200.0, 0.0, 30.0, 100.0])

@@ -8,7 +8,7 @@ from roboco.adapters.workspace.s3 import S3Objects
 from roboco.adapters.workspace.s3_open import open_objects
 from roboco.errors import TransientError
 from tests.contract.s3_faults import WatchedObjects
-from tests.servers.loose_s3 import LooseS3, loose_s3
+from tests.support.servers.loose_s3 import LooseS3, loose_s3
 
 
 def opened(store: LooseS3) -> S3Objects:

@@ -24,8 +24,8 @@ from roboco.errors import TransientError
 from roboco.ports import Files
 from tests.contract.s3_faults import AnswerLost
 from tests.contract.samples import TASK, chain
-from tests.memory.objects import MemoryObjects
-from tests.stack import s3_environment
+from tests.support.memory_ports.objects import MemoryObjects
+from tests.support.stack import s3_environment
 
 WRITERS = 8
 ROUNDS = 8

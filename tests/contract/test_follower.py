@@ -27,7 +27,7 @@ from tests.contract.giving_up import gives_up
 from tests.contract.in_a_loop import FollowerInALoop
 from tests.contract.samples import NOON, TASK, USED, said, told
 from tests.contract.task_on_redis import TaskOnRedis
-from tests.stack import until
+from tests.support.stack import until
 
 pytestmark = pytest.mark.redis
 

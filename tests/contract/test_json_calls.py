@@ -15,8 +15,8 @@ from roboco.ports import ModelStream
 from roboco.ports import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, NOTHING, answer, asked, delta, events, failure, gone
 from tests.contract.asking_in_json import ADD, ADDED, TOOLS, WELL, bodies, in_json, say
-from tests.servers.model_server import ModelServer, Reply, Request
-from tests.stack import until
+from tests.support.servers.model_server import ModelServer, Reply, Request
+from tests.support.stack import until
 
 pytestmark = LEFT_BEHIND
 

@@ -9,7 +9,7 @@ import pytest
 from roboco.adapters.model.openai_model import MAX_REPROMPTS, OpenAIModel
 from tests.contract.asking import LEFT_BEHIND, answer
 from tests.contract.asking_in_json import ADD, ADDED, WELL, bodies, in_json, say
-from tests.servers.model_server import ModelServer, Reply
+from tests.support.servers.model_server import ModelServer, Reply
 
 pytestmark = LEFT_BEHIND
 

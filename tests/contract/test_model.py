@@ -15,8 +15,8 @@ from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.ports import ModelStream, RequestedCall
 from roboco.ports import Reply as Ended
 from tests.contract.asking import KEY, LEFT_BEHIND, TOOL, answer, asked, delta, events, failure, gone
-from tests.servers.model_server import ModelServer, Reply
-from tests.stack import until
+from tests.support.servers.model_server import ModelServer, Reply
+from tests.support.stack import until
 
 pytestmark = LEFT_BEHIND
 

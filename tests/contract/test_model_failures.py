@@ -18,7 +18,7 @@ from roboco.domain.team.team import Agent
 from roboco.errors import ModelError
 from roboco.ports import Reply as Ended
 from tests.contract.asking import KEY, LEFT_BEHIND, NOTHING, TOOL, answer, asked, delta, events, failure, gone
-from tests.servers.model_server import ModelServer, Reply
+from tests.support.servers.model_server import ModelServer, Reply
 
 pytestmark = LEFT_BEHIND
 

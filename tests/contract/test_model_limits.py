@@ -12,7 +12,7 @@ from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.ports import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, failure, gone
 from tests.faults.hostile.model_server import call, endless, hung
-from tests.servers.model_server import ModelServer, Reply
+from tests.support.servers.model_server import ModelServer, Reply
 
 pytestmark = LEFT_BEHIND
 

@@ -10,7 +10,7 @@ from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.model.reply_assembly import MAX_TOKEN_COUNT
 from roboco.ports import RequestedCall
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, events, failure
-from tests.servers.model_server import ModelServer, Reply
+from tests.support.servers.model_server import ModelServer, Reply
 
 pytestmark = LEFT_BEHIND
 

@@ -16,7 +16,7 @@ from roboco.client.wiring import producer_app
 from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.conftest import need, running
-from tests.servers.cluster import PRIMARIES, Cluster
+from tests.support.servers.cluster import PRIMARIES, Cluster
 
 pytestmark = pytest.mark.redis
 CALM = ("clear_cancellation", ["roboco:{a}:state"], 1)

@@ -13,7 +13,7 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis.signals import RedisSignals
 from tests.contract.samples import TASK
 from tests.contract.task_on_redis import TaskOnRedis
-from tests.stack import until
+from tests.support.stack import until
 
 
 @pytest.fixture

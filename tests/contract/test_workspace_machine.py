@@ -23,7 +23,7 @@ from roboco.ports import Files, Histories
 from tests.contract.machine import MACHINE
 from tests.contract.s3_faults import AnswerLost, WatchedObjects
 from tests.contract.samples import step_after
-from tests.memory.workspace import MemoryFiles, MemoryHistories
+from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 
 PATHS = st.sampled_from(["t1/a", "t1/b", "t1/deep/er", "t2/a", "top"])
 """Paths of files: none of them is a folder of another one."""

@@ -17,7 +17,7 @@ from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_ser
 from roboco.adapters.local.valkey import find_server
 from tests.conftest import need
 from tests.deployment.files import DEPLOY, ROOT, missing_modules, unknown_variables
-from tests.stack import until
+from tests.support.stack import until
 
 TEXT = (ROOT / "compose.yaml").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)

@@ -11,8 +11,8 @@ import pytest
 
 from roboco.adapters.local.process import start_server
 from roboco.adapters.sandbox.programs import find_programs
-from tests.journeys import PARALLEL, answer, shape
-from tests.stack import POOLS, ROOT, Stack, until
+from tests.support.journeys import PARALLEL, answer, shape
+from tests.support.stack import POOLS, ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 

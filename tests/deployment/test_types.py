@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from tests.deployment.files import ROOT
-from tests.documents import write_files
+from tests.support.documents import write_files
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,11 @@ from functools import cache
 from typing import Any
 
 from roboco.errors import TransientError
-from tests.memory.controlled import CONTROLLED, CUT_OFF, assert_cut_off
-from tests.memory.journeys import JOURNEYS, assert_same
-from tests.memory.limited import LIMITED
-from tests.memory.watch import Call, Crash, make
-from tests.memory.world import POLICY, World
+from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF, assert_cut_off
+from tests.support.memory_ports.journeys import JOURNEYS, assert_same
+from tests.support.memory_ports.limited import LIMITED
+from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.world import POLICY, World
 
 IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
 """Calls that no network repeats."""

@@ -15,11 +15,11 @@ from roboco import Task
 from roboco.adapters.local.process import Server
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.history.step import verify_chain
-from tests.journeys import GRAPH, PARALLEL, Journey, answer, shape
-from tests.servers.gate import Gate, Held
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
-from tests.transcript import Transcript
+from tests.support.journeys import GRAPH, PARALLEL, Journey, answer, shape
+from tests.support.servers.gate import Gate, Held
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+from tests.support.transcript import Transcript
 
 SECONDS = 30.0
 """How long a moment or a task's end is waited for."""

@@ -13,8 +13,8 @@ from roboco import Task, Team, parse_team
 from roboco.domain.history.part import ToolResult
 from tests.faults.moments import ENDING
 from tests.integration.cli_shell import Shell
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -34,7 +34,7 @@ def _script(request: Request) -> Reply:
 
 def team(**fields: Any) -> Team:
     """A team whose only agent appends a line, which cannot be taken back."""
-    functions = "tests.tools_for_agents"
+    functions = "tests.support.tools_for_agents"
     return parse_team(
         {
             "name": "lines",
@@ -84,7 +84,7 @@ def test_the_agent_is_told_that_nobody_knows(stack: Stack, prompt: str) -> None:
 
 @pytest.mark.parametrize("prompt", ["early", "late"])
 def test_the_tool_finds_out(stack: Stack, prompt: str) -> None:
-    task = killed(stack, prompt, function="tests.tools_for_agents:append_known_line")
+    task = killed(stack, prompt, function="tests.support.tools_for_agents:append_known_line")
     found = result(task)
     assert (found.result, found.is_error) == (("the line is there", False) if prompt == "early" else (None, True))
     assert lines(stack)[_call_id(task)] == (prompt == "early")

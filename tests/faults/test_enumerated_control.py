@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.enumerated import failure, pairs, singles
-from tests.memory.controlled import CONTROLLED, CUT_OFF
+from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF
 
 NAMES = sorted({**CONTROLLED, **CUT_OFF})
 

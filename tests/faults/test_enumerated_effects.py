@@ -14,10 +14,10 @@ from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError
 from roboco.ports import Request, ToolContext
 from tests.faults.enumerated import WRONG, Struck
-from tests.memory.journeys import assert_whole, member, own_turns
-from tests.memory.model import Said, said
-from tests.memory.watch import Call
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import assert_whole, member, own_turns
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 CALLS = 2
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.enumerated import failure, singles
-from tests.memory.limited import LIMITED
+from tests.support.memory_ports.limited import LIMITED
 
 
 @pytest.mark.parametrize("journey", sorted(LIMITED))

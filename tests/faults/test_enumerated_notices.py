@@ -7,10 +7,10 @@ import pytest
 
 from roboco.domain.paths import notify_targets_path
 from tests.faults.enumerated import WRONG, Struck
-from tests.memory.journeys import GRAPH, MANUAL
-from tests.memory.notices import HOOK, SHOP, URL, delivered
-from tests.memory.watch import Call
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.journeys import GRAPH, MANUAL
+from tests.support.memory_ports.notices import HOOK, SHOP, URL, delivered
+from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.world import TASK, World
 
 ENUMERATED = {"graph": GRAPH, "manual": MANUAL}
 EXPECTED = {

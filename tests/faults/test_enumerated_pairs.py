@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.enumerated import failure, pairs
-from tests.memory.journeys import JOURNEYS
+from tests.support.memory_ports.journeys import JOURNEYS
 
 
 @pytest.mark.parametrize("journey", sorted(JOURNEYS))

@@ -21,7 +21,7 @@ from roboco.ports import Chunk, EmitCallback, LeaseStatus, TurnClaim
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrunk, violations
 from tests.faults.explore.shapes import SHAPES
-from tests.memory.leases import MemoryTurns
+from tests.support.memory_ports.leases import MemoryTurns
 
 SCHEDULES = 600
 MOST = 4000

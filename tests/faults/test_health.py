@@ -16,9 +16,9 @@ from roboco import Team
 from roboco.adapters.celery.health.bootstep import QUEUE_INFIX
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.cli.main import commands
-from tests.servers.gate import Gate
-from tests.servers.model_server import Reply
-from tests.stack import ROOT, Stack, until
+from tests.support.servers.gate import Gate
+from tests.support.servers.model_server import Reply
+from tests.support.stack import ROOT, Stack, until
 
 pytestmark = pytest.mark.workers
 

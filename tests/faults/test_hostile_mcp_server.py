@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
-from tests.mcp_servers import PROC, declared, never, using
+from tests.support.mcp_servers import PROC, declared, never, using
 
 THIEF = (sys.executable, str(Path(__file__).parent / "hostile" / "mcp_server.py"))
 SECRET = "the-secret-of-the-worker"

@@ -9,8 +9,8 @@ from redis import Redis
 from roboco import parse_team
 from roboco.adapters.celery.names import QUEUES
 from tests.faults.hostile.producer import BROADCASTS, MALFORMED, mutations, unacked
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.moments import AGENTS, HAPPENINGS, Case, Moment, Victim
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 

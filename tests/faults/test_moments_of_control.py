@@ -11,10 +11,10 @@ import pytest
 from roboco import Task, Team, parse_team
 from roboco.domain.history.step import verify_chain
 from tests.faults.moments import SECONDS, Moment, Victim
-from tests.journeys import GRAPH
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
-from tests.transcript import Transcript
+from tests.support.journeys import GRAPH
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 
@@ -27,7 +27,7 @@ TEAM = parse_team(
         "name": "solo",
         "agents": [{"name": "worker", "prompt": "worker", "tools": ["add"]}],
         "tools": [
-            {"name": "add", "function": "tests.tools_for_agents:add", "effect": "pure", "approval": "required"},
+            {"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "pure", "approval": "required"},
         ],
     }
 )

@@ -6,7 +6,7 @@ import pytest
 
 from roboco.adapters.local.seaweed import S3Server
 from tests.faults.moments import FOLDING, HAPPENINGS, Case, Moment, Victim
-from tests.stack import Stack, s3_environment
+from tests.support.stack import Stack, s3_environment
 
 pytestmark = [pytest.mark.workers, pytest.mark.s3]
 

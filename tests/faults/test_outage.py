@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.world import team_of
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.memory_ports.world import team_of
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 

@@ -13,8 +13,8 @@ from celery import Celery
 from roboco import UsageError, parse_team
 from roboco.domain.dead_letter import DeadLetter
 from tests.integration.cli_shell import Shell
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -43,7 +43,7 @@ def test_a_tool_call_that_ends_its_worker(stack: Stack) -> None:
         {
             "name": "deadly",
             "agents": [{"name": "echo", "prompt": "echo", "tools": ["die"]}],
-            "tools": [{"name": "die", "function": "tests.tools_for_agents:die", "effect": "pure"}],
+            "tools": [{"name": "die", "function": "tests.support.tools_for_agents:die", "effect": "pure"}],
         }
     )
     task = stack.orchestrator.run(team, "Go.")
@@ -110,7 +110,7 @@ def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> 
 def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=("agents",), max_attempts=3) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
-        stack.start("submit", modules="tests.killing")
+        stack.start("submit", modules="tests.support.crashing_workers")
         arguments = {"task_id": "DEADLY", "team": ECHO, "prompt": "Go."}
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator")
@@ -121,7 +121,7 @@ def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path)
 
         stack.kill("submit")
         stack.workers["submit"].process.wait()
-        stack.start("submit", modules="tests.killing", DEADLY_NO_MORE="1")
+        stack.start("submit", modules="tests.support.crashing_workers", DEADLY_NO_MORE="1")
         shell = Shell(tmp_path, stack.environment)
         listed = json.loads(shell.run("dead-letters", "list", "--json"))
         assert [one["letter_id"] for one in listed] == [letter.letter_id]

@@ -11,9 +11,9 @@ import pytest
 from roboco import Task, parse_team
 from roboco.domain.history.step import verify_chain
 from tests.faults.moments import ENDING
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
-from tests.transcript import Transcript
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 
@@ -31,8 +31,8 @@ CLERKS = parse_team(
             }
         ],
         "tools": [
-            {"name": "add", "function": "tests.tools_for_agents:add", "effect": "pure"},
-            {"name": "append_soon", "function": "tests.tools_for_agents:append_soon", "timeout": 20},
+            {"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "pure"},
+            {"name": "append_soon", "function": "tests.support.tools_for_agents:append_soon", "timeout": 20},
         ],
         "limits": {"max_steps": 1000},
     }

@@ -9,10 +9,10 @@ import pytest
 
 from roboco.adapters.local.seaweed import start_seaweed
 from roboco.domain.history.step import verify_chain
-from tests.journeys import GRAPH, answer, shape
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, s3_environment
-from tests.transcript import Transcript
+from tests.support.journeys import GRAPH, answer, shape
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, s3_environment
+from tests.support.transcript import Transcript
 
 pytestmark = [pytest.mark.workers, pytest.mark.s3]
 

@@ -21,7 +21,7 @@ from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.errors import UsageError
 from tests.faults.sandbox_attacks import ATTACKS, Attack
 from tests.faults.sandbox_payloads import BOMB, DAEMON, OUT, OWN_WRAPPER
-from tests.stack import until
+from tests.support.stack import until
 
 SECRET = "the-secret-of-the-host"
 

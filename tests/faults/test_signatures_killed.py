@@ -11,9 +11,9 @@ from celery import Celery, chain
 import roboco
 from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.paths import NOTIFY_MARKERS, summary_path
-from tests.servers.model_server import Reply
-from tests.shops import shop_app
-from tests.stack import Stack, until
+from tests.support.celery_shops import shop_app
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -27,7 +27,7 @@ KILLS = ("shop", "coordinator", "shop")
 def stack(tmp_path: Path) -> Iterator[Stack]:
     with Stack(tmp_path, pools=("agents", "tools")) as running:
         running.model.script(lambda request: Reply(text=f"read {request.last_user}", delay=4.0))
-        for pool, modules in (("coordinator", "tests.hasty"), ("shop", "tests.shops")):
+        for pool, modules in (("coordinator", "tests.support.fast_redelivery"), ("shop", "tests.support.celery_shops")):
             running.start(pool, modules=modules)
             running.wait_ready(pool)
         yield running
@@ -50,7 +50,9 @@ def test_killed_workers_of_the_shop_and_of_the_coordinator(stack: Stack) -> None
             until(lambda least=number: len(published(stack)) > least, 90, "more is published")  # type: ignore[misc]
             stack.kill(pool)
             stack.workers[pool].process.wait()
-            stack.start(pool, modules="tests.shops" if pool == "shop" else "tests.hasty")
+            stack.start(
+                pool, modules="tests.support.celery_shops" if pool == "shop" else "tests.support.fast_redelivery"
+            )
         for number, result in enumerate(results):
             assert result.parent.get(timeout=120) == f"read text {number}"
         until(lambda: not files.names(NOTIFY_MARKERS), 60, "all is confirmed")

@@ -12,11 +12,11 @@ import pytest
 from roboco import Task, TransientError, parse_team
 from roboco.adapters.local.seaweed import S3Server
 from roboco.domain.history.step import verify_chain
-from tests.journeys import GRAPH, PARALLEL, Journey, answer, shape
-from tests.servers.gate import Gate, Held
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, s3_environment, until
-from tests.transcript import Transcript
+from tests.support.journeys import GRAPH, PARALLEL, Journey, answer, shape
+from tests.support.servers.gate import Gate, Held
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, s3_environment, until
+from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 

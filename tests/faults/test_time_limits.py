@@ -7,8 +7,8 @@ import pytest
 from celery import Celery
 
 from tests.faults.test_poison import ECHO, letter_of
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.workers
 def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path, task_id: str) -> None:
     with Stack(tmp_path, pools=("agents",), max_attempts=2, coordinator_timeout=1) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
-        worker = stack.start("slow", modules="tests.killing")
+        worker = stack.start("slow", modules="tests.support.crashing_workers")
         with Celery(broker=stack.valkey.url) as producer:
             for submitted in (task_id, "good"):
                 arguments = {"task_id": submitted, "team": ECHO, "prompt": "Go."}
@@ -38,7 +38,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
 
 def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=(), coordinator_timeout=1) as stack:
-        stack.start("slow", modules="tests.killing")
+        stack.start("slow", modules="tests.support.crashing_workers")
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.advance", kwargs={"task_id": "SLOW"}, queue="roboco.coordinator")
         wanted = "roboco.advance of task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_TIMEOUT)"

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.stack import ROOT, until
+from tests.support.stack import ROOT, until
 
 COMMAND = [sys.executable, "-m", "roboco.cli.main"]
 

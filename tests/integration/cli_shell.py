@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from roboco import Task, parse_team
 from roboco.cli import main
 from tests.integration.cli_process import Process, Terminal, environment
-from tests.servers.model_server import ModelServer, Reply, Request
-from tests.stack import Stack
+from tests.support.servers.model_server import ModelServer, Reply, Request
+from tests.support.stack import Stack
 
 TEAM = """
 name: pair
@@ -97,7 +97,9 @@ DESK: dict[str, Any] = {
     "models": {"plain": {"model": "scripted", "default": True}, "other": {"model": "scripted"}},
     "collaboration_model": {"type": "manual"},
     "agents": [{"name": "host", "prompt": "host", "tools": ["add"]}],
-    "tools": [{"name": "add", "function": "tests.tools_for_agents:add", "effect": "pure", "approval": "required"}],
+    "tools": [
+        {"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "pure", "approval": "required"}
+    ],
 }
 LINE: dict[str, Any] = {
     "name": "line",

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from roboco import Task, UsageError, parse_team
-from tests.journeys import answer
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -22,7 +22,12 @@ def solo(model: str = "scripted", timeout: float = 1.0, **profile: Any) -> Any:
             "models": {"only": {"model": model} | profile},
             "agents": [{"name": "worker", "prompt": "worker", "tools": [*TOOLS, "artifact_read", "artifact_list"]}],
             "tools": [
-                {"name": name, "function": f"tests.tools_for_agents:{name}", "effect": "pure", "timeout": timeout}
+                {
+                    "name": name,
+                    "function": f"tests.support.tools_for_agents:{name}",
+                    "effect": "pure",
+                    "timeout": timeout,
+                }
                 for name in TOOLS
             ],
         }
@@ -150,7 +155,9 @@ def test_tools_of_other_modules_do_not_run_and_the_task_is_paused_with_the_reaso
         }
     )
     task = run(folder_stack, team=team)
-    assert "module 'os' is not in ROBOCO_TOOL_MODULES, which names tests.tools_for_agents" in task.summary().reason
+    assert (
+        "module 'os' is not in ROBOCO_TOOL_MODULES, which names tests.support.tools_for_agents" in task.summary().reason
+    )
     assert task.summary().status == "paused"
     task.stop()
 

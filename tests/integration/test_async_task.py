@@ -10,8 +10,8 @@ import pytest
 from roboco import Task, UsageError
 from roboco.adapters.redis.keys import Keys
 from tests.integration.test_resume import lengthy
-from tests.journeys import GRAPH, MANUAL, answer
-from tests.stack import Stack
+from tests.support.journeys import GRAPH, MANUAL, answer
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 

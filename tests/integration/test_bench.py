@@ -13,7 +13,7 @@ from tests.bench.__main__ import BENCHES
 from tests.bench.peers.__main__ import PEERS, missing
 from tests.bench.plots import PLOTS
 from tests.conftest import need
-from tests.stack import ROOT
+from tests.support.stack import ROOT
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 

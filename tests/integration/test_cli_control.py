@@ -14,9 +14,9 @@ from roboco.cli.main import commands
 from roboco.domain.ids import step_id_at
 from roboco.domain.stream.item import TextPartDelta
 from tests.integration.cli_shell import DESK, LINE, SHOW, Desk, said
-from tests.journeys import answer
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
 

@@ -14,7 +14,7 @@ from roboco.adapters.local.valkey import find_server
 from tests.integration.cli_process import Process, assert_nothing_left, processes_in
 from tests.integration.cli_shell import Shell, answer, shell_in
 from tests.integration.test_local_parts import installed
-from tests.servers.model_server import ModelServer
+from tests.support.servers.model_server import ModelServer
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3, pytest.mark.slow]
 

@@ -16,8 +16,8 @@ from roboco.cli.commands.replay import replay_task
 from roboco.cli.commands.why import why
 from roboco.domain.stream.item import TextPartDelta
 from tests.integration.cli_shell import DESK, Desk, said
-from tests.journeys import answer
-from tests.stack import ROOT, Stack, until
+from tests.support.journeys import answer
+from tests.support.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
 

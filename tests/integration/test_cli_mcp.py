@@ -16,7 +16,7 @@ from roboco.adapters.team.file import load_team
 from roboco.cli.doctor.servers import check_servers
 from roboco.cli.main import commands
 from roboco.errors import InvalidTeam, UsageError
-from tests.mcp_servers import HOSTILE, SHOP
+from tests.support.mcp_servers import HOSTILE, SHOP
 
 pytestmark = pytest.mark.slow
 

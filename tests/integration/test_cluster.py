@@ -13,11 +13,11 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.errors import UsageError
 from tests.conftest import need
-from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
-from tests.servers.cluster import PRIMARIES, Cluster
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
-from tests.transcript import Transcript
+from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.support.servers.cluster import PRIMARIES, Cluster
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+from tests.support.transcript import Transcript
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 

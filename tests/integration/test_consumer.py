@@ -26,7 +26,7 @@ from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.consumer import GuardedConsumer
 from roboco.adapters.celery.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
-from tests.events import watched
+from tests.support.events import watched
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
 

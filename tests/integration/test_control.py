@@ -10,10 +10,10 @@ import pytest
 from roboco import Task, UsageError, parse_team
 from roboco.domain.session.session import SessionMessage
 from roboco.domain.stream.item import TextPartDelta
-from tests.doubled import doubled
-from tests.journeys import answer
-from tests.servers.model_server import Record, Reply, Request
-from tests.stack import LONG_LEASE, Stack, until
+from tests.support.double_delivery import doubled
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Record, Reply, Request
+from tests.support.stack import LONG_LEASE, Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module", params=["once", "twice"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three real workers; and once more with every Celery message sent twice."""
-    modules = "roboco.workers" if request.param == "once" else "tests.doubled"
+    modules = "roboco.workers" if request.param == "once" else "tests.support.double_delivery"
     with Stack(tmp_path_factory.mktemp("stack"), modules=modules, lease_seconds=LONG_LEASE) as started:
         if request.param == "twice":
             doubled(started.orchestrator._producer)
@@ -69,9 +69,14 @@ def scripted(stack: Stack) -> Iterator[Scripted]:
 def team(**fields: Any) -> Any:
     """A team of one agent with tools of the tests."""
     tools: list[dict[str, Any]] = [
-        {"name": "add", "function": "tests.tools_for_agents:add", "effect": "pure", "approval": "required"},
-        {"name": "wait", "function": "tests.tools_for_agents:wait_until_cancelled", "effect": "pure", "timeout": 15},
-        {"name": "scope", "function": "tests.tools_for_agents:tell_scope", "effect": "pure"},
+        {"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "pure", "approval": "required"},
+        {
+            "name": "wait",
+            "function": "tests.support.tools_for_agents:wait_until_cancelled",
+            "effect": "pure",
+            "timeout": 15,
+        },
+        {"name": "scope", "function": "tests.support.tools_for_agents:tell_scope", "effect": "pure"},
     ]
     agent = {"name": "worker", "prompt": "worker", "tools": ["add", "wait", "scope"]}
     return parse_team({"name": "solo", "agents": [agent], "tools": tools} | fields)

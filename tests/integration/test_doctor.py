@@ -25,15 +25,15 @@ from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
 from tests.conftest import need, running
-from tests.flower import flower
 from tests.integration.cli_process import Process
-from tests.servers.certificates import Certificates
-from tests.servers.cluster import Cluster
-from tests.servers.hook_server import HookServer
-from tests.servers.loose_s3 import loose_s3
-from tests.servers.model_server import ModelServer
-from tests.servers.rabbitmq import find_rabbitmq, start_rabbitmq
-from tests.stack import Stack, s3_environment
+from tests.support.flower import flower
+from tests.support.servers.certificates import Certificates
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.hook_server import HookServer
+from tests.support.servers.loose_s3 import loose_s3
+from tests.support.servers.model_server import ModelServer
+from tests.support.servers.rabbitmq import find_rabbitmq, start_rabbitmq
+from tests.support.stack import Stack, s3_environment
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -363,6 +363,6 @@ def test_a_whole_deployment(folder_stack: Stack) -> None:
     made = {check["name"]: check for check in report["checks"]}
     for name in ("sqlite", "redis rights", "redis keys", "broker database", "queue roboco.tools", "workspace disk"):
         assert made[name]["state"] == "ok", made[name]
-    assert made["tools tests.tools_for_agents"]["state"] == "ok"
+    assert made["tools tests.support.tools_for_agents"]["state"] == "ok"
     assert made["model gpt-4o-mini"]["state"] == "warn"
     assert made["model gpt-4o-mini"]["todo"] == "name one of scripted"

@@ -16,11 +16,11 @@ from roboco.adapters.local.process import start_server
 from roboco.adapters.team.file import parse_team
 from roboco.domain.history.part import ToolCall
 from roboco.domain.team.tool_spec import ToolSpec
-from tests.documents import example, examples, write_files
-from tests.memory.workspace import MemoryFiles, MemoryHistories
-from tests.servers.model_server import Reply, Request
-from tests.stack import POOLS, ROOT, Stack, until
-from tests.toolboxes import toolbox_of
+from tests.support.documents import example, examples, write_files
+from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import POOLS, ROOT, Stack, until
+from tests.support.toolboxes import toolbox_of
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "You research."}]}
 BOOKED = {"time": "Tuesday"}

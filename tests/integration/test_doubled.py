@@ -4,16 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.doubled import doubled
-from tests.journeys import JOURNEYS, Journey, answer, shape
-from tests.stack import LONG_LEASE, Stack
+from tests.support.double_delivery import doubled
+from tests.support.journeys import JOURNEYS, Journey, answer, shape
+from tests.support.stack import LONG_LEASE, Stack
 
 pytestmark = pytest.mark.workers
 
 
 @pytest.fixture(scope="module")
 def doubling_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("doubled"), modules="tests.doubled", lease_seconds=LONG_LEASE) as stack:
+    with Stack(
+        tmp_path_factory.mktemp("doubled"), modules="tests.support.double_delivery", lease_seconds=LONG_LEASE
+    ) as stack:
         stack.model.script(answer)
         doubled(stack.orchestrator._producer)
         yield stack

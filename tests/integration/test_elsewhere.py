@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.journeys import GRAPH, shape
-from tests.stack import Stack, until
+from tests.support.journeys import GRAPH, shape
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 

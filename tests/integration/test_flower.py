@@ -17,11 +17,11 @@ from roboco.adapters.celery.names import COORDINATOR_QUEUE
 from roboco.client.wiring import producer_app
 from roboco.domain.ids import call_id_at
 from roboco.engine.frozen_teams import team_as_data
-from tests.flower import Flower, flower
-from tests.journeys import PARALLEL
-from tests.journeys import answer as journeys
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
+from tests.support.flower import Flower, flower
+from tests.support.journeys import PARALLEL
+from tests.support.journeys import answer as journeys
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -164,7 +164,7 @@ def at_it(stack: Stack, task_id: str, attempt: int = 1) -> None:
 
 def test_what_is_passed_over_when_a_task_is_stopped_is_revoked(stack: Stack, seen: Flower) -> None:
     """A turn whose worker is gone, one that waits for its rate limit, and a call whose worker is gone."""
-    tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 30}
+    tool = {"name": "hang", "function": "tests.support.tools_for_agents:hang", "effect": "pure", "timeout": 30}
     hanging = submitted(stack, "hanging", one_agent("hanger", tools=["hang"]) | {"tools": [tool]})
     call = f"hanging/0002/tool/{call_id_at('hanging', 1, 0, 'hang', HANG)[:CALL_ID_CHARS]}/1"
     settled(seen, {"hanging/0001/turn/1": "SUCCESS", call: "STARTED"}, "hanging/")
@@ -193,7 +193,7 @@ def test_what_is_passed_over_when_a_task_is_stopped_is_revoked(stack: Stack, see
 
 
 def test_the_state_of_a_tool_that_was_killed_at_its_limit(stack: Stack, seen: Flower) -> None:
-    tool = {"name": "hang", "function": "tests.tools_for_agents:hang", "effect": "pure", "timeout": 0.5}
+    tool = {"name": "hang", "function": "tests.support.tools_for_agents:hang", "effect": "pure", "timeout": 0.5}
     team = one_agent("hanger", tools=["hang"]) | {"tools": [tool]}
     assert submitted(stack, "late", team).result(60).status == "completed"
     call = f"late/0002/tool/{call_id_at('late', 1, 0, 'hang', HANG)[:CALL_ID_CHARS]}/1"

@@ -13,8 +13,8 @@ from roboco.cli import main
 from roboco.cli.commands.init import FILES, team_name
 from roboco.errors import UsageError
 from tests.integration.cli_process import environment
-from tests.servers.model_server import ModelServer, Reply, Request
-from tests.stack import ROOT, Stack
+from tests.support.servers.model_server import ModelServer, Reply, Request
+from tests.support.stack import ROOT, Stack
 
 
 def answer(request: Request) -> Reply:

@@ -7,8 +7,8 @@ import pytest
 from roboco.domain.history.step import verify_chain
 from roboco.domain.stream.event import parse_stream_message
 from roboco.domain.stream.event_file import from_stored
-from tests.journeys import JOURNEYS, Journey, shape
-from tests.stack import Stack, until
+from tests.support.journeys import JOURNEYS, Journey, shape
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 

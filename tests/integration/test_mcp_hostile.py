@@ -19,7 +19,7 @@ from roboco.adapters.mcp.tool import MAX_DESCRIPTION_CHARS
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.validation import validate_team
 from roboco.errors import UsageError
-from tests.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
+from tests.support.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
 
 pytestmark = pytest.mark.slow
 

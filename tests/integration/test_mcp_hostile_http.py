@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from roboco.errors import UsageError
-from tests.mcp_servers import declared, never, using
+from tests.support.mcp_servers import declared, never, using
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from roboco import parse_team
-from tests.mcp_server_stdio import PIXEL
-from tests.mcp_servers import SHOP
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack
+from tests.support.mcp_server_stdio import PIXEL
+from tests.support.mcp_servers import SHOP
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 

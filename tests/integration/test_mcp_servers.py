@@ -18,7 +18,7 @@ from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.mcp.tool import ListedTools
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
-from tests.mcp_servers import (
+from tests.support.mcp_servers import (
     HOSTILE,
     SHOP,
     TOOLS,

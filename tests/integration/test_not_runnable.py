@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from roboco import Orchestrator, UsageError, parse_team
-from tests.journeys import answer
-from tests.servers.model_server import Reply, Request
-from tests.stack import ROOT, Stack, until
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -17,7 +17,7 @@ ADDS = parse_team(
     {
         "name": "adds",
         "agents": [{"name": "adder", "prompt": "add", "tools": ["add"]}],
-        "tools": [{"name": "add", "function": "tests.tools_for_agents:add", "effect": "irreversible"}],
+        "tools": [{"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "irreversible"}],
     }
 )
 
@@ -43,8 +43,8 @@ def test_a_tool_whose_module_no_tools_worker_has_pauses_the_task_and_runs_after_
         task = stack.orchestrator.run(ADDS, "2 + 3")
         result = task.result(60)
         assert result.status == "paused"
-        assert "cannot run tool 'add': function 'tests.tools_for_agents:add': module " in result.reason
-        assert "no other tools worker has the module. Install module 'tests.tools_for_agents'" in result.reason
+        assert "cannot run tool 'add': function 'tests.support.tools_for_agents:add': module " in result.reason
+        assert "no other tools worker has the module. Install module 'tests.support.tools_for_agents'" in result.reason
         assert f"task {task.task_id} is paused: tools worker 'celery@tools-" in stack.log("tools")
         assert len(task.history()) == 2, "the model gets no result"
         stack.start("tools-2")

@@ -14,10 +14,10 @@ import pytest
 from redis import Redis
 
 from roboco import Task
-from tests.documents import example, write_files
-from tests.journeys import GRAPH, answer, shape
-from tests.servers.model_server import Reply
-from tests.stack import ROOT, Stack
+from tests.support.documents import example, write_files
+from tests.support.journeys import GRAPH, answer, shape
+from tests.support.servers.model_server import Reply
+from tests.support.stack import ROOT, Stack
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 

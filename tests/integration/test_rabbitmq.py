@@ -20,14 +20,14 @@ from roboco.ports import Phase, TurnAssignment
 from roboco.settings import Settings
 from roboco.workers.credentials import RABBITMQ_REFUSED, check_credentials
 from tests.conftest import need
-from tests.doubled import doubled
-from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
-from tests.servers.certificates import Certificates
-from tests.servers.gate import Gate
-from tests.servers.model_server import Reply, Request
-from tests.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
-from tests.servers.tls_gate import TlsGate
-from tests.stack import LONG_LEASE, Stack, until
+from tests.support.double_delivery import doubled
+from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.support.servers.certificates import Certificates
+from tests.support.servers.gate import Gate
+from tests.support.servers.model_server import Reply, Request
+from tests.support.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
+from tests.support.servers.tls_gate import TlsGate
+from tests.support.stack import LONG_LEASE, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -46,7 +46,10 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Its workers and its client send everything twice."""
     with Stack(
-        tmp_path_factory.mktemp("stack"), modules="tests.doubled", broker_url=rabbit.url, lease_seconds=LONG_LEASE
+        tmp_path_factory.mktemp("stack"),
+        modules="tests.support.double_delivery",
+        broker_url=rabbit.url,
+        lease_seconds=LONG_LEASE,
     ) as stack:
         stack.model.script(answer)
         doubled(stack.orchestrator._producer)

@@ -16,8 +16,8 @@ from roboco import Task, parse_team
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.commands.demo import shipped_team
 from tests.integration.cli_shell import Shell
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -122,7 +122,7 @@ SEEDED = {
         },
         {"name": "critic", "prompt": "critic"},
     ],
-    "tools": [{"name": "read_source", "function": "tests.tools_for_agents:read_source", "effect": "pure"}],
+    "tools": [{"name": "read_source", "function": "tests.support.tools_for_agents:read_source", "effect": "pure"}],
 }
 
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from roboco import Orchestrator, TaskFailed, UsageError
-from tests.journeys import GRAPH, MANUAL, PARALLEL, answer
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.journeys import GRAPH, MANUAL, PARALLEL, answer
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from roboco import Task
-from tests.journeys import GRAPH, answer
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack
+from tests.support.journeys import GRAPH, answer
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 

@@ -10,7 +10,7 @@ from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.local.process import start_server
 from roboco.settings import Settings
 from roboco.workers.process_engine import ProcessEngine
-from tests.stack import ROOT, Stack, until
+from tests.support.stack import ROOT, Stack, until
 
 
 @pytest.mark.workers

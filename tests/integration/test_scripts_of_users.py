@@ -20,11 +20,11 @@ from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import TransientError
 from roboco.ports.rate_limits import Ticket
-from tests.flower import flower
-from tests.journeys import GRAPH, answer, shape
-from tests.redis_users import StackOfUsers, denied, url_of
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.flower import flower
+from tests.support.journeys import GRAPH, answer, shape
+from tests.support.redis_users import StackOfUsers, denied, url_of
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 MISSING = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"

@@ -23,11 +23,11 @@ from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.workspace.s3 import connect_s3
 from roboco.domain.paths import summary_path
 from tests.integration.cli_process import COMMAND
-from tests.mcp_servers import SHOP, free_port, listening
-from tests.servers.hook_server import HookServer
-from tests.servers.model_server import ModelServer, Reply, Request
-from tests.servers.trace_server import TraceServer
-from tests.stack import POOLS, ROOT, Stack, s3_environment, until
+from tests.support.mcp_servers import SHOP, free_port, listening
+from tests.support.servers.hook_server import HookServer
+from tests.support.servers.model_server import ModelServer, Reply, Request
+from tests.support.servers.trace_server import TraceServer
+from tests.support.stack import POOLS, ROOT, Stack, s3_environment, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 

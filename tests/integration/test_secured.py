@@ -27,12 +27,12 @@ from roboco.client.wiring import producer_app as producer_of
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.errors import TransientError
 from roboco.settings import Settings
-from tests.flower import flower
-from tests.journeys import GRAPH, JOURNEYS, Journey, answer, shape
-from tests.redis_users import PASSWORD, StackOfUsers, denied, url_of, users
-from tests.servers.certificates import Certificates
-from tests.servers.tls_gate import TlsGate
-from tests.stack import POOLS, Stack, s3_environment, until
+from tests.support.flower import flower
+from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.support.redis_users import PASSWORD, StackOfUsers, denied, url_of, users
+from tests.support.servers.certificates import Certificates
+from tests.support.servers.tls_gate import TlsGate
+from tests.support.stack import POOLS, Stack, s3_environment, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 

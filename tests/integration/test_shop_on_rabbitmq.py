@@ -13,11 +13,11 @@ from roboco import TaskFailed
 from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.paths import notifications_path, open_marker_path
 from tests.conftest import need
-from tests.events import watched
-from tests.servers.model_server import Reply, Request
-from tests.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
-from tests.shops import shop_app
-from tests.stack import Stack, until
+from tests.support.celery_shops import shop_app
+from tests.support.events import watched
+from tests.support.servers.model_server import Reply, Request
+from tests.support.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
+from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -49,7 +49,9 @@ def stack(request: Any, rabbit: RabbitServer, tmp_path_factory: pytest.TempPathF
     changes: dict[str, Any] = {"redelivery_delay": 1.0, request.param: rabbit.url}
     with Stack(tmp_path_factory.mktemp("stack"), **changes) as running:
         running.model.script(answer)
-        running.start("shop", modules="tests.shops", SHOP_URL=rabbit.url, SHOP_RESULTS=running.valkey.url)
+        running.start(
+            "shop", modules="tests.support.celery_shops", SHOP_URL=rabbit.url, SHOP_RESULTS=running.valkey.url
+        )
         running.wait_ready("shop")
         yield running
 
@@ -111,6 +113,6 @@ def test_a_worker_of_the_shop_that_is_killed_gives_its_message_back(
     stack.kill("shop")
     stack.workers["shop"].process.wait()
     assert stack.orchestrator.task(task_id).result(60).status == "completed"
-    stack.start("shop", modules="tests.shops", SHOP_URL=rabbit.url, SHOP_RESULTS=stack.valkey.url)
+    stack.start("shop", modules="tests.support.celery_shops", SHOP_URL=rabbit.url, SHOP_RESULTS=stack.valkey.url)
     assert result.get(timeout=120) == {"published": "read killed"}
     assert len(done(stack, "killed")) >= 1

@@ -18,10 +18,10 @@ from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
 from roboco.client.canvas.team_task import team_task_id
 from roboco.domain.paths import finished_notifications_path, open_marker_path
-from tests.events import watched
-from tests.servers.model_server import Reply, Request
-from tests.shops import VISIBILITY, shop_app
-from tests.stack import Stack, until
+from tests.support.celery_shops import VISIBILITY, shop_app
+from tests.support.events import watched
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -44,7 +44,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         tmp_path_factory.mktemp("shop"), redelivery_delay=1.0, allowed_callbacks=("shop.hear@celery",)
     ) as running:
         running.model.script(answer)
-        running.start("shop", modules="tests.shops")
+        running.start("shop", modules="tests.support.celery_shops")
         running.wait_ready("shop")
         yield running
 
@@ -81,7 +81,7 @@ def test_a_chain_goes_on_with_what_the_team_has_said(stack: Stack, app: Celery) 
 def test_team_of_an_application_with_a_broker_that_roboco_does_not_know_fails_at_once(stack: Stack) -> None:
     """Its chain would wait for ever."""
     own = stack.valkey.url.removesuffix("/0") + "/5"
-    stack.start("shop-own", modules="tests.shops", SHOP_URL=own)
+    stack.start("shop-own", modules="tests.support.celery_shops", SHOP_URL=own)
     stack.wait_ready("shop-own")
     remedy = "Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker"
     assert remedy in stack.log("shop-own")
@@ -323,7 +323,7 @@ def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack:
 def test_a_shop_on_a_server_of_its_own(tmp_path: Path, valkey: ValkeyServer) -> None:
     with Stack(tmp_path, callback_broker_url=valkey.url) as apart:
         apart.model.script(answer)
-        apart.start("shop", modules="tests.shops", SHOP_URL=valkey.url)
+        apart.start("shop", modules="tests.support.celery_shops", SHOP_URL=valkey.url)
         apart.wait_ready("shop")
         with shop_app(valkey.url, apart.settings) as other:
             result = chain(team(other).s("afar"), other.signature("shop.publish")).apply_async()

@@ -19,8 +19,8 @@ import pytest
 from roboco import Task
 from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from tests.integration.test_resume import lengthy
-from tests.journeys import GRAPH
-from tests.stack import ROOT, Stack, until
+from tests.support.journeys import GRAPH
+from tests.support.stack import ROOT, Stack, until
 
 pytestmark = pytest.mark.workers
 

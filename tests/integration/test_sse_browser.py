@@ -15,9 +15,9 @@ import pytest
 
 from roboco import parse_team
 from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
-from tests.journeys import answer
-from tests.servers.model_server import Reply, Request
-from tests.stack import ROOT, Stack, until
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ class Web:
         self.server = self.start()
 
     def start(self) -> Server:
-        command = [sys.executable, "-m", "uvicorn", "tests.servers.sse_page:app", "--port", str(self.port)]
+        command = [sys.executable, "-m", "uvicorn", "tests.support.servers.sse_page:app", "--port", str(self.port)]
         command += ["--timeout-graceful-shutdown", "1"]
         log = self._stack.folder / "uvicorn.log"
         self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)

@@ -15,9 +15,9 @@ from roboco import Orchestrator, Task, Team, parse_team
 from roboco.adapters.local.process import free_port
 from roboco.adapters.telemetry.tracer import trace_ids
 from roboco.client.wiring import producer_app
-from tests.servers.model_server import Reply, Request
-from tests.servers.trace_server import TraceServer
-from tests.stack import POOLS, Stack, until
+from tests.support.servers.model_server import Reply, Request
+from tests.support.servers.trace_server import TraceServer
+from tests.support.stack import POOLS, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ TEAM = {
     "models": {"only": {"model": "scripted"}},
     "agents": [{"name": "worker", "prompt": "worker", "tools": ["add", "raise_error", "die"]}],
     "tools": [
-        {"name": name, "function": f"tests.tools_for_agents:{name}", "effect": "pure", "timeout": 5}
+        {"name": name, "function": f"tests.support.tools_for_agents:{name}", "effect": "pure", "timeout": 5}
         for name in ("add", "raise_error", "die")
     ],
 }

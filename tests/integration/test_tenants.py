@@ -9,8 +9,8 @@ import pytest
 
 from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, parse_team
 from roboco.adapters.local.process import start_server
-from tests.servers.model_server import Reply, Request
-from tests.stack import LONG_LEASE, ROOT, Stack, until
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli_shell import said
-from tests.stack import ROOT, Stack
-from tests.thin import thin_environment
+from tests.support.stack import ROOT, Stack
+from tests.support.thin import thin_environment
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.team.file import parse_team
-from tests.servers.model_server import Reply, Request
-from tests.stack import Stack, until
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -14,7 +14,7 @@ SECRET = "canary-of-the-shop"
 TEAM = {
     "name": "desk",
     "agents": [{"name": "clerk", "prompt": "Work.", "tools": ["refund"]}],
-    "tools": [{"name": "refund", "function": "tests.tools_for_agents:print_and_raise", "effect": "pure"}],
+    "tools": [{"name": "refund", "function": "tests.support.tools_for_agents:print_and_raise", "effect": "pure"}],
 }
 
 

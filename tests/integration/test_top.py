@@ -6,8 +6,8 @@ import pytest
 
 from roboco import parse_team
 from tests.integration.cli_process import Process, Terminal
-from tests.servers.model_server import Reply
-from tests.stack import Stack
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 

@@ -22,10 +22,10 @@ from roboco.adapters.notifications.webhook_signature import signature_headers
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.status import TaskStatus
 from roboco.errors import RetryLater, TransientError, UsageError
-from tests.servers.certificates import Certificates
-from tests.servers.hook_server import HookServer, in_turn, status
-from tests.servers.model_server import Reply
-from tests.stack import Stack, until
+from tests.support.servers.certificates import Certificates
+from tests.support.servers.hook_server import HookServer, in_turn, status
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
 
 SECRET = "whsec_" + base64.b64encode(b"canary-of-a-secret").decode()
 TEAM = {"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]}

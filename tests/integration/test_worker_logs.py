@@ -8,7 +8,7 @@ import pytest
 
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, CREATING_TASKS
 from roboco.client.wiring import producer_app
-from tests.stack import Stack, until
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -38,7 +38,7 @@ MALFORMED = {
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
     with (
-        Stack(tmp_path, pools=("coordinator",), modules="tests.telling", log_format=form) as stack,
+        Stack(tmp_path, pools=("coordinator",), modules="tests.support.log_capture", log_format=form) as stack,
         producer_app(stack.settings) as app,
     ):
         for number, (name, arguments) in enumerate([*REFUSED, UNKNOWN]):

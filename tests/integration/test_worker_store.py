@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.local.valkey import ValkeyServer
-from tests.servers.loose_s3 import LooseS3, loose_s3
-from tests.stack import until
+from tests.support.servers.loose_s3 import LooseS3, loose_s3
+from tests.support.stack import until
 
 pytestmark = pytest.mark.slow
 

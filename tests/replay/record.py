@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from roboco.domain.paths import summary_path, team_path
-from tests.memory.controlled import CONTROLLED
-from tests.memory.journeys import JOURNEYS
-from tests.memory.world import TASK
+from tests.support.memory_ports.controlled import CONTROLLED
+from tests.support.memory_ports.journeys import JOURNEYS
+from tests.support.memory_ports.world import TASK
 
 FOLDER = Path(__file__).parent / "histories" / "v1"
 

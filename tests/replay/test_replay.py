@@ -16,8 +16,8 @@ from roboco.domain.replay.replay import RecordedTask, replay
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from tests.memory.controlled import CONTROLLED
-from tests.memory.journeys import JOURNEYS
+from tests.support.memory_ports.controlled import CONTROLLED
+from tests.support.memory_ports.journeys import JOURNEYS
 
 FOLDER = Path(__file__).parent / "histories" / "v1"
 ROUTERS = {name: router for journey in JOURNEYS.values() for name, router in journey.routers.items()}

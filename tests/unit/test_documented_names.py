@@ -6,8 +6,8 @@ import click
 import pytest
 
 from roboco.cli.main import commands
-from tests.documents import PAGES
-from tests.stack import ROOT
+from tests.support.documents import PAGES
+from tests.support.stack import ROOT
 
 TEXTS = [page.read_text(encoding="utf-8") for page in PAGES]
 LINES = re.compile(r"`(roboco [^`]+)`|^(?:\w+=\S+ )*(roboco [^\n#]+)$", re.MULTILINE)

@@ -10,8 +10,8 @@ import yaml
 
 from roboco.adapters.team.file import parse_team
 from roboco.settings import Settings, variable_of
-from tests.documents import GUIDES, PAGES, Example, example, examples
-from tests.stack import ROOT
+from tests.support.documents import GUIDES, PAGES, Example, example, examples
+from tests.support.stack import ROOT
 
 MAX_FRONT_PAGE_LINES = 200
 TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("message",)}

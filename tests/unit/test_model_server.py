@@ -22,7 +22,7 @@ from openai import (
 )
 from openai.types.chat import ChatCompletionChunk
 
-from tests.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers.model_server import ModelServer, Record, Reply, Request
 
 ROOT = Path(__file__).parents[2]
 TOOLS: Any = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("add", "find")]
@@ -291,7 +291,7 @@ def test_a_stopped_server_starts_again_at_its_place(server: ModelServer, client:
 
 
 def test_as_a_process(any_client: OpenAI) -> None:
-    command = [sys.executable, "-m", "tests.servers.model_server", "--port", "0", "--tokens", "4"]
+    command = [sys.executable, "-m", "tests.support.servers.model_server", "--port", "0", "--tokens", "4"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         client = any_client.with_options(base_url=process.stdout.readline().strip())

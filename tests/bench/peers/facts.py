@@ -15,8 +15,8 @@ from typing import Any
 from tests.bench.model import ENDLESS
 from tests.bench.peers.peer import VOID, Peer
 from tests.bench.stage import fresh
-from tests.servers.model_server import ModelServer, Record, Reply, Request
-from tests.stack import until
+from tests.support.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.stack import until
 
 TOKENS, ALL = 5, 15
 """What each agent says, and all together; the second one speaks on and on when it is asked for the first time."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from redis import Redis
 
 from roboco.adapters.local.process import Server, start_server, wait_ready
-from tests.stack import ROOT
+from tests.support.stack import ROOT
 
 READY = 60.0
 """Seconds for a worker to be ready."""

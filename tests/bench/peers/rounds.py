@@ -18,7 +18,7 @@ from tests.bench.peers.cpu import used
 from tests.bench.peers.errand import AGENTS
 from tests.bench.peers.peer import Peer
 from tests.bench.stage import MODEL, Size, fresh
-from tests.stack import ROOT
+from tests.support.stack import ROOT
 
 TOKENS = 20
 """What each agent says, without a pause."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tests.faults.explore.strand import Strand
-from tests.memory.dispatcher import Message
-from tests.memory.server import Stored
-from tests.memory.world import World
+from tests.support.memory_ports.dispatcher import Message
+from tests.support.memory_ports.server import Stored
+from tests.support.memory_ports.world import World
 
 PASSES = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
 """Seconds that pass at a disturbance."""

@@ -12,8 +12,8 @@ from roboco.client.worker_check import WorkerCheck
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from tests.faults.explore.violation import Violation
-from tests.memory.reader import Reader
-from tests.memory.world import World
+from tests.support.memory_ports.reader import Reader
+from tests.support.memory_ports.world import World
 
 
 class PatientReader(Reader):

@@ -19,8 +19,8 @@ from tests.faults.explore.followers import Follower
 from tests.faults.explore.run import Run
 from tests.faults.explore.users import Deed
 from tests.faults.explore.violation import Violation, hold
-from tests.memory.server import StoredTask
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.server import StoredTask
+from tests.support.memory_ports.world import TASK, World
 
 END = "event_task_end"
 SAYS_NOTHING = ("event_stream_reset", "event_error", "content_chunk")

@@ -29,9 +29,9 @@ from tests.faults.explore.strand import Strand
 from tests.faults.explore.users import Deed, Request, Users
 from tests.faults.explore.verdicts import VERDICTS
 from tests.faults.explore.violation import Violation
-from tests.memory.dispatcher import Advance, ListTools, Message, Notify, Tool, Turn
-from tests.memory.watch import Call
-from tests.memory.world import SWEEP, TASK
+from tests.support.memory_ports.dispatcher import Advance, ListTools, Message, Notify, Tool, Turn
+from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.world import SWEEP, TASK
 
 HOURS = 4000.0
 """Seconds after which a waiting task was looked at and the schedule filled again."""

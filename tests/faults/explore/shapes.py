@@ -7,12 +7,12 @@ from typing import Any
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
 from roboco.ports import Request
-from tests.memory.journeys import member, own_turns, speaker
-from tests.memory.model import Said, Script, ScriptedModel, said
-from tests.memory.notices import HOOK, SHOP
-from tests.memory.toolbox import Function, MemoryToolbox
-from tests.memory.watch import Watch
-from tests.memory.world import Given, World, team_of
+from tests.support.memory_ports.journeys import member, own_turns, speaker
+from tests.support.memory_ports.model import Said, Script, ScriptedModel, said
+from tests.support.memory_ports.notices import HOOK, SHOP
+from tests.support.memory_ports.toolbox import Function, MemoryToolbox
+from tests.support.memory_ports.watch import Watch
+from tests.support.memory_ports.world import Given, World, team_of
 
 POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=1000)
 """Attempts enough for every disturbance: no schedule exhausts them."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.memory.watch import Call, Crash
+from tests.support.memory_ports.watch import Call, Crash
 
 Verdict = Callable[[Call], Any]
 """Decides the outcome of one port call: makes it, drops it, repeats it, or raises."""

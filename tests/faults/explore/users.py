@@ -22,7 +22,7 @@ from roboco.engine.intake.limits import set_limits
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Phase
 from tests.faults.explore.shapes import Shape
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.world import TASK, World
 
 TRIES = 3
 """How often a client sends the same request while no server answers."""

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from roboco.errors import TransientError
 from tests.faults.explore.strand import Strand, proceed
-from tests.memory.watch import Call, Crash
+from tests.support.memory_ports.watch import Call, Crash
 
 IN_PROCESS = ("model.stream", "toolbox.", "deliverer.")
 """Calls that are no requests to Redis or the workspace: none of them is repeated, or takes effect later."""

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.contract.asking import delta
-from tests.servers.model_server import ModelServer, Reply
+from tests.support.servers.model_server import ModelServer, Reply
 
 
 def endless(server: ModelServer, *chunks: Any) -> None:

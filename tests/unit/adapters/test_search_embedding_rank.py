@@ -15,7 +15,7 @@ from roboco.adapters.search.memory_index import MAX_NEWEST, MemoryIndex
 from roboco.adapters.search.result import SearchFilters, SearchResult
 from roboco.adapters.search.vector import unit_vector
 from roboco.errors import TransientError
-from tests.memory.workspace import MemoryHistories
+from tests.support.memory_ports.workspace import MemoryHistories
 from tests.unit.domain.steps import steps_of
 
 TASK, SECRET = "t1", "sk-very-secret"

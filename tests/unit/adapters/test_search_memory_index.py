@@ -16,7 +16,7 @@ from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.search.passage import MAX_INDEXED_BYTES, MAX_PASSAGE_CHARS, is_text
 from roboco.adapters.search.result import SearchFilters, SearchHit
 from roboco.domain.history.step import TaskStep
-from tests.memory.workspace import MemoryHistories
+from tests.support.memory_ports.workspace import MemoryHistories
 from tests.unit.domain.steps import START, Line, artifact, call, failed, histories, result, steps_of, text
 
 TASK = "t1"

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from roboco.adapters.threads import ThreadPool
-from tests.stack import until
+from tests.support.stack import until
 
 
 class Looks:

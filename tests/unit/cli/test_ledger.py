@@ -22,11 +22,11 @@ from roboco.domain.replay.evidence import RecordedCall
 from roboco.domain.replay.recording import recording_of
 from roboco.domain.replay.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
-from tests.memory.controlled import CONTROLLED, CUT_OFF
-from tests.memory.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member
-from tests.memory.model import said
-from tests.memory.world import TASK, World, given, team_of
-from tests.stack import ROOT
+from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.stack import ROOT
 from tests.unit.domain.pasts import FORK, OTHERS, closed_by, forked, graph_past, travelled
 from tests.unit.engine.test_listings import listing, shopping
 

@@ -12,8 +12,8 @@ from roboco.engine.engine import Policy
 from roboco.engine.intake.answer import answer_id, approval_id, change_id
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
-from tests.memory.journeys import MANUAL
-from tests.memory.world import TASK, World, given
+from tests.support.memory_ports.journeys import MANUAL
+from tests.support.memory_ports.world import TASK, World, given
 
 
 @pytest.mark.parametrize(

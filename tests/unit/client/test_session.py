@@ -9,11 +9,11 @@ from roboco.domain.session.session import MessageStatus, SessionDelta, SessionMe
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports import Request
-from tests.memory.dispatcher import Turn
-from tests.memory.journeys import JOURNEYS, MANUAL, SEQUENTIAL, member
-from tests.memory.model import Said, said
-from tests.memory.watch import Crash
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.journeys import JOURNEYS, MANUAL, SEQUENTIAL, member
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 class Client:

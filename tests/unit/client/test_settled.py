@@ -13,8 +13,8 @@ from roboco.client.worker_check import WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from tests.contract.samples import NOON
-from tests.memory.model import said
-from tests.memory.world import TASK, World, given
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.world import TASK, World, given
 
 RUNNING, WAITS, DONE = TaskStatus.RUNNING, TaskStatus.USER_TURN, TaskStatus.COMPLETED
 

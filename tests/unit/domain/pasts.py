@@ -15,11 +15,11 @@ from roboco.engine.intake.answer import resolve_unknown
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.ports import Request, ToolContext
-from tests.memory.controlled import ASK, CONTROLLED, CUT_OFF, children_of
-from tests.memory.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns
-from tests.memory.model import Said, Script, said
-from tests.memory.watch import Crash
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.controlled import ASK, CONTROLLED, CUT_OFF, children_of
+from tests.support.memory_ports.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns
+from tests.support.memory_ports.model import Said, Script, said
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 FORK = "fork_1"
 

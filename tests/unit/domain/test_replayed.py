@@ -18,9 +18,9 @@ from roboco.domain.replay.replay import RecordedTask, ReplayStep, replay
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from tests.memory.controlled import CONTROLLED
-from tests.memory.journeys import CUSTOM, GRAPH, MANUAL, TOOLS, member
-from tests.memory.world import team_of
+from tests.support.memory_ports.controlled import CONTROLLED
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH, MANUAL, TOOLS, member
+from tests.support.memory_ports.world import team_of
 from tests.unit.domain.pasts import PASTS, graph_past, limited, past_of, travelled
 
 

@@ -9,7 +9,7 @@ from roboco.domain.replay.explain import Candidate, StepExplanation, current_sta
 from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from tests.memory.journeys import GRAPH
+from tests.support.memory_ports.journeys import GRAPH
 from tests.unit.domain.pasts import FORK, PASTS, forked, graph_past, past_of, travelled
 from tests.unit.domain.test_replayed import rerouted
 

@@ -29,7 +29,7 @@ from roboco.domain.stream.event import (
 from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartDelta, final_text
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.errors import UsageError
-from tests.memory.reader import Reader, items_of, read
+from tests.support.memory_ports.reader import Reader, items_of, read
 from tests.unit.domain.steps import START, TASK, call, result, text
 
 Record = dict[str, Any]

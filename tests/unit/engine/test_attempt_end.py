@@ -6,10 +6,10 @@ from typing import Any
 from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
 from roboco.ports import AttemptStatus
-from tests.memory.journeys import GRAPH, TOOLS, member
-from tests.memory.model import Said, said
-from tests.memory.watch import Call, Crash, make
-from tests.memory.world import World, given, team_of
+from tests.support.memory_ports.journeys import GRAPH, TOOLS, member
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.world import World, given, team_of
 
 ONE = team_of(agents=[member("first")])
 LAST = 3

@@ -8,10 +8,10 @@ import pytest
 from roboco.domain.paths import open_marker_path, team_path
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.engine import Policy
-from tests.memory.dispatcher import Tool, Turn
-from tests.memory.journeys import GRAPH, TOOLS
-from tests.memory.watch import Crash, make
-from tests.memory.world import World, given
+from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.journeys import GRAPH, TOOLS
+from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.world import World, given
 
 HOUR = 3600.0
 

@@ -10,10 +10,10 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
 from roboco.engine.intake.limits import set_limits
 from roboco.errors import ModelError, UsageError
-from tests.memory.journeys import assert_whole
-from tests.memory.model import Said, said
-from tests.memory.watch import Crash, make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import assert_whole
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 def team(limits: dict[str, Any], **fields: Any) -> Team:

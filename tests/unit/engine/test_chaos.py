@@ -13,12 +13,12 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError, UsageError
 from roboco.ports import Request, ToolContext
-from tests.memory.journeys import member, own_turns, speaker
-from tests.memory.model import Said, said
-from tests.memory.reader import items_of, read
-from tests.memory.watch import Call, Crash, make
-from tests.memory.world import TASK, World, team_of
-from tests.memory.world import given as parts
+from tests.support.memory_ports.journeys import member, own_turns, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.world import TASK, World, team_of
+from tests.support.memory_ports.world import given as parts
 
 TEAM = team_of(
     agents=[member("lead", tools=["add", "pay"], handoffs=["closer"]), member("closer"), member("other")],

@@ -25,11 +25,11 @@ from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports import Phase
-from tests.memory.controlled import DELEGATING
-from tests.memory.journeys import MANUAL, SEQUENTIAL, assert_whole
-from tests.memory.reader import items_of, read
-from tests.memory.watch import Call, Crash, make
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.controlled import DELEGATING
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, assert_whole
+from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.world import TASK, World
 
 
 def once(world: World, where: str, act: Callable[[], object], after: bool = False) -> None:

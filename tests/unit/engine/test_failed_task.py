@@ -8,9 +8,9 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.actions import MAX_LOGGED_REASON
 from roboco.engine.coordinator.advance import advance
 from roboco.errors import ModelError
-from tests.memory.journeys import member
-from tests.memory.model import Said, said
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import member
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.test_attempt_end import dying
 
 ONE = team_of(agents=[member("first")])

@@ -9,9 +9,9 @@ from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import UsageError
-from tests.memory.journeys import member, own_turns, speaker
-from tests.memory.model import Said, said
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import member, own_turns, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.coordinator.test_delegate import script as delegating
 from tests.unit.engine.coordinator.test_delegate import team as delegating_team
 from tests.unit.engine.intake.test_fork import FORK, forked

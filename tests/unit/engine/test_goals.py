@@ -12,10 +12,10 @@ from roboco.engine.coordinator.submit import submit
 from roboco.engine.execution import reply
 from roboco.errors import UsageError
 from roboco.ports import Request
-from tests.memory.journeys import assert_whole, member
-from tests.memory.model import Said, Script, said
-from tests.memory.watch import Fault
-from tests.memory.world import World, given, team_of
+from tests.support.memory_ports.journeys import assert_whole, member
+from tests.support.memory_ports.model import Said, Script, said
+from tests.support.memory_ports.watch import Fault
+from tests.support.memory_ports.world import World, given, team_of
 from tests.unit.engine.test_receive import die
 
 ANSWER = {

@@ -7,10 +7,10 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, assert_same, assert_whole
-from tests.memory.model import said
-from tests.memory.watch import Call, Crash, Fault, make
-from tests.memory.world import World
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, assert_same, assert_whole
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.watch import Call, Crash, Fault, make
+from tests.support.memory_ports.world import World
 from tests.unit.engine.test_receive import die
 
 

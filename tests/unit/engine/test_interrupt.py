@@ -10,12 +10,12 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports import Request, ToolContext
-from tests.memory.dispatcher import Turn
-from tests.memory.journeys import MANUAL, TOOLS, assert_whole, member, speaker
-from tests.memory.model import Said, said
-from tests.memory.reader import items_of, read
-from tests.memory.watch import Crash
-from tests.memory.world import POLICY, TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import POLICY, TASK, World, given, team_of
 
 PAIR = team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"})
 

@@ -9,11 +9,11 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.merged import Cursor, MergedStream
-from tests.memory.dispatcher import Message
-from tests.memory.journeys import JOURNEYS, Journey, assert_same, retold
-from tests.memory.reader import Reader, items_of, read
-from tests.memory.watch import Crash, Fault, make
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.dispatcher import Message
+from tests.support.memory_ports.journeys import JOURNEYS, Journey, assert_same, retold
+from tests.support.memory_ports.reader import Reader, items_of, read
+from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.world import TASK, World
 
 FAR = 10**9
 NAMES = sorted(JOURNEYS)

@@ -19,11 +19,11 @@ from roboco.engine.coordinator.advance import advance
 from roboco.engine.intake import pause as hold
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports import ToolContext
-from tests.memory.dispatcher import Advance, Tool
-from tests.memory.journeys import SEQUENTIAL, member, own_turns, speaker
-from tests.memory.model import Said, said
-from tests.memory.watch import Crash
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Advance, Tool
+from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.coordinator.test_delegate import begun, children
 from tests.unit.engine.test_outside_calls import calls_of, results_of
 from tests.unit.engine.test_outside_calls import task as asking

@@ -9,11 +9,11 @@ from roboco.domain.inbox.item import Stop
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError
-from tests.memory.dispatcher import Tool, Turn
-from tests.memory.journeys import SEQUENTIAL, assert_whole
-from tests.memory.model import said
-from tests.memory.watch import Crash
-from tests.memory.world import SWEEP, TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.journeys import SEQUENTIAL, assert_whole
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import SWEEP, TASK, World, given, team_of
 
 TEAM = team_of(agents=[{"name": "one", "prompt": "hi"}])
 

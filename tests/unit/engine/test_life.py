@@ -10,9 +10,9 @@ from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome, 
 from roboco.domain.status import TaskStatus
 from roboco.ports import Request, ToolContext
 from tests.faults.enumerated import ALL
-from tests.memory.journeys import MANUAL, SEQUENTIAL, Journey, member
-from tests.memory.model import Said, said
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, Journey, member
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.intake.test_fork import FORK, forked
 from tests.unit.engine.test_goals import ANSWER
 from tests.unit.engine.test_goals import TEAM as ASKED

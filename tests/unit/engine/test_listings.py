@@ -12,11 +12,11 @@ from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.intake.answer import open_tool_changes, resolve_unknown
 from roboco.engine.record.tool_listings import changed_tool_refusal, stored_listing
 from roboco.errors import UsageError
-from tests.memory.dispatcher import ListTools
-from tests.memory.journeys import member, own_turns
-from tests.memory.model import said
-from tests.memory.watch import Crash
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import ListTools
+from tests.support.memory_ports.journeys import member, own_turns
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 BUY = "shop_buy"
 

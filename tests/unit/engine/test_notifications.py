@@ -17,11 +17,11 @@ from roboco.engine.notification_delivery import (
     deliver,
 )
 from roboco.errors import RetryLater, TransientError, UsageError
-from tests.memory.clock import SkewedClock
-from tests.memory.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
-from tests.memory.notices import HOOK, SHOP, URL, delivered
-from tests.memory.watch import Call, Crash, Watch, make
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.clock import SkewedClock
+from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
+from tests.support.memory_ports.notices import HOOK, SHOP, URL, delivered
+from tests.support.memory_ports.watch import Call, Crash, Watch, make
+from tests.support.memory_ports.world import TASK, World
 
 
 def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:

@@ -16,11 +16,11 @@ from roboco.ports.telemetry import (
     TOOL_SECONDS,
     TURN_SECONDS,
 )
-from tests.memory.dispatcher import Turn
-from tests.memory.journeys import member, own_turns
-from tests.memory.model import Said, said
-from tests.memory.watch import Crash, make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.journeys import member, own_turns
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 PRICED = {"small": {"model": "m1", "price_in": 1000.0, "price_out": 2000.0}}
 TEAM = team_of(

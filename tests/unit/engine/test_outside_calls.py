@@ -10,11 +10,11 @@ from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, succ
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports import Phase, Request, ToolAssignment, ToolContext
-from tests.memory.dispatcher import Tool
-from tests.memory.journeys import assert_whole, member, own_turns
-from tests.memory.model import Said, said
-from tests.memory.watch import Fault
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Tool
+from tests.support.memory_ports.journeys import assert_whole, member, own_turns
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Fault
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.test_receive import die
 
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object", "required": ["q"]}}

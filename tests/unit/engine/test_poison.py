@@ -12,9 +12,9 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError, UsageError
-from tests.memory.journeys import CUSTOM, GRAPH, TOOLS, Journey
-from tests.memory.watch import Call, Crash, make
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
+from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.world import TASK, World
 
 ATTEMPTS = 3
 

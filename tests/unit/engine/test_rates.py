@@ -6,8 +6,8 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
-from tests.memory.model import Said
-from tests.memory.world import SWEEP, World, given, team_of
+from tests.support.memory_ports.model import Said
+from tests.support.memory_ports.world import SWEEP, World, given, team_of
 
 LIMIT = 600
 

@@ -11,11 +11,11 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import UsageError
 from roboco.ports import Request, ToolContext
-from tests.memory.dispatcher import Advance
-from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
-from tests.memory.model import Said, said
-from tests.memory.watch import Crash, Fault, make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Advance
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 def waiting() -> World:

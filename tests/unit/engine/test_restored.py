@@ -9,11 +9,11 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.sweep import REFILL_INTERVAL
 from roboco.engine.intake.answer import answer_id, approval_id
 from roboco.ports import Request, ToolContext
-from tests.memory.journeys import member, own_turns, speaker
-from tests.memory.model import Said, said
-from tests.memory.schedule import MemorySchedule
-from tests.memory.server import MemoryServer
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import member, own_turns, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.schedule import MemorySchedule
+from tests.support.memory_ports.server import MemoryServer
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 SAME, SPACED, OTHER = '{"to": "ann"}', '{ "to":"ann" }', '{"to": "bob"}'
 """The arguments of a call, the same in another spelling, and those of another call."""

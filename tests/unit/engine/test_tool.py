@@ -12,11 +12,11 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.execution.tool_call import LOST_REASON, close_overdue_call
 from roboco.errors import TransientError
 from roboco.ports import ToolContext
-from tests.memory.dispatcher import Tool
-from tests.memory.journeys import member, own_turns
-from tests.memory.model import said
-from tests.memory.watch import Crash, Fault, make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Tool
+from tests.support.memory_ports.journeys import member, own_turns
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
 

@@ -7,10 +7,10 @@ import pytest
 
 from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain.history.step import verify_chain
-from tests.memory.journeys import member, own_turns
-from tests.memory.model import said
-from tests.memory.objects import MemoryObjects, ObjectFiles
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import member, own_turns
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.objects import MemoryObjects, ObjectFiles
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 pytestmark = pytest.mark.slow
 

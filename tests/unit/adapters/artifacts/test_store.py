@@ -11,7 +11,7 @@ from roboco.adapters.artifacts.store import NewArtifact, read_artifact, write_ar
 from roboco.domain.history.part import Artifact
 from roboco.domain.paths import artifact_name
 from roboco.errors import UsageError
-from tests.memory.workspace import MemoryFiles
+from tests.support.memory_ports.workspace import MemoryFiles
 
 PIECES = st.sampled_from(
     ["a", "B", "0", "_", "-", ".", "..", "/", "\\", "\0", "\n", "ü", "file://", "artifacts/", "./"]

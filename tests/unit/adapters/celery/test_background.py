@@ -11,7 +11,7 @@ from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
 from roboco.adapters.celery.background import run_periodically
-from tests.stack import until
+from tests.support.stack import until
 
 NAME = "beside"
 

@@ -15,8 +15,8 @@ from roboco.domain.history.media import MAX_MEDIA_FILES
 from roboco.domain.history.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.prompt.chat import messages_of
-from tests.mcp_server_stdio import PIXEL
-from tests.memory.workspace import MemoryFiles
+from tests.support.mcp_server_stdio import PIXEL
+from tests.support.memory_ports.workspace import MemoryFiles
 from tests.unit.domain.steps import TASK, steps_of
 
 

@@ -11,7 +11,7 @@ from roboco.adapters.redis import chunk_batcher as emitter
 from roboco.adapters.redis.chunk_batcher import ChunkBatcher
 from roboco.adapters.redis.scripts import Scripts
 from roboco.errors import TransientError
-from tests.stack import until
+from tests.support.stack import until
 
 
 class _Scripts:

@@ -10,8 +10,8 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports import Operation, Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS
-from tests.memory.model import Said, ScriptedModel, said
-from tests.memory.telemetry import KeptTelemetry
+from tests.support.memory_ports.model import Said, ScriptedModel, said
+from tests.support.memory_ports.telemetry import KeptTelemetry
 
 REQUEST = Request(ModelProfile(model="small"), (), ())
 

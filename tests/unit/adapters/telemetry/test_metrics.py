@@ -23,7 +23,7 @@ from roboco.ports.telemetry import (
     TOOL_SECONDS,
     TURN_SECONDS,
 )
-from tests.stack import until
+from tests.support.stack import until
 
 # a worker forks its children while its own threads run, and so does this
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from roboco import UsageError
 from roboco.cli.commands.docs import docs, pages
-from tests.documents import GUIDES
+from tests.support.documents import GUIDES
 
 
 class Terminal(StringIO):

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from roboco.cli.commands.show import show
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.paths import failure_path, history_path, summary_path, team_path
-from tests.memory.journeys import member
-from tests.memory.model import said
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import member
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.cli.shown import BEGAN
 
 TOOL = {"name": "refund", "function": "shop:refund", "effect": "pure"}

@@ -8,7 +8,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import answer, decide_approval
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.intake.test_resolve import asking
 from tests.unit.engine.test_listings import listing, shopping
 from tests.unit.engine.test_outside_calls import task

@@ -21,9 +21,9 @@ from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notific
 from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TaskFailed, TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
-from tests.memory.journeys import FAILING, GRAPH, MANUAL, Journey
-from tests.memory.watch import Call, Crash, Watch, make
-from tests.memory.world import TASK, World
+from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
+from tests.support.memory_ports.watch import Call, Crash, Watch, make
+from tests.support.memory_ports.world import TASK, World
 
 
 @dataclass

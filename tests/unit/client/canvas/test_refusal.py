@@ -8,7 +8,7 @@ import pytest
 from roboco.client.canvas.refusal import refuse
 from roboco.domain.dead_letter import DeadLetter
 from roboco.errors import Overloaded, UsageError
-from tests.memory.world import World, given
+from tests.support.memory_ports.world import World, given
 
 
 @pytest.mark.parametrize(

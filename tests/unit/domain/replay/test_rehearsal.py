@@ -9,8 +9,8 @@ from roboco.domain.replay.recording import Recording, recording_of
 from roboco.domain.replay.rehearsal import Rehearsal, rehearse
 from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.team.team import Team
-from tests.memory.journeys import GRAPH, MANUAL, TOOLS, member
-from tests.memory.world import team_of
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS, member
+from tests.support.memory_ports.world import team_of
 from tests.unit.domain.pasts import PASTS, graph_past, limited, past_of, travelled
 from tests.unit.domain.test_replayed import changed, late, rerouted, with_step
 

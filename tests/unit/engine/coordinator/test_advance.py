@@ -13,10 +13,10 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import from_stored
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
-from tests.memory.dispatcher import Turn
-from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member
-from tests.memory.model import said
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 def told(world: World, *kinds: str) -> list[dict[str, Any]]:

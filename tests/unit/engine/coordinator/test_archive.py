@@ -12,10 +12,10 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import from_stored
 from roboco.engine.coordinator.archive import compaction_due
 from roboco.ports import Request
-from tests.memory.journeys import MANUAL, SEQUENTIAL, member
-from tests.memory.model import Said, said
-from tests.memory.world import TASK, World, team_of
-from tests.memory.world import given as parts
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, member
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.world import TASK, World, team_of
+from tests.support.memory_ports.world import given as parts
 
 
 @given(st.integers(17, 2_000))

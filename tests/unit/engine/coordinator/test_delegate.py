@@ -13,10 +13,10 @@ from roboco.engine.coordinator import delegate
 from roboco.engine.intake import accept_item as receiving
 from roboco.errors import UsageError
 from roboco.ports import Request
-from tests.memory.journeys import assert_whole, member, own_turns, speaker
-from tests.memory.model import Said, said
-from tests.memory.watch import Fault
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import assert_whole, member, own_turns, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Fault
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.test_receive import die
 
 

@@ -11,10 +11,10 @@ from roboco.engine.coordinator.outage import MAX_RETRY_AFTER, retry_delay
 from roboco.engine.execution import turn
 from roboco.engine.execution.claimed_turn import TurnOutcome
 from roboco.errors import ModelError, TransientError
-from tests.memory.dispatcher import Turn
-from tests.memory.model import Said
-from tests.memory.watch import Call, make
-from tests.memory.world import SWEEP, World, given, team_of
+from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.model import Said
+from tests.support.memory_ports.watch import Call, make
+from tests.support.memory_ports.world import SWEEP, World, given, team_of
 
 DOWN = ModelError("connection", "model 'm' cannot be reached: refused", True)
 WRONG = ModelError("auth", "model 'm' refuses the key in KEY (401); set a valid one", False)

@@ -15,12 +15,12 @@ from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.errors import CorruptHistory, UsageError
-from tests.memory.dispatcher import Advance, Turn
-from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, member
-from tests.memory.model import said
-from tests.memory.reader import items_of, read
-from tests.memory.watch import Crash, Fault, make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Advance, Turn
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, member
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 def crash() -> None:

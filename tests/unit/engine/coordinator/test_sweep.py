@@ -21,13 +21,13 @@ from roboco.engine.coordinator.sweep import (
 )
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
-from tests.memory.clock import SkewedClock
-from tests.memory.dispatcher import Message, Turn
-from tests.memory.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
-from tests.memory.model import said
-from tests.memory.reader import items_of, read
-from tests.memory.watch import Crash, make
-from tests.memory.world import TASK, UNKNOWN, World, given, team_of
+from tests.support.memory_ports.clock import SkewedClock
+from tests.support.memory_ports.dispatcher import Message, Turn
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.world import TASK, UNKNOWN, World, given, team_of
 
 
 def pending(world: World) -> World:

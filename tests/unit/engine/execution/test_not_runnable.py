@@ -13,11 +13,11 @@ from roboco.engine.execution.not_runnable import MIN_DECLINES
 from roboco.engine.execution.tool_call import CallOutcome, run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.ports import WorkspaceIdentity
-from tests.memory.dispatcher import Tool, Turn
-from tests.memory.model import Said, said
-from tests.memory.registry import MemoryWorkerRegistry
-from tests.memory.watch import make
-from tests.memory.world import TASK, WORKER, World, given, team_of
+from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.registry import MemoryWorkerRegistry
+from tests.support.memory_ports.watch import make
+from tests.support.memory_ports.world import TASK, WORKER, World, given, team_of
 
 WORKSPACE = WorkspaceIdentity("w", "file:///w")
 TEAM: dict[str, Any] = {

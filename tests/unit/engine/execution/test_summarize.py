@@ -5,9 +5,9 @@ from typing import Any
 from roboco.domain.status import TaskStatus
 from roboco.engine.execution.summarize import MAX_THROTTLED
 from roboco.errors import ModelError
-from tests.memory.journeys import assert_whole
-from tests.memory.model import Said
-from tests.memory.world import World, given, team_of
+from tests.support.memory_ports.journeys import assert_whole
+from tests.support.memory_ports.model import Said
+from tests.support.memory_ports.world import World, given, team_of
 
 
 class Speaker:

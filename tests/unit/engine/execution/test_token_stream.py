@@ -12,7 +12,7 @@ from roboco.engine.execution.token_stream import TokenStream
 from roboco.errors import TransientError
 from roboco.ports import Chunk, EmitCallback, LeaseStatus, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
-from tests.memory.telemetry import KeptTelemetry
+from tests.support.memory_ports.telemetry import KeptTelemetry
 
 
 class _Stream:

@@ -13,12 +13,12 @@ from roboco.engine.execution.reply import InvalidArguments, parse_arguments
 from roboco.engine.execution.turn import run_turn
 from roboco.errors import ModelError
 from roboco.ports import Request, RequestedCall
-from tests.memory.dispatcher import Turn
-from tests.memory.journeys import SEQUENTIAL, member, own_turns
-from tests.memory.model import Said, said
-from tests.memory.reader import Reader, items_of, read
-from tests.memory.watch import Crash, make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.reader import Reader, items_of, read
+from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 ONE = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
 

@@ -11,10 +11,10 @@ from roboco.engine.execution.turn_result import TurnFailed
 from roboco.errors import ModelError, TaskFailed
 from roboco.ports import AttemptStatus
 from roboco.workers.celery_result import turn_result
-from tests.memory.dispatcher import Turn
-from tests.memory.journeys import member
-from tests.memory.model import Said, said
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.journeys import member
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.test_attempt_end import dying
 
 REASON = "first: the model 'm' does not exist"

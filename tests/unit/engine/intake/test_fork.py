@@ -15,10 +15,10 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import TransientError, UsageError
 from roboco.ports import ToolContext
-from tests.memory.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
-from tests.memory.model import said
-from tests.memory.watch import Crash, Fault
-from tests.memory.world import TASK, World, team_of
+from tests.support.memory_ports.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.watch import Crash, Fault
+from tests.support.memory_ports.world import TASK, World, team_of
 from tests.unit.engine.test_receive import die
 
 FORK = "fork_1"

@@ -8,8 +8,8 @@ import pytest
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.intake.guard import REQUEUE_DELAY, Acknowledge, Requeue, process
 from roboco.errors import Overloaded, TransientError, UsageError
-from tests.memory.model import said
-from tests.memory.world import POLICY, World, given
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.world import POLICY, World, given
 
 KEY = "message:m-1"
 

@@ -8,10 +8,10 @@ from roboco.domain.paths import inbox_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError, UsageError
-from tests.memory.journeys import member, own_turns
-from tests.memory.model import said
-from tests.memory.watch import Crash, make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.journeys import member, own_turns
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 def asking(lost: int = 1) -> World:

@@ -16,11 +16,11 @@ from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports import WorkspaceIdentity
 from roboco.ports.registry import POOLS
-from tests.memory.dispatcher import Advance, Message, Tool, Turn
-from tests.memory.model import Said, said
-from tests.memory.registry import MemoryWorkerRegistry
-from tests.memory.watch import Crash
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.dispatcher import Advance, Message, Tool, Turn
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.registry import MemoryWorkerRegistry
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 HERE = "file:///w on a"
 OTHER = WorkspaceIdentity("other", "s3://bucket")

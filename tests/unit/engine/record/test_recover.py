@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.memory.board import MemoryBoard
-from tests.memory.model import said
-from tests.memory.watch import make
-from tests.memory.world import TASK, World, given, team_of
+from tests.support.memory_ports.board import MemoryBoard
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.watch import make
+from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 def test_set_up_records_the_inbox_before_the_task_is_on_the_board() -> None:

@@ -12,9 +12,9 @@ from roboco.engine.coordinator import archive
 from roboco.engine.record import recover
 from roboco.engine.record.summaries import is_closed, require_summary, stored_summary
 from roboco.errors import CorruptHistory, UsageError
-from tests.memory.journeys import MANUAL, SEQUENTIAL
-from tests.memory.model import said
-from tests.memory.world import TASK, World, given
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.world import TASK, World, given
 
 COMPARED = {"team", "status", "reason", "steps", "tokens_in", "tokens_out", "cost", "agents", "tools", "created_at"}
 TORN = [b"", b'{"task_id":"ta', b"\x00" * 64, b"[]"]

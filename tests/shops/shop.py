@@ -1,7 +1,0 @@
-"""The shop's worker: `celery -A tests.shops.shop worker`."""
-
-import os
-
-from tests.shops import shop_app
-
-app = shop_app(os.environ.get("SHOP_URL") or os.environ["ROBOCO_REDIS_URL"], results=os.environ.get("SHOP_RESULTS"))

@@ -1,0 +1,52 @@
+"""What Celery's tools hear: the events of an application's workers, received as Flower receives them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import Celery
+from celery.events.state import State
+
+from tests.support.stack import until
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The events so far, and the rows that Celery makes of them."""
+
+    rows: Any = field(default_factory=State)
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    def state(self, celery_id: str) -> str | None:
+        """The state of a Celery task; None if nothing was heard of it."""
+        row = self.rows.tasks.get(celery_id)
+        return None if row is None else str(row.state)
+
+    def hear(self, event: dict[str, Any]) -> None:
+        """Take an event in."""
+        self.told.append(event)
+        self.rows.event(event)
+
+
+@contextmanager
+def watched(app: Celery) -> Iterator[Seen]:
+    """What is heard from now on, once the workers send events."""
+    seen, untyped = Seen(), app
+    events: Any = untyped.events
+    with app.connection_for_read() as connection:
+        receiver = events.Receiver(connection, handlers={"*": seen.hear})
+        thread = threading.Thread(target=lambda: receiver.capture(limit=None, timeout=None, wakeup=True), daemon=True)
+        thread.start()
+        try:
+            until(lambda: _heard(app, seen), 30, "a worker sends events")
+            yield seen
+        finally:
+            receiver.should_stop = True
+            thread.join(10)
+
+
+def _heard(app: Celery, seen: Seen) -> bool:
+    app.control.enable_events()
+    return any(event["type"] == "worker-heartbeat" for event in seen.told)

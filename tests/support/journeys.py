@@ -1,0 +1,240 @@
+"""The journeys: four teams, what the scripted model says for each, and the history that must come of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from roboco import Task, TaskStep, Team, parse_team
+from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResultPart
+from tests.support.servers.model_server import Reply, Request
+
+Shape = list[tuple[str, list[Any]]]
+"""A history without ids, times and digests: who, and what each part says."""
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A team on a prompt; `sent` are the messages that the user sends when asked, with the agent to answer."""
+
+    name: str
+    team: Team
+    prompt: str
+    expected: Shape
+    sent: tuple[tuple[str, str | None], ...] = ()
+    ends: str = "completed"
+
+    def run_to_end(self, task: Task, timeout: float = 60) -> str:
+        """Wait for the task, sending what the user says, and return its last status."""
+        for message, agent in self.sent:
+            assert task.result(timeout).status == "user_turn"
+            task.send(message, agent)
+            task_steps_at_least(task, message)
+        return str(task.result(timeout).status)
+
+
+def task_steps_at_least(task: Task, message: str) -> None:
+    """Wait until the message is a step, so that the next look does not see the wait before it."""
+    for item in task.stream():
+        if item.type == "event_user_message" and getattr(item.data, "text", "") == message:
+            return
+
+
+def shape(steps: Iterator[TaskStep] | list[TaskStep]) -> Shape:
+    """The steps without what differs between two runs of the same thing."""
+    return [(step.agent_name, [_said(part) for part in step.parts]) for step in steps]
+
+
+def _said(part: object) -> Any:
+    match part:
+        case TextPart():
+            return part.text
+        case ToolCallPart():
+            return (part.tool_call.tool_name, part.tool_call.args)
+        case ToolResultPart():
+            return part.tool_result.error if part.tool_result.is_error else {"result": _result(part.tool_result.result)}
+        case ArtifactPart():
+            return part.artifact.uri
+        case ErrorPart():
+            return f"{part.code}: {part.message}"
+        case _:
+            raise AssertionError(part)
+
+
+def _result(result: Any) -> Any:
+    match result:
+        case {"uri": uri}:
+            return uri
+        case [{"seq": seq}, *_]:
+            return f"found step {seq}"
+        case _:
+            return result
+
+
+def answer(request: Request) -> Reply:
+    """What the model says: a function of the request alone."""
+    role = request.system.split()[0]
+    return {
+        "writer": _writer,
+        "critic": _critic,
+        "planner": _planner,
+        "solver": _solver,
+    }.get(role, _plain)(request)
+
+
+PACE = 0.005
+"""Seconds between two pieces of an answer."""
+
+
+def _writer(request: Request) -> Reply:
+    return Reply(text=f"Draft {_own(request) + 1}: waves come and go at night.", interval=PACE)
+
+
+def _critic(request: Request) -> Reply:
+    drafts = sum("[writer]" in str(message.get("content")) for message in request.messages)
+    return Reply(text="APPROVED" if drafts >= 2 else "Too short, write it again.", interval=PACE)
+
+
+def _plain(request: Request) -> Reply:
+    role = request.system.split()[0]
+    return Reply(text=f"{role} answers: {request.last_user}", interval=PACE)
+
+
+def _planner(request: Request) -> Reply:
+    """Calls two tools at once, then hands off together with a third call."""
+    if _own(request) == 0:
+        calls: list[tuple[str, dict[str, Any] | str]] = [
+            ("slow_add", {"a": 1, "b": 2, "seconds": 0.4}),
+            ("slow_add", {"a": 3, "b": 4, "seconds": 0.2}),
+            ("artifact_write", {"name": "plan.md", "content": "add, then solve"}),
+        ]
+        return Reply(text="I add first.", tool_calls=calls, interval=PACE)
+    return Reply(
+        tool_calls=[("handoff", {"destination_agent": "solver", "reason": "the sums are there"})], interval=PACE
+    )
+
+
+def _solver(request: Request) -> Reply:
+    if _own(request) == 0:
+        return Reply(text="", tool_calls=[("memory_search", {"query": "slow_add", "limit": 1})], interval=PACE)
+    return Reply(text="The sums are 3 and 7.", interval=PACE)
+
+
+def _own(request: Request) -> int:
+    return request.count("assistant")
+
+
+def _agents(*names: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "prompt": f"{name} of team {{{{ team.name }}}}"} | more.get(name, {}) for name in names]
+
+
+GRAPH = Journey(
+    "graph",
+    parse_team(
+        {
+            "name": "writer-critic",
+            "collaboration_model": {
+                "type": "graph",
+                "initial_agent": "writer",
+                "routing_graph": {
+                    "writer": ["critic"],
+                    "critic": [
+                        {"to": "END", "when": {"contains": "APPROVED"}},
+                        {"to": "writer", "max_times": 3},
+                        "USER",
+                    ],
+                },
+            },
+            "agents": _agents("writer", "critic"),
+        }
+    ),
+    "Write about the sea.",
+    [
+        ("user", ["Write about the sea."]),
+        ("writer", ["Draft 1: waves come and go at night."]),
+        ("critic", ["Too short, write it again."]),
+        ("writer", ["Draft 2: waves come and go at night."]),
+        ("critic", ["APPROVED"]),
+    ],
+)
+
+SEQUENTIAL = Journey(
+    "sequential",
+    parse_team({"name": "line", "agents": _agents("first", "second", "third")}),
+    "Go.",
+    [
+        ("user", ["Go."]),
+        ("first", ["first answers: Go."]),
+        ("second", ["second answers: [first] first answers: Go."]),
+        ("third", ["third answers: [second] second answers: [first] first answers: Go."]),
+    ],
+)
+
+MANUAL = Journey(
+    "manual",
+    parse_team({"name": "desk", "collaboration_model": {"type": "manual"}, "agents": _agents("ann", "ben")}),
+    "Hello.",
+    [
+        ("user", ["Hello."]),
+        ("ann", ["ann answers: Hello."]),
+        ("user", ["And you?"]),
+        ("ben", ["ben answers: And you?"]),
+        ("user", ["Thanks."]),
+        ("ben", ["ben answers: Thanks."]),
+    ],
+    sent=(("And you?", "ben"), ("Thanks.", None)),
+    ends="user_turn",
+)
+
+
+def _slow_add(effect: str) -> dict[str, Any]:
+    return {"name": "slow_add", "function": "tests.support.tools_for_agents:slow_add", "effect": effect, "timeout": 20}
+
+
+PARALLEL = Journey(
+    "parallel",
+    parse_team(
+        {
+            "name": "sums",
+            "collaboration_model": {
+                "type": "graph",
+                "routing_graph": {"planner": ["solver"], "solver": ["END"]},
+            },
+            "agents": _agents(
+                "planner",
+                "solver",
+                planner={"tools": ["slow_add", "artifact_write"], "handoffs": ["solver"]},
+                solver={"tools": ["memory_search"]},
+            ),
+            "tools": [_slow_add("pure")],
+        }
+    ),
+    "Add some numbers.",
+    [
+        ("user", ["Add some numbers."]),
+        (
+            "planner",
+            [
+                "I add first.",
+                ("slow_add", {"a": 1, "b": 2, "seconds": 0.4}),
+                ("slow_add", {"a": 3, "b": 4, "seconds": 0.2}),
+                ("artifact_write", {"name": "plan.md", "content": "add, then solve"}),
+            ],
+        ),
+        (
+            "tool_executor",
+            [
+                {"result": 3},
+                {"result": 7},
+                {"result": "file://artifacts/plan.md"},
+                "file://artifacts/plan.md",
+            ],
+        ),
+        ("planner", [("handoff", {"destination_agent": "solver", "reason": "the sums are there"})]),
+        ("tool_executor", [{"result": "the work is handed off to solver"}]),
+        ("solver", [("memory_search", {"query": "slow_add", "limit": 1})]),
+        ("tool_executor", [{"result": "found step 1"}]),
+        ("solver", ["The sums are 3 and 7."]),
+    ],
+)
+
+JOURNEYS = (GRAPH, SEQUENTIAL, MANUAL, PARALLEL)

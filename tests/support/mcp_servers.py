@@ -1,0 +1,88 @@
+"""What tests of MCP servers share: declarations, real server processes, and waiting for a condition."""
+
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from roboco.adapters.mcp.confinement import Confinement
+from roboco.adapters.mcp.servers import McpServers
+from roboco.domain.team.mcp_server import McpServer
+
+SHOP = (sys.executable, str(Path(__file__).with_name("mcp_server_stdio.py")))
+HOSTILE = (sys.executable, str(Path(__file__).with_name("mcp_hostile_stdio.py")))
+WORKER = (sys.executable, "-m", "tests.support.mcp_worker")
+PROC = Path("/proc")  # Linux has it
+TOOLS = ["search", "reserve", "buy", "fail", "leak", "who", "slow", "process", "picture", "retire"]
+
+
+def never() -> bool:
+    """Nobody cancels."""
+    return False
+
+
+def declared(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
+    """A server that is started; with `url`, one that is reached."""
+    way = {} if "url" in fields else {"command": command}
+    return McpServer.model_validate({**way, "tools": TOOLS, **fields})
+
+
+@contextmanager
+def using(server: McpServer, **options: Any) -> Iterator[McpServers]:
+    """The adapter, with this one server allowed; everything is ended at the end."""
+    allowed = shlex.join(server.command) if server.command else server.url or ""
+    options = {"confinement": Confinement("off")} | options  # tests name processes and files outside
+    servers = McpServers((allowed,), (*server.env, *server.headers.values()), **options)
+    try:
+        yield servers
+    finally:
+        servers.close()
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+@contextmanager
+def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """The shop over streamable HTTP."""
+    process = subprocess.Popen([*SHOP, "--http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: _answers(port))
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def eventually(condition: Callable[[], bool], limit: float = 15.0) -> None:
+    """Wait until it holds; AssertionError after `limit` seconds."""
+    until = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < until, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not fetched does not."""
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        os.kill(pid, 0)
+        return not PROC.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,188 @@
+"""The board in memory."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep, parse_step
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import AnyEvent
+from roboco.ports import CallState, Clock, Commit, Decision, Declined, Phase, Snapshot
+from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
+
+MAX_TAIL_STEPS = 512
+_read = lru_cache(maxsize=4096)(parse_step)
+
+
+class MemoryBoard:
+    """The state of tasks."""
+
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+
+    def load(self, task_id: str, tail: int) -> Snapshot | None:
+        """The task with at most `tail` of its newest steps; None if it is not known."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is not None and task.forget_at is not None and task.forget_at <= now:
+                del held.tasks[task_id]
+                held.inboxes.pop(task_id, None)
+                task = None
+            if task is None:
+                return None
+            return snapshot(task, tail, now, tuple(sorted(held.inboxes.get(task_id, ()))))
+
+    def create(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        above_epoch: int = 0,
+    ) -> bool:
+        """Set the task up, idle; the fence starts at the time, so that no epoch comes twice."""
+        now = self._clock.now()
+        with self._server as held:
+            if task_id in held.tasks:
+                return False
+            held.inbox_until.pop(task_id, None)
+            task = held.tasks[task_id] = StoredTask(
+                generation=self._server.generation(),
+                epoch=max(round(now * 1000), above_epoch + 1),
+                seq=state.steps,
+                fold=state.model_dump_json(),
+                first=steps[0].line(),
+                status=TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING,
+                tail=[step.line() for step in steps[-MAX_TAIL_STEPS:]],
+                handed_at=now,
+            )
+            for event in events:
+                self._server.tell(task_id, task, event)
+            return True
+
+    def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
+        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or task.epoch != epoch:
+                return None
+            if decision.seen_item_ids is not None and not held.inboxes.get(task_id, set()) <= decision.seen_item_ids:
+                return None
+            if decision.instance_id not in (None, str(self._server.run)):
+                return None
+            return self._write_down(task_id, task, decision, events)
+
+    def commit_with_decision(
+        self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
+    ) -> int | None:
+        """`commit`, and `choose` unless an item waits: the new epoch; None if the choice was not written down."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or (task.epoch, task.seq) != (epoch, commit.step.seq):
+                return None
+            self.commit(task_id, epoch, commit)
+            return None if held.inboxes.get(task_id) else self._write_down(task_id, task, decision, events)
+
+    def _write_down(self, task_id: str, task: StoredTask, choice: Decision, events: Sequence[AnyEvent]) -> int:
+        task.begin(choice.phase, self._clock.now())
+        task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
+        task.routing = canonical_json(dict(choice.routing or {}))
+        for event in events:
+            self._server.tell(task_id, task, event)
+        return task.epoch
+
+    def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
+        """Take over a stored step; True also if that was done before, False if the fence had moved."""
+        now, step = self._clock.now(), commit.step
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None:
+                return False
+            if task.seq > step.seq:
+                return True
+            if task.epoch != epoch or task.seq != step.seq:
+                return False
+            task.begin(Phase.UNDECIDED, now)
+            task.status, task.reason = TaskStatus.RUNNING, ""
+            task.seq += 1
+            task.fold = commit.state.model_dump_json()
+            task.tail = [*task.tail, step.line()][-MAX_TAIL_STEPS:]
+            for event in commit.events:
+                self._server.tell(task_id, task, event)
+            return True
+
+    def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
+        """Begin a new generation of the logs with these events; False if the fence had moved."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None:
+                return True
+            if task.epoch != epoch:
+                return False
+            if task.phase in (Phase.UNDECIDED, Phase.WAIT):
+                task.epoch = max(round(now * 1000), epoch + 1)
+            task.generation = self._server.generation()
+            task.events, task.chunks = [], []
+            for event in events:
+                self._server.tell(task_id, task, event)
+            return True
+
+    def expire(self, task_id: str, seconds: int, generation: str) -> bool:
+        """Remove an ended task after so many seconds; False if it has not ended in this generation."""
+        now = self._clock.now()
+        with self._server as held:
+            if (task := held.tasks.get(task_id)) is None:
+                return True
+            if task.phase is not Phase.END or task.generation != generation:
+                return False
+            task.forget_at = now + seconds
+            return True
+
+
+def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:
+    """The task as the board tells it."""
+    return Snapshot(
+        epoch=task.epoch,
+        seq=task.seq,
+        phase=task.phase,
+        status=task.status,
+        reason=task.reason,
+        agent=task.agent,
+        attempt=task.attempt,
+        claimed=task.owner != "",
+        lease_left=max(0.0, task.lease_until - now),
+        redeliveries=task.rings,
+        dispatched_at=task.handed_at,
+        cancel_requested_for=max(0.0, now - task.cut[1]) if task.cut[0] == task.epoch else None,
+        deferred_for=max(0.0, task.due[1] - now) if task.due[0] == task.epoch else None,
+        refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
+        refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
+        declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
+        generation=task.generation,
+        events=len(task.events),
+        chunks=len(task.chunks),
+        attempt_chunks=task.emitted,
+        unfinished_usage=task.used.plus(task.broken_before()),
+        routing=json.loads(task.routing),
+        state=TaskState.model_validate_json(task.fold),
+        first=_read(task.first),
+        tail=tuple(_read(line) for line in task.tail[-tail:]),
+        item_ids=item_ids,
+        calls={call_id: _call(call, now, task.epoch) for call_id, call in task.calls.items()},
+    )
+
+
+def _call(call: StoredCall, now: float, epoch: int) -> CallState:
+    return CallState(
+        attempt=call.attempt,
+        claimed=call.owner != "",
+        lease_left=max(0.0, call.lease_until - now) if call.owner and call.outcome is None else 0.0,
+        outcome=None if call.outcome is None else ToolOutcome.model_validate_json(call.outcome),
+        declined=call.declined[1] if call.declined[0] == epoch else Declined(),
+    )

@@ -1,0 +1,152 @@
+"""Journeys in which somebody outside has a hand: answers, approvals, goals, pauses, sub-tasks, interruptions."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import successful_outcome
+from roboco.domain.ids import sub_task_id
+from roboco.domain.status import TaskStatus
+from roboco.errors import TransientError
+from roboco.ports import Request
+from tests.support.memory_ports.journeys import Act, Journey, assert_whole, member, own_turns, speaker
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.world import TASK, World, team_of
+
+ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
+GOAL = {"name": "answer", "description": "the number", "schema": {"type": "object", "required": ["n"]}}
+
+
+def _answers_script(request: Request) -> Said:
+    return (
+        said("calling", ("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}), ("pay", {})),
+        said("I am done"),
+        said("", ("achieve_answer", {}), ("achieve_answer", {"n": 7})),
+        said("really done"),
+    )[own_turns(request)]
+
+
+def _judge(index: int, approved: bool) -> Act:
+    return lambda world: world.judge(world.history()[1].calls[index].id, approved)
+
+
+def _answer(world: World) -> None:
+    world.answer(successful_outcome(world.history()[1].calls[0], "seven"))
+
+
+ANSWERS = Journey(
+    team_of(
+        agents=[member("lead", tools=["add", "pay"])],
+        tools=[
+            {"name": "add", "function": "shop.sums:add", "effect": "pure"},
+            {"name": "pay", "function": "shop.sums:pay", "effect": "pure", "approval": "required"},
+        ],
+    ),
+    _answers_script,
+    {"add": lambda args, context: args["a"] + args["b"], "pay": lambda args, context: f"paid {args['amount']}"},
+    acts=(_judge(3, False), _answer, _judge(1, True)),
+    wishes={"client_tools": [ASK], "goals": [GOAL]},
+)
+
+HELD = Journey(
+    team_of(agents=[member("helper")], collaboration_model={"type": "manual"}),
+    lambda request: said(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    acts=(
+        lambda world: world.pause("pause1"),
+        lambda world: world.send("more", "item1"),
+        lambda world: world.step("step1"),
+        lambda world: world.step("step2"),
+        lambda world: world.resume("resume1"),
+        lambda world: world.stop("stop1"),
+    ),
+)
+
+
+def _delegating_script(request: Request) -> Said:
+    if speaker(request) != "lead":
+        return said(f"{speaker(request)} did: {request.messages[1]['content']}")
+    if own_turns(request) > 0:
+        return said("all together")
+    return said(
+        "you two", ("delegate", {"team": "helpers", "prompt": "a"}), ("delegate", {"team": "pair", "prompt": "b"})
+    )
+
+
+DELEGATING = Journey(
+    team_of(
+        agents=[member("lead", delegates=["helpers", "pair"])],
+        teams={
+            "helpers": {
+                "name": "helpers",
+                "agents": [member("helper")],
+                "collaboration_model": {"type": "manual"},
+            },
+            "pair": {"name": "pair", "agents": [member("one"), member("two")]},
+        },
+    ),
+    _delegating_script,
+)
+
+
+def _interrupting(request: Request, world: World) -> Said:
+    if any(message["content"] == "shorter" for message in request.messages):
+        return said("in brief")
+    return Said(("half ", "a ", "word"), meanwhile=lambda: world.interrupt("shorter"))
+
+
+INTERRUPTING = Journey(team_of(agents=[member("first")]), live=_interrupting)
+
+
+def _stopping(request: Request, world: World) -> Said:
+    return Said(("half ", "a ", "word"), meanwhile=lambda: world.stop())
+
+
+STOPPING = Journey(team_of(agents=[member("first")]), live=_stopping)
+
+CONTROLLED = {
+    "answers": ANSWERS,
+    "held": HELD,
+    "delegating": DELEGATING,
+}
+"""Journeys that always come to the same history."""
+CUT_OFF = {"interrupting": INTERRUPTING, "stopping": STOPPING}
+"""Journeys in which more or less has been said, depending on what goes wrong."""
+
+
+def assert_cut_off(journey: str) -> Callable[[World, World, str], None]:
+    """What holds of such a journey, however much was said."""
+    return _assert_interrupted if journey == "interrupting" else _assert_stopped
+
+
+def _assert_interrupted(world: World, expected: World, where: str) -> None:
+    _assert_ended(world, where)
+    history = world.history()
+    said_by_user = Counter(step.text for step in history if step.agent_name == "user")
+    assert said_by_user == Counter({"go": 1, "shorter": 1}), where
+    assert world.summary().status is TaskStatus.COMPLETED, where
+    assert history[-1].text == "in brief", where
+    assert all(step.agent_name == "user" or _in_part(step) for step in history[1:-1]), where
+
+
+def _assert_stopped(world: World, expected: World, where: str) -> None:
+    _assert_ended(world, where)
+    assert world.summary().status is TaskStatus.CANCELLED, where
+    assert world.history()[-1].error is not None, where
+    assert all(map(_in_part, world.history()[1:-1])), where
+
+
+def _in_part(step: TaskStep) -> bool:
+    """Whether the step is a part of what the model says, or all of it: who was asked too late has it all."""
+    return "half a word".startswith(step.text) if step.interrupted else step.text == "half a word"
+
+
+def _assert_ended(world: World, where: str) -> None:
+    assert not [error for error in world.failures if not isinstance(error, TransientError)], where
+    task = world.server.held.tasks.get(TASK)
+    assert task is None or task.forget_at, f"{where} redis never forgets the task"
+    assert_whole(world, where)
+
+
+def children_of(world: World) -> list[str]:
+    """The tasks to which the first step's calls gave work."""
+    return [sub_task_id(TASK, call.id) for call in world.history()[1].calls]

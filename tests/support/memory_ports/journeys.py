@@ -1,0 +1,216 @@
+"""Journeys: whole runs of teams that come to the same however often a part of them is repeated."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from roboco.domain.decision.router import Route, Router
+from roboco.domain.history.history import History
+from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.team.collaboration import END
+from roboco.domain.team.team import Team
+from roboco.errors import ModelError, TransientError
+from roboco.ports import Request
+from tests.support.memory_ports.model import Said, Script, said
+from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.toolbox import Function
+from tests.support.memory_ports.watch import Watch, make
+from tests.support.memory_ports.world import TASK, World, given, team_of
+
+Act = Callable[[World], None]
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A team, what its model and tools do, and what the user does each time that the task waits.
+
+    `wishes` come with the prompt. A `live` script has the world at hand, to do something in the middle of a turn.
+    """
+
+    team: Team
+    script: Script = lambda request: said("")
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    acts: tuple[Act, ...] = ()
+    routers: Mapping[str, Router] = field(default_factory=dict)
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+    live: Callable[[Request, World], Said] | None = None
+
+    def world(self, watch: Watch = make) -> World:
+        """A new world for this journey."""
+        live = self.live
+        worlds: list[World] = []
+        script = self.script if live is None else lambda request: live(request, worlds[0])
+        worlds.append(World(given(script, self.functions, self.routers), watch))
+        return worlds[0]
+
+    def travel(self, world: World, submitted: bool = False) -> World:
+        """Run it to its end."""
+        if not submitted:
+            world.submit(self.team, at_once=True, **self.wishes)
+        world.settle()
+        for act in self.acts:
+            act(world)
+            world.settle()
+        return world
+
+
+def speaker(request: Request) -> str:
+    """Which agent the request is for: its prompt is "You are NAME."."""
+    return str(request.messages[0]["content"]).removeprefix("You are ").rstrip(".")
+
+
+def own_turns(request: Request) -> int:
+    """How many turns the agent has had."""
+    return sum(1 for message in request.messages if message["role"] == "assistant")
+
+
+def member(name: str, **fields: Any) -> dict[str, Any]:
+    """An agent of a journey's team."""
+    return {"name": name, "prompt": "You are {{ agent.name }}."} | fields
+
+
+def retold(step: TaskStep) -> dict[str, Any]:
+    """The step without what may differ between two runs of the same journey."""
+    record = step.model_dump(mode="json", exclude={"created_at", "prev_digest", "digest"})
+    for part in record["parts"]:
+        part.get("tool_result", {}).pop("runtime_ms", None)
+    differ = {"timings", "attempt", "unfinished_usage"}
+    if (step.metadata.get("context") or {}).get("strategy") == "summary":
+        differ.add("usage")  # the turn that made a summary may have been lost
+    if "delegate" in (step.metadata.get("tools") or {}):
+        differ.add("usage")  # answers of sub-tasks that broke count
+    record["metadata"] = {key: value for key, value in step.metadata.items() if key not in differ}
+    if tools := step.metadata.get("tools"):
+        record["metadata"]["tools"] = {name: used["calls"] for name, used in tools.items()}
+    return record
+
+
+def _graph_script(request: Request) -> Said:
+    turn = own_turns(request) + 1
+    if speaker(request) == "writer":
+        return said(f"draft number {turn}")
+    return said("APPROVED at last" if turn == 3 else f"not yet {turn}")
+
+
+GRAPH = Journey(
+    team_of(
+        agents=[member("writer"), member("critic")],
+        collaboration_model={
+            "type": "graph",
+            "routing_graph": {
+                "writer": ["critic"],
+                "critic": [{"to": "END", "when": {"contains": "APPROVED"}}, {"to": "writer", "max_times": 3}],
+            },
+        },
+    ),
+    _graph_script,
+)
+
+SEQUENTIAL = Journey(
+    team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential", "rounds": 2}),
+    lambda request: said(f"{speaker(request)} says {own_turns(request)}"),
+)
+
+MANUAL = Journey(
+    team_of(agents=[member("helper"), member("expert")], collaboration_model={"type": "manual"}),
+    lambda request: said(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    acts=(
+        lambda world: world.send("more", "item1"),
+        lambda world: world.send("and you", "item2", agent="expert"),
+        lambda world: world.stop("stop1"),
+    ),
+)
+
+
+def _tools_script(request: Request) -> Said:
+    if speaker(request) == "closer":
+        return said("closed")
+    match own_turns(request):
+        case 0:
+            return said(
+                "adding", ("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}), ("nothing", {}), ("add", "{no json")
+            )
+        case _:
+            return said(
+                "",
+                ("add", {"a": 5, "b": 6}),
+                ("handoff", {"destination_agent": "nobody", "reason": "?"}),
+                ("handoff", {"destination_agent": "closer", "reason": "done"}),
+            )
+
+
+TOOLS = Journey(
+    team_of(
+        agents=[member("lead", tools=["add"], handoffs=["closer"]), member("closer")],
+        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+        collaboration_model={"type": "graph", "routing_graph": {"lead": ["USER"], "closer": ["END"]}},
+    ),
+    _tools_script,
+    {"add": lambda args, context: args["a"] + args["b"]},
+)
+
+
+def _by_turns(team: Team, history: History) -> Route:
+    """Each agent once, the last one first."""
+    names = [agent.name for agent in team.agents if agent.name not in history.state.turns]
+    return Route(names[-1] if names else END, "custom", "by turns", f"{len(names)} to go")
+
+
+CUSTOM = Journey(
+    team_of(
+        agents=[member("first"), member("second"), member("third")],
+        collaboration_model={"type": "custom", "router": "shop.routers:by_turns"},
+    ),
+    lambda request: said(f"{speaker(request)} says {own_turns(request)}"),
+    routers={"shop.routers:by_turns": _by_turns},
+)
+
+
+def _failing_script(request: Request) -> Said:
+    if speaker(request) == "second":
+        return Said(("the", " half"), error=ModelError("model", "the model refuses", retryable=False))
+    return said("all is well")
+
+
+FAILING = Journey(
+    team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"}), _failing_script
+)
+
+JOURNEYS = {
+    "graph": GRAPH,
+    "sequential": SEQUENTIAL,
+    "manual": MANUAL,
+    "tools": TOOLS,
+    "custom": CUSTOM,
+    "failing": FAILING,
+}
+
+
+def assert_same(world: World, expected: World, where: str) -> None:
+    """The same history, sealed and complete, and a stream that tells all of it without a hole."""
+    assert not [error for error in world.failures if not isinstance(error, TransientError)], where
+    assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
+    assert world.summary().status is expected.summary().status, where
+    task = world.server.held.tasks.get(TASK)
+    assert task is None or not world.summary().status.ended or task.forget_at, f"{where} redis never forgets the task"
+    assert_whole(world, where)
+
+
+def assert_whole(world: World, where: str) -> None:
+    """The chain is sealed, the messages of each channel are numbered without a hole, and tell every step."""
+    assert verify_chain(world.histories.lines(TASK)) == len(world.history()), where
+    numbers: dict[tuple[str, bool], list[int]] = {}
+    for record in world.published():
+        numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
+    for channel in numbers.values():
+        assert channel == list(range(1, len(channel) + 1)), where
+    ends = Counter(
+        (record["generation"], record["step"]["seq"])
+        for record in world.published()
+        if record["type"] == "event_step_end"
+    )
+    assert all(count == 1 for count in ends.values()), f"{where} a step was told twice: {ends}"
+    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
+    assert reader.steps == world.history(), where

@@ -1,0 +1,227 @@
+"""Leases in memory: on turns, with the chunks that they emit, and on tool calls."""
+
+from dataclasses import replace
+
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.stream.event import AnyEvent, StatusChanged
+from roboco.ports import (
+    CancelRequest,
+    Chunk,
+    Clock,
+    Declined,
+    EmitCallback,
+    LeaseStatus,
+    Phase,
+    ToolAssignment,
+    TurnAssignment,
+    TurnClaim,
+)
+from tests.support.memory_ports.board import snapshot
+from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
+
+
+class MemoryTurns:
+    """Leases on turns, `lease` seconds long."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
+        self._server = server
+        self._clock = clock
+        self._lease = lease
+
+    def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
+        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(assignment.task_id)
+            if task is None or task.phase is not Phase.TURN or task.owner not in ("", token):
+                return None
+            if (task.epoch, task.seq, task.attempt) != (assignment.epoch, assignment.seq, assignment.attempt):
+                return None
+            if task.owner == "" and task.cut[0] == task.epoch:
+                return None
+            task.owner = token
+            task.reason = "" if task.given_back else task.reason
+            task.due = (0, 0.0)
+            task.lease_until = now + self._lease
+            shown = replace(
+                snapshot(task, tail, now, ()), cancel_requested_for=None, deferred_for=None, calls={}
+            )  # which only `load` shows
+            return TurnClaim(assignment, token, shown)
+
+    def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
+        """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
+        with self._server:
+            task = self._renewed(claim)
+            if task is not None and chunk.number > task.emitted:
+                task.emitted, task.used = chunk.number, chunk.used
+                self._server.emit(claim.assignment.task_id, task, chunk.message)
+            lease_status = LeaseStatus.LOST if task is None else _grip(task)
+        on_ack(lease_status)
+
+    def renew(self, claim: TurnClaim) -> LeaseStatus:
+        """Renew the lease, if the turn is still ours."""
+        task = self._renewed(claim)
+        return LeaseStatus.LOST if task is None else _grip(task)
+
+    def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
+        """That somebody wants the turn to end, if so."""
+        with self._server as held:
+            task = held.tasks.get(claim.assignment.task_id)
+            if task is None or task.cut[0] != claim.assignment.epoch:
+                return None
+            return CancelRequest(*task.cut[1:])
+
+    def defer(
+        self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
+    ) -> bool:
+        """Give the turn back until so many seconds from now; False if it is not ours."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(claim.assignment.task_id)
+            if task is None or (task.epoch, task.owner) != (claim.assignment.epoch, claim.token):
+                given_back = ("", claim.assignment.epoch, claim.token)
+                return task is not None and (task.owner, task.epoch, task.given_back) == given_back
+            task.given_back = claim.token
+            task.owner, task.lease_until, task.reason = "", 0.0, event.reason
+            task.due = (task.epoch, now + seconds)
+            if refused:
+                before = task.refusals[1] if task.refusals[0] == task.epoch else 0
+                task.refusals = (task.epoch, before + 1)
+                task.refused_at = task.refused_at if before else now
+                task.refused_for = now - task.refused_at
+            task.declined = _declined(task.declined, task.epoch, declined_by)
+            self._server.tell(claim.assignment.task_id, task, event)
+            return True
+
+    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+        """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or task.epoch != epoch:
+                return None
+            if task.lease_until > now and task.owner != token:
+                return None
+            task.epoch += 1
+            task.attempt += 1
+            task.broken = (task.seq, task.broken_before().plus(task.used))
+            task.handed_at = now
+            task.release()
+            self._server.tell(task_id, task, event)
+            return task.epoch
+
+    def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
+        """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or task.epoch != epoch:
+                return 0
+            task.rings += 1
+            if dispatched:
+                task.handed_at, task.due = now, (0, 0.0)
+            return task.rings
+
+    def _renewed(self, claim: TurnClaim) -> StoredTask | None:
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(claim.assignment.task_id)
+            if task is None or (task.epoch, task.owner) != (claim.assignment.epoch, claim.token):
+                return None
+            task.lease_until = now + self._lease
+            return task
+
+
+def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
+    """Who has declined the work of this epoch."""
+    if not worker:
+        return known
+    before = known[1] if known[0] == epoch else Declined()
+    names = before.workers if worker in before.workers else (*before.workers, worker)
+    return epoch, Declined(before.count + 1, names)
+
+
+def _grip(task: StoredTask) -> LeaseStatus:
+    return LeaseStatus.CANCEL_REQUESTED if task.cut[0] == task.epoch else LeaseStatus.HELD
+
+
+class MemoryCalls:
+    """Leases on tool calls, `lease` seconds long, and their outcomes."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
+        self._server = server
+        self._clock = clock
+        self._lease = lease
+
+    def claim(self, assignment: ToolAssignment, token: str) -> bool:
+        """Whether the call is ours now."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(assignment.task_id)
+            if task is None or task.epoch != assignment.epoch or task.phase is not Phase.TOOLS:
+                return False
+            call = task.calls.get(assignment.call_id, StoredCall())
+            if call.owner == "" and task.cut[0] == task.epoch:
+                return False
+            if call.outcome is not None or call.attempt != assignment.attempt or call.owner not in ("", token):
+                return False
+            call.owner = token
+            call.lease_until = now + self._lease
+            task.calls[assignment.call_id] = call
+            return True
+
+    def renew(self, assignment: ToolAssignment, token: str) -> bool:
+        """Renew the lease; False if the call is no longer ours."""
+        now = self._clock.now()
+        with self._server:
+            call = self._call(assignment)
+            if call is None or call.owner != token:
+                return False
+            call.lease_until = now + self._lease
+            return True
+
+    def record_outcome(
+        self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
+    ) -> int | None:
+        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
+        with self._server as held:
+            call = self._call(assignment)
+            if call is None or call.attempt != assignment.attempt or token not in (None, call.owner):
+                return None
+            task = held.tasks[assignment.task_id]
+            if call.outcome is None:
+                task.calls[assignment.call_id] = call
+                call.outcome = outcome.model_dump_json()
+                call.lease_until = 0.0
+                self._server.tell(assignment.task_id, task, event)
+            return sum(1 for one in task.calls.values() if one.outcome is not None)
+
+    def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
+        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
+        with self._server:
+            call = self._call(assignment)
+            if call and call.outcome is None and (call.attempt, call.owner) == (assignment.attempt, token):
+                call.owner = ""
+                call.lease_until = 0.0
+                call.declined = _declined(call.declined, assignment.epoch, declined_by)
+
+    def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
+        """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
+        now = self._clock.now()
+        with self._server as held:
+            call = self._call(assignment)
+            if call is None or call.outcome is not None or call.attempt != assignment.attempt or not call.owner:
+                return None
+            if call.lease_until > now and not worker_lost:
+                return None
+            call.owner = ""
+            call.lease_until = 0.0
+            call.attempt += 1
+            held.tasks[assignment.task_id].handed_at = now
+            return call.attempt
+
+    def _call(self, order: ToolAssignment) -> StoredCall | None:
+        task = self._server.held.tasks.get(order.task_id)
+        if task is None or task.epoch != order.epoch:
+            return None
+        return task.calls.get(order.call_id, StoredCall())

@@ -1,0 +1,26 @@
+"""Those who are told of a task's statuses in memory."""
+
+from typing import Any
+
+from roboco.domain.paths import NOTIFY_MARKERS
+from roboco.engine import notifications as notify
+from tests.support.memory_ports.world import World
+
+SHOP: dict[str, Any] = {"celery": {"task": "shop.done", "args": [], "kwargs": {}, "options": {}}}
+HOOK: dict[str, Any] = {
+    "webhook": "https://hooks.example/roboco",
+    "secret_env": "HOOK",
+    "on": ["user_turn", "completed", "cancelled"],
+}
+URL = str(HOOK["webhook"])
+
+
+def delivered(world: World) -> None:
+    """Let time pass until nothing is left to be told."""
+    for _ in range(60):
+        world.drain()
+        if not world.files.names(NOTIFY_MARKERS):
+            return
+        world.clock.move(notify.REDELIVERY_DELAY)
+        world.sweep()
+    raise AssertionError(f"still to tell: {world.files.names(NOTIFY_MARKERS)} {world.failures[:3]}")

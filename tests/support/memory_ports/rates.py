@@ -1,0 +1,183 @@
+"""Rates in memory: what was asked in the last minute, and the tickets that wait, in one list for each limit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roboco.domain.team.model_limits import ModelLimit, ModelLimits
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
+from roboco.ports import Clock, Ticket
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS
+from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
+
+WINDOW = 60.0
+LATE = 15.0
+ASK_AGAIN = 65.0
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A limit, and what the server holds of it."""
+
+    limit: ModelLimit
+    held: StoredBucket
+
+    def size(self, tokens: int) -> int:
+        """The tokens that a request counts for."""
+        return tokens if self.limit.tokens is None else min(tokens, self.limit.tokens)
+
+    def join(self, ticket: Ticket, tokens: int) -> None:
+        """Have the ticket wait, behind those of its tenant."""
+        if ticket.name in self.held.waits:
+            return
+        start = max(self.held.time, self.held.finish.get(ticket.tenant, 0.0))
+        share = [1 / self.limit.requests if self.limit.requests else 0]
+        share += [self.size(tokens) / self.limit.tokens if self.limit.tokens else 0]
+        finish = start + max(share)
+        self.held.waits[ticket.name] = StoredWait(start, finish, self.size(tokens), ticket.tenant)
+        self.held.finish[ticket.tenant] = finish
+
+    def leave(self, name: str, admitted: bool = False) -> None:
+        """Have the ticket wait no more."""
+        wait = self.held.waits.pop(name, None)
+        if wait is None:
+            return
+        if admitted:
+            self.held.admitted[wait.tenant] = wait.finish
+            self.held.time = max(self.held.time, wait.start)
+        if all(one.tenant != wait.tenant for one in self.held.waits.values()):
+            self.held.finish[wait.tenant] = self.held.admitted.get(wait.tenant, 0.0)
+        if not self.held.waits:
+            self.held.time, self.held.finish, self.held.admitted = 0.0, {}, {}
+
+    def wait(self, ticket: Ticket, tokens: int, now: float, window: float) -> float:
+        """Seconds until the ticket's turn."""
+        if self.held.waits:
+            self.join(ticket, tokens)
+        mine = self.held.waits.get(ticket.name)
+        ahead = [] if mine is None else [one for one in self.held.waits.values() if one.start < mine.start]
+        self.held.made = {name: one for name, one in self.held.made.items() if one.at > now - window}
+        made = sorted((one.at, one.tokens) for one in self.held.made.values())
+        waits = [0.0]
+        if (most := self.limit.requests) is not None:
+            waits.append(_until_free([(at, 1) for at, _ in made], len(ahead) + 1 + len(made) - most, most, window, now))
+        if (most := self.limit.tokens) is not None:
+            excess = sum(one.tokens for one in ahead) + self.size(tokens) + sum(used for _, used in made) - most
+            waits.append(_until_free(made, excess, most, window, now))
+        return max(waits)
+
+
+def _until_free(made: list[tuple[float, int]], excess: int, most: int, window: float, now: float) -> float:
+    if excess <= 0:
+        return 0.0
+    for at, used in made:
+        excess -= used
+        if excess <= 0:
+            return max(0.001, at + window + 0.001 - now)
+    return window + excess / most * window
+
+
+class MemoryRates:
+    """Requests of the last `window` seconds, and those that wait in order behind them."""
+
+    def __init__(
+        self, server: MemoryServer, clock: Clock, window: float = WINDOW, limits: ModelLimits | None = None
+    ) -> None:
+        self._server = server
+        self._clock = clock
+        self._window = window
+        self._limits = limits or ModelLimits()
+
+    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
+        """Seconds until the ticket asks again: 0 if its request may be made now."""
+        now = self._clock.now()
+        with self._server as held:
+            buckets = self._buckets(profile, ticket)
+            at_once = -1.0 if held.awaiting.get(_server_of(profile)) else 0.0
+            if any(ticket.name in bucket.held.made for bucket in buckets):
+                return at_once
+            pause = max(0.0, held.held_back.get(_server_of(profile), 0.0) - now)
+            wait, seen = pause, []
+            for bucket in buckets:
+                seen.append(bucket)
+                for name in [name for name, one in bucket.held.waits.items() if one.late < now and name != ticket.name]:
+                    bucket.leave(name)
+                if (wait := max(pause, bucket.wait(ticket, tokens, now, self._window))) > 0:
+                    break
+            if wait > ASK_AGAIN:
+                wait = max(ASK_AGAIN, wait / 4, pause)
+            for bucket in seen:
+                if wait > 0:
+                    bucket.join(ticket, tokens)
+                    bucket.held.waits[ticket.name].late = now + wait + LATE
+                else:
+                    bucket.leave(ticket.name, admitted=True)
+                    bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
+            return wait if wait > 0 else at_once
+
+    def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
+        """Note that the task is paused until this profile's model has answered a request."""
+        with self._server as held:
+            held.awaiting.setdefault(_server_of(profile), {}).setdefault(task_id, self._clock.now())
+
+    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
+        """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
+        with self._server as held:
+            return sorted(held.awaiting.get(_server_of(profile), {}))[:MAX_RESUMED_TASKS]
+
+    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+        """Forget that these tasks await an answer."""
+        with self._server as held:
+            for task_id in task_ids:
+                held.awaiting.get(_server_of(profile), {}).pop(task_id, None)
+
+    def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
+        """The request of this ticket was made so many seconds ago, and has used so many tokens."""
+        with self._server:
+            for bucket in self._buckets(profile, ticket):
+                if (request := bucket.held.made.get(ticket.name)) is not None:
+                    request.tokens, request.at = tokens, max(request.at, self._clock.now() - seconds_ago)
+
+    def release(self, profile: ModelProfile, ticket: Ticket) -> None:
+        """Give up the place of a ticket whose request is not made any more."""
+        with self._server:
+            for bucket in self._buckets(profile, ticket):
+                bucket.leave(ticket.name)
+
+    def pause(self, profile: ModelProfile, seconds: float) -> None:
+        """Let nobody ask this profile's server for so many seconds."""
+        with self._server as held:
+            until = self._clock.now() + seconds
+            held.held_back[_server_of(profile)] = max(until, held.held_back.get(_server_of(profile), 0.0))
+
+    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
+        """The tickets that are remembered for the limits of this one."""
+        buckets = self._buckets(profile, ticket)
+        return {name for bucket in buckets for name in (*bucket.held.made, *bucket.held.waits)}
+
+    def _buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
+        operators = self._limits.for_profile(profile)
+        own = (profile.requests_per_minute, profile.tokens_per_minute)
+        teams = ModelLimit(profile.model, operators.address, *own)
+        names = [
+            (ticket.tenant, ticket.team, profile.base_url, profile.model, *own),
+            (operators.address, profile.model),
+        ]
+        held = self._server.held.buckets
+        return [
+            Bucket(limit, held.setdefault(repr(name), StoredBucket()))
+            for limit, name in zip((teams, operators), names, strict=True)
+            if limit.requests or limit.tokens
+        ]
+
+
+def _server_of(profile: ModelProfile) -> str:
+    return repr((profile.base_url, profile.api_key_env, profile.model))
+
+
+class Estimates:
+    """Counts all tokens as an estimate."""
+
+    def for_model(self, model: str) -> Tokenizer:
+        """The estimate."""
+        return ESTIMATING_TOKENIZER

@@ -1,0 +1,57 @@
+"""The registry of workers in memory."""
+
+from collections.abc import Mapping
+
+from roboco.ports import Clock
+from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, POOLS, WorkspaceIdentity
+from tests.support.memory_ports.server import MemoryServer
+
+FORGOTTEN = 86_400.0
+
+
+class MemoryWorkerRegistry:
+    """The registry, for a process whose worker has the node name `own`."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, own: str = "", live: float = LIVENESS_TIMEOUT) -> None:
+        self._server = server
+        self._clock = clock
+        self.node_name = own
+        self.workspace_key = "workspace"
+        self._live = live
+
+    def register(
+        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceIdentity, foreign_tasks: bool
+    ) -> WorkspaceIdentity | None:
+        """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
+        now = self._clock.now()
+        with self._server as held:
+            known = held.workspace
+            if known is not None and known.id != workspace.id:
+                live = [at for name, at in held.workers[COORDINATOR].items() if name != self.node_name]
+                if foreign_tasks or any(at >= now - self._live for at in live):
+                    return known
+            if COORDINATOR in pools:
+                held.workspace = workspace
+            held.modules[self.node_name] = modules
+            for pool in pools:
+                held.workers[pool][self.node_name] = now
+        return None
+
+    def seconds_since_registration(self) -> Mapping[str, float | None]:
+        """Return for each pool the seconds since a worker of it registered."""
+        now = self._clock.now()
+        with self._server as held:
+            last = {pool: max(held.workers[pool].values(), default=None) for pool in POOLS}
+        return {pool: None if at is None or now - at > FORGOTTEN else now - at for pool, at in last.items()}
+
+    def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
+        """Return the modules of each live worker of the pool."""
+        now = self._clock.now()
+        with self._server as held:
+            live = [name for name, at in held.workers[pool].items() if at >= now - self._live]
+            return {name: frozenset(held.modules[name]) for name in live}
+
+    def workspace(self) -> WorkspaceIdentity | None:
+        """Return the workspace of the coordinators; None if none has registered."""
+        with self._server as held:
+            return held.workspace

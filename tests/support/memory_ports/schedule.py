@@ -1,0 +1,280 @@
+"""What the sweeper works from, what waits for a task, and the logs, in memory."""
+
+from collections.abc import Iterator, Sequence
+
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
+from roboco.domain.stream.event import AnyEvent
+from roboco.ports import Clock, Phase
+from tests.support.memory_ports.server import MemoryServer
+
+MAX_LETTERS = 1000
+"""How many dead letters are kept."""
+
+
+class MemorySchedule:
+    """When the sweeper looks at a task again."""
+
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+
+    def set(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay."""
+        at = self._clock.now() + delay
+        with self._server as held:
+            held.schedule[task_id] = at
+
+    def set_default(self, task_id: str, delay: float = 0.0) -> bool:
+        """Make the task due after the delay, unless it has a time already. Return True if it had none."""
+        at = self._clock.now() + delay
+        with self._server as held:
+            fresh = task_id not in held.schedule
+            held.schedule.setdefault(task_id, at)
+            return fresh
+
+    def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
+        """Make the task due after the delay, unless it is due earlier."""
+        at = self._clock.now() + delay
+        with self._server as held:
+            held.schedule[task_id] = min(at, held.schedule.get(task_id, at))
+
+    def due(self, limit: int) -> list[str]:
+        """Return at most `limit` due tasks, earliest first."""
+        now = self._clock.now()
+        with self._server as held:
+            return [task_id for at, task_id in sorted((at, name) for name, at in held.schedule.items()) if at <= now][
+                :limit
+            ]
+
+    def due_at(self, task_id: str) -> float | None:
+        """Return when the task is due, in Unix seconds; None if it has no time."""
+        with self._server as held:
+            return held.schedule.get(task_id)
+
+    def count(self) -> int:
+        """Return the number of tasks that have a time."""
+        with self._server as held:
+            return sum(1 for name in held.schedule if "/" not in name)
+
+    def remove(self, task_id: str, at: float | None = None) -> None:
+        """Remove the task from the schedule. With `at`, only if it is due then."""
+        with self._server as held:
+            if at in (None, held.schedule.get(task_id)):
+                held.schedule.pop(task_id, None)
+
+    def time(self) -> float:
+        """Return the server's time in Unix seconds."""
+        return self._clock.now()
+
+    def task_ids(self) -> Iterator[str]:
+        """Return every task that has a time, in any order."""
+        with self._server as held:
+            return iter([name for name in held.schedule if "/" not in name])
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Whether this sweeper may sweep now, for so many seconds."""
+        now = self._clock.now()
+        with self._server as held:
+            if held.sweeping_until > now:
+                return held.sweeper == token
+            held.sweeper, held.sweeping_until = token, now + seconds
+            return True
+
+    def is_intact(self) -> bool:
+        """Whether the server holds all that it held at the last `begin`."""
+        with self._server as held:
+            return held.run == self._server.run and not held.mark
+
+    def recovered_instance(self, task_id: str) -> str | None:
+        """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
+        with self._server as held:
+            waits = {f"{RESTART_PREFIX}{task_id}", f"{ENTER_PREFIX}{task_id}"} & held.schedule.keys()
+            return self.instance_id() if self.is_intact() and not waits else None
+
+    def was_restarted(self) -> bool:
+        """Whether the server was set back since the last `begin`; not if it was emptied."""
+        with self._server as held:
+            return held.run not in (0, self._server.run)
+
+    def recently_filled(self) -> bool:
+        """Whether the last `begin` was less than its `seconds` ago."""
+        now = self._clock.now()
+        with self._server as held:
+            return held.fresh_until > now
+
+    def instance_id(self) -> str:
+        """Return the name of this run of the server."""
+        return str(self._server.run)
+
+    def mark_filling(self) -> str:
+        """Mark that the schedule is about to be filled, and return the mark."""
+        with self._server as held:
+            if self.is_intact():
+                return self.instance_id()
+            if held.mark.partition("|")[0] != self.instance_id():
+                held.mark = f"{self.instance_id()}|{self._server.generation()}"
+            return held.mark
+
+    def mark_filled(self, seconds: float, mark: str | None = None) -> None:
+        """Record that the schedule holds every open task, which counts as fresh for so many seconds."""
+        now = self._clock.now()
+        with self._server as held:
+            if mark is not None and mark not in (held.mark, "" if held.mark else str(held.run)):
+                return
+            held.run = self._server.run if mark is None else int(mark.partition("|")[0])
+            held.mark = ""
+            held.fresh_until = now + seconds
+
+
+class MemoryAttempts:
+    """How often work was begun and never ended, and who is at it, for `lease` seconds."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
+        self._server = server
+        self._clock = clock
+        self._lease = lease
+
+    def start(self, key: str) -> int | None:
+        """Note that the work begins: how often it was begun before and not ended; None while somebody is at it."""
+        now = self._clock.now()
+        with self._server as held:
+            if held.at_work.get(key, 0.0) > now:
+                return None
+            held.at_work[key] = now + self._lease
+        return self.start_without_lease(key)
+
+    def renew(self, key: str) -> bool:
+        """Be at it for one more lease."""
+        now = self._clock.now()
+        with self._server as held:
+            if held.at_work.get(key, 0.0) <= now:
+                return False
+            held.at_work[key] = now + self._lease
+            return True
+
+    def start_without_lease(self, key: str) -> int:
+        """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
+        with self._server as held:
+            held.begun[key] = held.begun.get(key, 0) + 1
+            return held.begun[key] - 1
+
+    def finish(self, key: str) -> None:
+        """The work has ended, well or with an error: what was counted is forgotten."""
+        with self._server as held:
+            held.begun.pop(key, None)
+            held.at_work.pop(key, None)
+
+
+class MemoryDeadLetters:
+    """Letters by id, as JSON."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._server = server
+
+    def add(self, letter: DeadLetter) -> None:
+        """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
+        with self._server as held:
+            held.letters[letter.letter_id] = letter.model_dump_json()
+            for letter_id in list(held.letters)[:-MAX_LETTERS]:
+                del held.letters[letter_id]
+
+    def get(self, letter_id: str) -> DeadLetter | None:
+        """The letter of this id; None if there is none."""
+        return next((letter for letter in self.entries() if letter.letter_id == letter_id), None)
+
+    def entries(self) -> list[DeadLetter]:
+        """All letters, oldest first."""
+        with self._server as held:
+            found = [DeadLetter.model_validate_json(letter) for letter in held.letters.values()]
+        return sorted(found, key=lambda letter: letter.time)
+
+    def remove(self, letter_id: str) -> None:
+        """Forget the letter, if it is there."""
+        with self._server as held:
+            held.letters.pop(letter_id, None)
+
+
+class MemoryInbox:
+    """Which items wait for a task."""
+
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+
+    def add(
+        self,
+        task_id: str,
+        item_ids: Sequence[str],
+        interrupt: bool = False,
+        epoch: int | None = None,
+        block_claim: bool = False,
+    ) -> None:
+        """Note the items, and with `urgent` or `hold` ask for the end of the pending work (of this epoch)."""
+        now = self._clock.now()
+        with self._server as held:
+            if item_ids:
+                held.inboxes.setdefault(task_id, set()).update(item_ids)
+            task = held.tasks.get(task_id)
+            if task is None:
+                held.inbox_until[task_id] = now + 86_400
+            else:
+                held.inbox_until.pop(task_id, None)
+            if (
+                task is None
+                or not (interrupt or block_claim)
+                or epoch not in (None, task.epoch)
+                or task.phase is Phase.END
+            ):
+                return
+            if block_claim and not interrupt and (task.phase is not Phase.TURN or task.owner):
+                return
+            if task.cut[0] != task.epoch:
+                task.cut = (task.epoch, now, task.emitted)
+            listening = [
+                heard for name, epoch, heard in self._server.listening if (name, epoch) == (task_id, task.epoch)
+            ]
+        for heard in [] if self._server.deaf else listening:
+            heard()
+
+    def count(self, task_id: str) -> int:
+        """Return how many items are noted."""
+        with self._server as held:
+            return len(held.inboxes.get(task_id, ()))
+
+    def clear_cancellation(self, task_id: str, epoch: int) -> None:
+        """Nobody wants the pending work of this epoch to end any more."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is not None and task.epoch == task.cut[0] == epoch:
+                task.cut = (0, 0.0, 0)
+
+    def remove(self, task_id: str, item_id: str) -> None:
+        """The item was taken over."""
+        with self._server as held:
+            held.inboxes.get(task_id, set()).discard(item_id)
+
+
+class MemoryLogs:
+    """The logs of both channels."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._server = server
+
+    def events(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the execution channel after this number, oldest first."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            return iter([message.encode() for message in task.events[after:]] if task else [])
+
+    def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
+        """The messages of the content channel after this number, oldest first."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            return iter([message.encode() for message in task.chunks[after:]] if task else [])
+
+    def publish_unlogged(self, task_id: str, event: AnyEvent) -> None:
+        """Publish an event that belongs to no task that is known."""
+        with self._server:
+            self._server.published.append((task_id, canonical_json(event.model_dump(mode="json"))))

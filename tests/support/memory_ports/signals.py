@@ -1,0 +1,23 @@
+"""Signals in memory, heard at once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.support.memory_ports.server import MemoryServer
+
+
+class MemorySignals:
+    """Hears when work is to end."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._server = server
+
+    @contextmanager
+    def listen(self, task_id: str, epoch: int, on_signal: Callable[[], None]) -> Iterator[None]:
+        """Until the block ends, call `heard` when the work of this epoch is to end."""
+        entry = (task_id, epoch, on_signal)
+        self._server.listening.append(entry)
+        try:
+            yield
+        finally:
+            self._server.listening.remove(entry)

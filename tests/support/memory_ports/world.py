@@ -1,0 +1,338 @@
+"""World: a deployment in memory. Messages are delivered one by one, time passes when a test says so."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from roboco.adapters.templates.templates import JinjaPrompts
+from roboco.domain.decision.action import Wait
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import Router
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.history import History
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
+from roboco.domain.inbox.submission import Submission
+from roboco.domain.paths import inbox_path, open_marker_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import validate_team
+from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.submit import submit
+from roboco.engine.coordinator.sweep import REFILL_INTERVAL, sweep
+from roboco.engine.engine import Engine, Policy
+from roboco.engine.execution.tool_call import run_call
+from roboco.engine.execution.turn import run_turn
+from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.intake import answer
+from roboco.engine.intake import pause as hold
+from roboco.engine.intake import send as message
+from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.intake.accept_task import accept_and_wake
+from roboco.engine.notification_delivery import deliver
+from roboco.engine.record.tool_listings import list_tools
+from roboco.errors import Overloaded, TransientError
+from roboco.ports import Phase
+from tests.support.memory_ports.board import MemoryBoard
+from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.deliverer import MemoryDeliverer
+from tests.support.memory_ports.dispatcher import Advance, ListTools, Message, Notify, QueueDispatcher, Tool, Turn
+from tests.support.memory_ports.heartbeat import ManualHeartbeat
+from tests.support.memory_ports.leases import MemoryCalls, MemoryTurns
+from tests.support.memory_ports.model import ScriptedModel
+from tests.support.memory_ports.rates import Estimates, MemoryRates
+from tests.support.memory_ports.registry import MemoryWorkerRegistry
+from tests.support.memory_ports.schedule import (
+    MemoryAttempts,
+    MemoryDeadLetters,
+    MemoryInbox,
+    MemoryLogs,
+    MemorySchedule,
+)
+from tests.support.memory_ports.server import MemoryServer
+from tests.support.memory_ports.signals import MemorySignals
+from tests.support.memory_ports.telemetry import KeptTelemetry
+from tests.support.memory_ports.toolbox import MemoryToolbox
+from tests.support.memory_ports.watch import Crash, Watch, make, watched
+from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
+
+TASK = "task_1"
+POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=3)
+WORKER = "worker@here"
+SWEEP = 1.0
+"""Seconds between two sweeps."""
+UNKNOWN = 60.0
+"""Seconds that pass at a time while the schedule does not hold the task."""
+PATIENCE = 60
+"""How often time may pass until a task has settled."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a world is made of beside its ports."""
+
+    model: ScriptedModel
+    toolbox: MemoryToolbox
+    policy: Policy = field(default_factory=lambda: POLICY)
+
+
+class World:
+    """All processes and servers, swept before; `watch` stands between the engine and its ports.
+
+    `failures` are the exceptions that workers met.
+    """
+
+    def __init__(self, given: Given, watch: Watch = make) -> None:
+        self.given = given
+        self.watch = watch
+        self.clock = ManualClock()
+        self.server = MemoryServer()
+        self.files = MemoryFiles()
+        self.histories = MemoryHistories()
+        self.dispatcher = QueueDispatcher(self.clock)
+        self.heartbeat = ManualHeartbeat()
+        self.deliverer = MemoryDeliverer()
+        self.failures: list[Exception] = []
+        self.telemetry = KeptTelemetry()
+        self.engine = self.process()
+        MemorySchedule(self.server, self.clock).mark_filled(REFILL_INTERVAL)
+
+    def process(self) -> Engine:
+        """The engine of a new process."""
+
+        def watch(name: str, call: Any) -> Any:
+            return self.watch(name, call)
+
+        lease = self.given.policy.lease
+        files = watched(self.files, "files", watch)
+        return Engine(
+            task_store=watched(MemoryBoard(self.server, self.clock), "board", watch),
+            turns=watched(MemoryTurns(self.server, self.clock, lease), "turns", watch),
+            calls=watched(MemoryCalls(self.server, self.clock, lease), "calls", watch),
+            schedule=watched(MemorySchedule(self.server, self.clock), "schedule", watch),
+            attempts=watched(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
+            dead_letters=watched(MemoryDeadLetters(self.server), "dead", watch),
+            inbox=watched(MemoryInbox(self.server, self.clock), "inbox", watch),
+            event_logs=watched(MemoryLogs(self.server), "logs", watch),
+            histories=watched(self.histories, "histories", watch),
+            files=files,
+            model=watched(self.given.model, "model", watch),
+            rate_limiter=watched(MemoryRates(self.server, self.clock), "rates", watch),
+            tokenizers=Estimates(),
+            templates=JinjaPrompts(),
+            toolbox=watched(self.given.toolbox, "toolbox", watch),
+            dispatcher=watched(self.dispatcher, "dispatcher", watch),
+            notifier=watched(self.deliverer, "deliverer", watch),
+            signals=MemorySignals(self.server),
+            workers=watched(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
+            clock=self.clock,
+            heartbeat=self.heartbeat,
+            frozen_teams=FrozenTeams(files),
+            policy=self.given.policy,
+            telemetry=self.telemetry,
+        )
+
+    def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, at_once: bool = False, **wishes: Any) -> None:
+        """Submit the task. If the client crashes, it sends the same submission again.
+
+        With `at_once` dispatch its first turn, as a client does; else wake a coordinator, as a delegating call does.
+        """
+        submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **wishes)
+        accept = submit if at_once else accept_and_wake
+        self.until_answered(lambda: accept(self.engine, submission, team))
+
+    def send(
+        self,
+        text: str,
+        item_id: str = "item1",
+        agent: str | None = None,
+        task_id: str = TASK,
+        if_busy: message.IfBusy | None = None,
+        brought: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Send a message of the user."""
+        item = UserMessage(
+            item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, attachments=dict(brought)
+        )
+        self.until_answered(lambda: message.accept_message(self.engine, task_id, item, if_busy))
+
+    def interrupt(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
+        """Send a message that interrupts."""
+        item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
+        self.until_answered(lambda: message.accept_message(self.engine, task_id, item, "interrupt"))
+
+    def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
+        """Send a pause."""
+        self.until_answered(lambda: hold.pause(self.engine, task_id, item_id))
+
+    def step(self, item_id: str = "step1", task_id: str = TASK) -> None:
+        """Let the task make one step."""
+        self.until_answered(lambda: hold.step(self.engine, task_id, item_id))
+
+    def resume(self, item_id: str = "resume1", task_id: str = TASK) -> None:
+        """Have a paused task go on."""
+        self.until_answered(lambda: hold.resume(self.engine, task_id, item_id))
+
+    def answer(self, outcome: ToolOutcome, task_id: str = TASK) -> None:
+        """Submit what came of a client's call."""
+        self.until_answered(lambda: answer.answer(self.engine, task_id, outcome))
+
+    def judge(
+        self,
+        call_id: str,
+        approved: bool,
+        reason: str = "",
+        args: dict[str, Any] | None = None,
+        task_id: str = TASK,
+    ) -> None:
+        """Approve or deny a call."""
+        self.until_answered(lambda: answer.decide_approval(self.engine, task_id, call_id, approved, reason, args))
+
+    def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
+        """Send a stop."""
+        item = Stop(item_id=item_id, created_at=self.engine.now(), reason=reason)
+        self.until_answered(lambda: accept_item(self.engine, task_id, item))
+
+    def deliver(self, letter: Message) -> None:
+        """Have a worker take the message; one that dies loses it, and a new process takes its place."""
+        self._survive(lambda: self._work(letter))
+
+    def drain(self, limit: int = 2000) -> None:
+        """Deliver what is queued, oldest first, and what that brings, until nothing is left."""
+        for _ in range(limit):
+            if not self.dispatcher.queue:
+                return
+            self.deliver(self.dispatcher.queue.popleft())
+        raise AssertionError(f"still busy after {limit} messages: {list(self.dispatcher.queue)[:5]}")
+
+    def sweep(self) -> None:
+        """Let a coordinator worker sweep."""
+        self.clock.move(SWEEP)
+        self._survive(lambda: sweep(self.engine, SWEEP / 2))
+
+    def settle(self, task_id: str = TASK) -> None:
+        """Deliver, let time pass and sweep until the task has ended or waits; AssertionError if it never does."""
+        for _ in range(PATIENCE):
+            self.drain()
+            if self.settled(task_id):
+                return
+            self.clock.move(self.server.held.schedule.get(task_id, self.clock.now() + UNKNOWN) - self.clock.now())
+            self.sweep()
+        raise AssertionError(f"task {task_id} never settles: {self.failures[:3]} {self.server.held.tasks.get(task_id)}")
+
+    def settle_for(self, sweeps: int) -> None:
+        """Deliver, and let time pass and sweep so many times."""
+        for _ in range(sweeps):
+            self.drain()
+            self.clock.move(self.given.policy.lease)
+            self.sweep()
+        self.drain()
+
+    def settled(self, task_id: str = TASK) -> bool:
+        """Whether the task has ended and is closed, or waits and has taken all that came for it, or for a person."""
+        if self.summary(task_id).status.ended and open_marker_path(task_id) not in self.files.held:
+            return task_id not in self.server.held.schedule
+        task = self.server.held.tasks.get(task_id)
+        if task is None or task.phase is not Phase.WAIT:
+            return False
+        return task.seq == len(self.history(task_id)) and self.waits_on(task_id)
+
+    def waits_on(self, task_id: str) -> bool:
+        """Whether nothing has come that ends the task's wait."""
+        task = MemoryBoard(self.server, self.clock).load(task_id, 100)
+        assert task is not None
+        paths = [path for path in self.files.held if path.startswith(inbox_path(task_id))]
+        found = [parse_item(self.files.held[path]) for path in paths]
+        ended = superseded(found)
+        inbox = tuple(
+            item for item in found if item.item_id not in ended and item.item_id not in task.state.recent_item_ids
+        )
+        outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
+        team = FrozenTeams(self.files).get(task_id)
+        sub_task = parent_of(task_id, task.first) is not None
+        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes, sub_task=sub_task))
+        return isinstance(action, Wait) and action.status is task.status
+
+    def untaken(self, task_id: str = TASK) -> list[str]:
+        """The ids of the items that were accepted and are no step yet, as the workspace has them."""
+        items = [parse_item(self.files.held[path]) for path in self.files.held if path.startswith(inbox_path(task_id))]
+        return [item.item_id for item in items if item.applied_at_seq is None]
+
+    def summary(self, task_id: str = TASK) -> TaskSummary:
+        """What `task.json` says."""
+        return TaskSummary.model_validate_json(self.files.held[summary_path(task_id)])
+
+    def status(self, task_id: str = TASK) -> TaskStatus:
+        """Where the task stands."""
+        task = self.server.held.tasks.get(task_id)
+        return task.status if task is not None else self.summary(task_id).status
+
+    def history(self, task_id: str = TASK) -> list[TaskStep]:
+        """The committed steps."""
+        return list(self.histories.read(task_id))
+
+    def events(self, task_id: str = TASK) -> list[dict[str, Any]]:
+        """The execution channel's log."""
+        return [json.loads(message) for message in self.server.held.tasks[task_id].events]
+
+    def published(self, task_id: str = TASK) -> list[dict[str, Any]]:
+        """What a subscriber of both channels saw, from the first moment on."""
+        return [json.loads(message) for name, message in self.server.published if name == task_id]
+
+    def _survive(self, work: Callable[[], object]) -> None:
+        """Worker processes outlive an exception; one that dies is replaced."""
+        try:
+            work()
+        except Crash:
+            self.engine = self.process()
+        except Exception as error:
+            self.failures.append(error)
+
+    def _work(self, letter: Message) -> None:
+        match letter:
+            case Advance():
+                advance(self.engine, letter.task_id)
+            case Turn():
+                run_turn(self.engine, letter.order)
+            case Tool():
+                run_call(self.engine, letter.order)
+            case ListTools():
+                list_tools(self.engine, letter.order)
+            case Notify():
+                deliver(self.engine, letter.task_id)
+
+    def until_answered(self, call: Any) -> None:
+        """Do what a caller does, again if it is not answered or its process dies, three times at most."""
+        for _ in range(3):
+            try:
+                call()
+            except Overloaded:
+                raise
+            except TransientError:
+                continue
+            except Crash:
+                self.engine = self.process()
+                continue
+            return
+        raise AssertionError("three times without an answer")
+
+
+def team_of(**fields: Any) -> Team:
+    """A team of these fields."""
+    return validate_team({"name": "desk"} | fields)
+
+
+def given(
+    script: Any,
+    functions: Mapping[str, Any] | None = None,
+    routers: Mapping[str, Router] | None = None,
+    policy: Policy | None = None,
+) -> Given:
+    """A world's parts, of a script, tools and routers."""
+    made = Given(ScriptedModel(script), MemoryToolbox(functions, routers))
+    return made if policy is None else Given(made.model, made.toolbox, policy)

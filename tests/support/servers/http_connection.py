@@ -1,0 +1,100 @@
+"""One client's HTTP/1.1 connection to the scripted model server."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from http.client import responses
+from typing import Any
+
+from tests.support.servers.chat_protocol import Reply, Request
+
+
+class ClientGone(Exception):
+    """The client closed the connection, at this monotonic time."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+class BreakOff(Exception):
+    """The script wants the connection closed here."""
+
+
+class Inbox(asyncio.StreamReader):
+    """A stream reader that tells when the other side closed, without anyone reading."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def feed_eof(self) -> None:
+        self._close()
+        super().feed_eof()
+
+    def set_exception(self, exc: Exception) -> None:
+        self._close()
+        super().set_exception(exc)
+
+    def _close(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(time.monotonic())
+
+
+class Connection:
+    """One client's connection; all but `receive` raise ClientGone at once when the client closes it."""
+
+    def __init__(self, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+        self._inbox = inbox
+        self._writer = writer
+
+    async def receive(self) -> Request | None:
+        """The next request, or None when the client has closed."""
+        try:
+            head = (await self._inbox.readuntil(b"\r\n\r\n")).decode("latin-1")
+            first, *lines = head.rstrip().split("\r\n")
+            pairs = (line.partition(":") for line in lines)
+            headers = {name.lower(): value.strip() for name, _, value in pairs}
+            body = await self._inbox.readexactly(int(headers.get("content-length", "0")))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        method, path, _ = first.split(" ")
+        return Request(method, path.partition("?")[0], headers, _object(body))
+
+    async def pause(self, seconds: float | None) -> None:
+        """Wait, forever if None; 0 lets other streams go on."""
+        done, _ = await asyncio.wait({self._inbox.gone}, timeout=seconds)
+        if done:
+            raise ClientGone(self._inbox.gone.result())
+
+    async def send(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise ClientGone(time.monotonic()) from error
+
+    async def send_chunk(self, data: bytes, *, last: bool = False) -> None:
+        """Send a part of a chunked body, and with the last one its end."""
+        await self.send(b"%x\r\n%s\r\n" % (len(data), data) + (b"0\r\n\r\n" if last else b""))
+
+    async def send_head(self, reply: Reply, headers: Mapping[str, object]) -> None:
+        lines = [f"HTTP/1.1 {reply.status} {responses.get(reply.status, 'Unknown')}"]
+        lines += [f"{name}: {value}" for name, value in {**headers, **reply.headers}.items()]
+        await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+
+    async def fault(self, reply: Reply, sent: float) -> None:
+        """Break off or hang, if the reply says so after this many chunks."""
+        if reply.break_after is not None and sent >= reply.break_after:
+            raise BreakOff
+        if reply.hang_after is not None and sent >= reply.hang_after:
+            await self.pause(None)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -1,0 +1,204 @@
+"""A whole Roboco of real processes for one test: Valkey, workers, a workspace, and the scripted model server."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from roboco import Orchestrator, Settings
+from roboco.adapters.local.process import Server, start_server
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.local.valkey import ValkeyServer, start_valkey
+from tests.support import forked
+from tests.support.servers.model_server import ModelServer
+
+ROOT = Path(__file__).parents[2]
+POOLS = ("coordinator", "agents", "tools")
+TOOLS = "tests.support.tools_for_agents"
+LONG_LEASE = 20.0
+"""The lease of a turn where no worker is killed: none that merely stands still for a while loses it."""
+
+
+class Stack:
+    """Started on entering, and gone on leaving; workers are `workers.NAME`, or a module of the test's own.
+
+    `s3` is a running S3 server that the workspace is kept in, below a prefix of this test's own. `around` is entered
+    with its Valkey and gives settings: other servers, or another way to these. `changes` are settings other than the
+    tests' own.
+    """
+
+    level = "INFO"
+    """What the workers log."""
+    forks = True
+    """Whether workers are forked, which is quick, or started by the command that users type."""
+
+    def __init__(
+        self,
+        folder: Path,
+        pools: Sequence[str] = POOLS,
+        s3: S3Server | None = None,
+        modules: str = "roboco.workers",
+        around: Callable[[ValkeyServer], AbstractContextManager[dict[str, Any]]] | None = None,
+        **changes: Any,
+    ) -> None:
+        self.folder = folder
+        self._changes = changes
+        self._around = around
+        self.model = ModelServer()
+        self._pools = pools
+        self._modules = modules
+        self._s3 = s3
+        self._exits = ExitStack()
+        self._ready: dict[str, int] = {}
+        self.workers: dict[str, Server] = {}
+
+    def __enter__(self) -> Self:
+        self.valkey = start_valkey(self.folder / "valkey")
+        self._exits.callback(lambda: self.valkey.stop())
+        self._exits.enter_context(self.model)
+        s3 = self._s3
+        own: dict[str, Any] = {
+            "redis_url": self.valkey.url,
+            "workspace": f"s3://{s3.bucket}/{self.folder.name}" if s3 else f"file://{self.folder}/workspace",
+            "s3_endpoint_url": s3.endpoint_url if s3 else None,
+            "tool_modules": (TOOLS,),
+            "lease_seconds": 2.0,
+            "redelivery_delay": 1.5,
+            "sweep_interval": 0.2,
+            "agents_concurrency": 20,
+            "cache_dir": self.folder / "cache",
+        }
+        other = self._exits.enter_context(self._around(self.valkey)) if self._around else {}
+        self.settings = Settings.model_validate(own | other | self._changes)
+        self._exits.callback(self._stop_workers)
+        for pool in self._pools:
+            self.start(pool)
+        for pool in self._pools:
+            self.wait_ready(pool)
+        self.orchestrator = Orchestrator(self.settings)
+        self._exits.callback(self.orchestrator.close)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for pool in self.workers:
+                print(f"--- {pool}\n{self.log(pool)[-4000:]}", file=sys.stderr)
+        self._exits.close()
+
+    @property
+    def s3_port(self) -> int | None:
+        """The port of the S3 server, if the workspace is in one."""
+        return self._s3.port if self._s3 else None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of workers and producers."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROBOCO_", "OPENAI_"))}
+        return (
+            inherited
+            | self.settings.environment()
+            | {
+                "OPENAI_BASE_URL": self.model.base_url,
+                "OPENAI_API_KEY": "test-key",
+                "PYTHONPATH": str(ROOT),
+                "TEST_FOLDER": str(self.folder),
+            }
+        )
+
+    def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
+        """Start a worker of the pool; an earlier one of this name must be gone. "agents-2" is another one of agents."""
+        module = f"{modules or self._modules}.{pool.partition('-')[0]}"
+        name = f"{pool}-{len(self.workers)}-{time.monotonic_ns()}"
+        arguments = ["-A", module, "worker", "-l", self.level, "-n", name]
+        variables = self.environment | environment
+        log = self.folder / f"{pool}.log"
+        self._ready[pool] = self.log(pool).count(" ready.") + 1
+        if self.forks:
+            worker = forked.start(pool, arguments, env=variables, log=log, cwd=ROOT)
+        else:
+            command = [sys.executable, "-m", "celery", *arguments]
+            worker = start_server(pool, command, env=variables, log=log, cwd=ROOT)
+        self.workers[pool] = worker
+        return worker
+
+    def wait_ready(self, pool: str) -> None:
+        """Wait until the newest worker of the pool consumes."""
+
+        def ready() -> bool:
+            assert self.workers[pool].alive(), f"{pool} ended:\n{self.log(pool)[-3000:]}"
+            return self.log(pool).count(" ready.") >= self._ready[pool]
+
+        until(ready, 60, f"{pool} is ready")
+
+    def kill(self, pool: str, sign: signal.Signals = signal.SIGKILL) -> None:
+        """Send the signal to the pool's main process; its children end with it."""
+        os.kill(self.workers[pool].pid, sign)
+
+    def restart(self, pool: str) -> None:
+        """Kill the pool's worker with SIGKILL and start another one."""
+        self.kill(pool)
+        self.workers[pool].process.wait()
+        self.start(pool)
+
+    def restart_redis(self, keep: bool) -> None:
+        """Kill Redis with SIGKILL and start it again at its port, with its data or without; workers that end too."""
+        os.kill(self.valkey.pid, signal.SIGKILL)
+        self.valkey.process.wait()
+        if not keep:
+            shutil.rmtree(self.folder / "valkey")
+        self.valkey = start_valkey(self.folder / "valkey", self.valkey.port)
+        for pool, server in list(self.workers.items()):
+            if not server.alive():
+                self.start(pool)
+
+    def log(self, pool: str) -> str:
+        """What the pool's workers have printed."""
+        path = self.folder / f"{pool}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def noted(self) -> int:
+        """How many lines the tests' tools have written."""
+        path = self.folder / "calls.txt"
+        return path.read_text().count("\n") if path.exists() else 0
+
+    def _stop_workers(self) -> None:
+        for server in self.workers.values():
+            server.process.terminate()
+        for server in self.workers.values():
+            server.stop(timeout=5)
+
+
+def until(condition: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
+    """Wait until the condition holds; AssertionError after so many seconds, which says what was waited for."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {seconds:g} s still not: {what if isinstance(what, str) else what()}")
+        time.sleep(0.01)
+
+
+@contextmanager
+def s3_environment(s3: S3Server | None) -> Iterator[None]:
+    """The credentials of the S3 server in this process's environment, which workers inherit."""
+    if s3 is None:
+        yield
+        return
+    changes = {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
