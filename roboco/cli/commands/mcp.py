@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roboco.adapters.mcp.tool import McpTool, apply_team_settings
-from roboco.cli.doctor.server_tools import ServerTools, TeamServer, fetch_tools
+from roboco.cli.doctor.server_tools import ListingResult, TeamServer, fetch_tools
 from roboco.cli.doctor.teams import loaded_teams
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
@@ -98,7 +98,7 @@ def _team_with_server(settings: Settings, named: str | None, server: str) -> Tea
     return next(iter(teams.values()))
 
 
-def _list_all(settings: Settings, found: TeamServer) -> ServerTools:
+def _list_all(settings: Settings, found: TeamServer) -> ListingResult:
     """Return all that the server lists. Raises UsageError if it does not answer, or is not allowed here."""
     whole = found.declared.model_copy(update={"tools": "all"})
     servers = found.team.mcp_servers | {found.name: whole}
@@ -109,7 +109,7 @@ def _list_all(settings: Settings, found: TeamServer) -> ServerTools:
     return answer
 
 
-def _listed_tools(found: TeamServer, answer: ServerTools) -> Iterator[_ListedTool]:
+def _listed_tools(found: TeamServer, answer: ListingResult) -> Iterator[_ListedTool]:
     declared = found.declared
     for name, tool in answer.offer.tools.items():
         known = declared.settings_of(name) is not None
@@ -117,7 +117,7 @@ def _listed_tools(found: TeamServer, answer: ServerTools) -> Iterator[_ListedToo
         yield _ListedTool(name, called, apply_team_settings(declared, name, tool))
 
 
-def _print(screen: Screen, shown: list[_ListedTool], answer: ServerTools, mistake: str) -> None:
+def _print(screen: Screen, shown: list[_ListedTool], answer: ListingResult, mistake: str) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("tool", "agents call", "effect", "parameters", "description"):
         table.add_column(heading, overflow="fold")

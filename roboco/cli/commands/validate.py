@@ -7,7 +7,7 @@ import click
 
 from roboco.adapters.team.file import load_team
 from roboco.adapters.tools.function_loader import FunctionLoader
-from roboco.cli.doctor.server_tools import ServerTools, fetch_tools, team_servers
+from roboco.cli.doctor.server_tools import ListingResult, fetch_tools, team_servers
 from roboco.cli.doctor.teams import missing_functions
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import SUCCESS, USAGE
@@ -69,7 +69,7 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
     )
 
 
-def _location(answer: ServerTools) -> str:
+def _location(answer: ListingResult) -> str:
     return f"{answer.server.at}mcp_servers.{answer.server.name}.tools"
 
 

@@ -40,7 +40,7 @@ class TeamServer:
 
 
 @dataclass(frozen=True)
-class ServerTools:
+class ListingResult:
     """The tools that a server lists, or the error for which they are not known."""
 
     server: TeamServer
@@ -72,7 +72,7 @@ def team_servers(team: Team, at: str = "") -> Iterator[TeamServer]:
         yield from team_servers(inner, f"{at}teams.{name}.")
 
 
-def fetch_tools(settings: Settings, servers: Iterable[TeamServer]) -> list[ServerTools]:
+def fetch_tools(settings: Settings, servers: Iterable[TeamServer]) -> list[ListingResult]:
     """Start or reach the servers that the operator allows, several at a time, and return their tools.
 
     The function ends all of them. It gives them the environment and the sandbox that a tools worker gives them.
@@ -85,13 +85,13 @@ def fetch_tools(settings: Settings, servers: Iterable[TeamServer]) -> list[Serve
         return _fetch_all(adapter, wanted)
 
 
-def _fetch_all(adapter: McpServers, servers: Sequence[TeamServer]) -> list[ServerTools]:
+def _fetch_all(adapter: McpServers, servers: Sequence[TeamServer]) -> list[ListingResult]:
     """Return the answers in the order of the servers.
 
     The threads are daemons. At its end the interpreter would wait for those of a ThreadPoolExecutor, past any timeout.
     """
-    asked = [(server, Future[ServerTools]()) for server in servers]
-    left: SimpleQueue[tuple[TeamServer, Future[ServerTools]]] = SimpleQueue()
+    asked = [(server, Future[ListingResult]()) for server in servers]
+    left: SimpleQueue[tuple[TeamServer, Future[ListingResult]]] = SimpleQueue()
     for one in asked:
         left.put(one)
     for _ in asked[:MAX_PARALLEL]:
@@ -99,7 +99,7 @@ def _fetch_all(adapter: McpServers, servers: Sequence[TeamServer]) -> list[Serve
     return [answer.result() for _, answer in asked]
 
 
-def _fetch_remaining(adapter: McpServers, left: "SimpleQueue[tuple[TeamServer, Future[ServerTools]]]") -> None:
+def _fetch_remaining(adapter: McpServers, left: "SimpleQueue[tuple[TeamServer, Future[ListingResult]]]") -> None:
     """Ask the remaining servers, one after another."""
     while True:
         try:
@@ -112,14 +112,14 @@ def _fetch_remaining(adapter: McpServers, left: "SimpleQueue[tuple[TeamServer, F
             answer.set_exception(error)
 
 
-def _fetch(adapter: McpServers, server: TeamServer) -> ServerTools:
+def _fetch(adapter: McpServers, server: TeamServer) -> ListingResult:
     declared = server.declared
     limited = declared.model_copy(update={"connect_timeout": min(MAX_CONNECT_TIMEOUT, declared.connect_timeout)})
     try:
         adapter.check(declared)
     except UsageError as error:
-        return ServerTools(server, error=str(error), refused=True)
+        return ListingResult(server, error=str(error), refused=True)
     try:
-        return ServerTools(server, adapter.list_tools_now(limited))
+        return ListingResult(server, adapter.list_tools_now(limited))
     except UsageError as error:
-        return ServerTools(server, error=str(error))
+        return ListingResult(server, error=str(error))

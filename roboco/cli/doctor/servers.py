@@ -5,7 +5,7 @@ from typing import Final
 
 from roboco.adapters.mcp.listing import describe_left_out
 from roboco.cli.doctor.check import CheckResult
-from roboco.cli.doctor.server_tools import ServerTools, fetch_tools, team_servers
+from roboco.cli.doctor.server_tools import ListingResult, fetch_tools, team_servers
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError
 from roboco.settings import Settings
@@ -23,7 +23,7 @@ def check_servers(settings: Settings, teams: Iterable[Team | RobocoError | OSErr
         yield _check_server(settings, answer)
 
 
-def _check_server(settings: Settings, answer: ServerTools) -> CheckResult:
+def _check_server(settings: Settings, answer: ListingResult) -> CheckResult:
     name = f"mcp {answer.server.team.name}/{answer.server.name}"
     if answer.refused:
         todo = (

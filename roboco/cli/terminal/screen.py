@@ -44,12 +44,12 @@ class Screen:
         self._write(shown)
 
     def line(self, *spans: TextSpan) -> None:
-        """Print a line of its own, after the running text. The terminal breaks it, so that it can be copied."""
+        """Print a separate line, after the running text. The terminal breaks it, so that it can be copied."""
         self._end_text()
         self._console.print(Text.assemble(*map(_escape_span, spans)))
 
     def paragraph(self, *spans: TextSpan, indent: int = 0) -> None:
-        """Print a line of its own; a terminal gets it broken between words, with further lines indented."""
+        """Print a separate line; a terminal gets it broken between words, with further lines indented."""
         self._end_text()
         text = Text.assemble(*map(_escape_span, spans))
         for line in break_lines(text, self._console.width, indent) if self.is_terminal else [text]:
@@ -77,7 +77,7 @@ class Screen:
         self._console.print(table, soft_wrap=False)
 
     def _end_text(self) -> None:
-        """End the running text, whose last word was held back, so that a line of its own can follow."""
+        """End the running text, whose last word was held back, so that a separate line can follow."""
         if self.is_terminal:
             self._clear_status()
             self._write(self._wrap.flush(self._console.width))

@@ -22,7 +22,7 @@ class WordWrap:
         self._word = ""
 
     def feed(self, text: str, columns: int) -> str:
-        """Return the part of the text that is certain now, with line ends for a terminal of so many columns."""
+        """Return the part of the text that is certain now, with line ends for a terminal of `columns` columns."""
         out: list[str] = []
         for sign in text.replace("\t", TAB):
             if sign == "\n":
@@ -53,7 +53,7 @@ class WordWrap:
 
 
 def break_lines(text: Text, columns: int, indent: int) -> list[Text]:
-    """Return a whole text as lines for a terminal of so many columns, the further ones with an indent.
+    """Return a whole text as lines for a terminal of `columns` columns, the further ones with an indent.
 
     A word that is longer than a line is left to the terminal, so that it can be copied.
     """

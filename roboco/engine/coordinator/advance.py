@@ -21,7 +21,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator.actions import decide_and_execute, stay_waiting
 from roboco.engine.coordinator.archive import close_again, close_task, compaction_due
 from roboco.engine.coordinator.next_step import NextStep
-from roboco.engine.coordinator.pending import CheckResult, Decide, GiveUp, Repeat, Rest, needs_redelivery
+from roboco.engine.coordinator.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinator.pending_calls import PendingCalls
 from roboco.engine.coordinator.pending_turn import cancel_turn, check_turn
 from roboco.engine.engine import Engine
@@ -122,7 +122,7 @@ class Pass:
         return any(map(interrupts_work, self.items))
 
 
-def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> CheckResult:
+def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> PendingWork:
     """Check the pending work of the task. Return Decide if the next step can be decided now."""
     task_id, by_sweeper = current_pass.task_id, current_pass.by_sweeper
     if _starts_later(engine, task_id, task, current_pass.items):
@@ -142,7 +142,7 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
             return Decide()
 
 
-def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> CheckResult:
+def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> PendingWork:
     if current_pass.urgent:
         result = cancel_turn(engine, current_pass.task_id, task)
         return _defer_to_pool(engine, team, current_pass) if isinstance(result, Decide) else result

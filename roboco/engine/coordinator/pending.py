@@ -42,7 +42,7 @@ class GiveUp:
     reason: str
 
 
-CheckResult = Repeat | Rest | Decide | GiveUp
+PendingWork = Repeat | Rest | Decide | GiveUp
 
 
 def redelivery_delay(policy: Policy, redeliveries: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from roboco import Settings
 from roboco.cli.doctor import server_tools
-from roboco.cli.doctor.server_tools import ServerTools, TeamServer, fetch_tools
+from roboco.cli.doctor.server_tools import ListingResult, TeamServer, fetch_tools
 from roboco.domain.team.validation import validate_team
 
 TEAM = validate_team({"name": "t", "agents": [{"name": "a", "prompt": "x"}]})
@@ -34,10 +34,10 @@ def test_eight_servers_are_asked_at_once_and_answer_in_their_order(monkeypatch: 
     monkeypatch.setattr(server_tools, "guard_process", lambda: None)
     met = threading.Barrier(8, timeout=30)
 
-    def answer(_: object, server: TeamServer) -> ServerTools:
+    def answer(_: object, server: TeamServer) -> ListingResult:
         if int(server.name) < 8:
             met.wait()
-        return ServerTools(server)
+        return ListingResult(server)
 
     monkeypatch.setattr(server_tools, "_fetch", answer)
     assert [one.server for one in fetch_tools(Settings(), SERVERS)] == SERVERS
