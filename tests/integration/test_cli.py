@@ -107,7 +107,7 @@ def test_what_a_bad_restore_has_left_is_shown_or_named(done: tuple[Shell, str], 
         ("stepless", "completed", 5),
         ("torn", "completed", 5),
     ]
-    assert "error: 'lost/task.json' cannot be read, and cannot be computed" in listed.stderr
+    assert "'lost/task.json' cannot be read, and cannot be computed" in json.loads(listed.stderr)["message"]
     shown = ran("show", "torn")
     assert (shown.exception, "a fine text" in shown.stdout, "── completed" in shown.stdout) == (None, True, True)
     for command in ("show", "verify", "why"):
