@@ -93,7 +93,7 @@ def test_what_is_not_possible_is_said_at_once(folder_stack: Stack) -> None:
 
     async def main() -> None:
         task = await asyncio.to_thread(folder_stack.orchestrator.run, GRAPH.team, GRAPH.prompt)
-        with pytest.raises(UsageError, match="cursor 'x' is none"):
+        with pytest.raises(UsageError, match="cursor 'x' is not one of a stream item"):
             task.astream("x")
         with pytest.raises(TimeoutError, match=rf"task '{task.task_id}' is still open after 0\.01 s"):
             await task.aresult(0.01)

@@ -114,7 +114,7 @@ def _rate_columns(rates: Sequence[RateUsage]) -> list[Column]:
 
 def _workers(workers: Sequence[WorkerInfo], now: float, width: int) -> RenderableType:
     if not workers:
-        return Group(Text("worker", "dim"), Text("none was heard of", "red"))
+        return Group(Text("worker", "dim"), Text("no worker has reported", "red"))
     first = sorted(workers, key=lambda one: (not one.alive(now), -one.active, one.name))[:MAX_WORKERS]
     styles = ["" if one.alive(now) else "red" for one in first]
 
