@@ -36,7 +36,10 @@ _CALLS_ONLY_EXAMPLE = f"{{{_CALLS_EXAMPLE}}}"
 NO_WORDS = "it wrote tool calls as text, but has no tools in this turn"
 _PARTIAL_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
 """An answer that was cut off within its text."""
-_JSON_BEGINS = re.compile(r"`{3}|[\[{]")
+_JSON_BEGINS = re.compile(
+    r"""(?:`{3}[ \t]{0,4}\w{0,16}\s{0,4})?(?:\{|\[\s{0,8}(?:[\[{"']|\Z))|`{3}[ \t]{0,4}(?:json)?\s*\Z"""
+)
+"""The beginning of an object, or of a list of objects, lists or strings, with its fence: not a footnote such as [1]."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def fallback(reply: str, request: Request, answer: JsonReply, cut_off: bool) -> 
     optional = request.tool_choice != "required"
     json_begins = _JSON_BEGINS.search(reply)
     if json_begins is None and reply.strip():
-        return JsonReply(reply) if optional else replace(answer, text=reply)
+        return JsonReply(reply, cut_off=cut_off) if optional else replace(answer, text=reply)
     if (begun := _partial_text(reply)) and cut_off:
         return JsonReply(begun, cut_off=True) if optional else replace(answer, text=begun)
     found = _find_object(reply) or {}
