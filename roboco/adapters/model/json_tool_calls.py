@@ -76,7 +76,7 @@ def plain_request(request: Request) -> Request:
 
 
 def correction_request(first_request: Request, request: Request, reply: str, problem: str) -> Request:
-    """Return the first request `asked`, with the model's answer `said` and the mistake in it appended."""
+    """Return the first request with the model's `reply` and the `problem` in it appended."""
     quoted = reply if len(reply) <= MAX_QUOTED_CHARS else f"{reply[:MAX_QUOTED_CHARS]} ..."
     shape = _reply_example(request)
     correction = f"That answer cannot be used: {problem}. Answer again with one JSON object and nothing else:\n{shape}"
@@ -145,7 +145,7 @@ def response_format(request: Request) -> dict[str, Any]:
 
 
 def parse_reply(reply: str, request: Request, cut_off: bool) -> JsonReply:
-    """Return the text and calls of the answer `said`, or its mistake.
+    """Return the text and calls of the `reply`, or its mistake.
 
     Fences and prose around the object are ignored, and equal calls are merged.
     """
