@@ -2,12 +2,12 @@
 
     RobocoError           error
     ├── UsageError        usage            the caller: nothing was stored; correct the call and send it again
-    │   ├── InvalidTeam     invalid_team     the author of a team file: the error lists every mistake in it
+    │   ├── InvalidTeam   invalid_team     the author of a team file: the error lists every mistake in it
     │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool; another may have it
     ├── TransientError    unavailable      the machine: the same call may succeed later
     │   ├── Overloaded    overloaded       the caller, later: too many turns wait already, and nothing was stored
     │   ├── ModelError    the provider's   the model's provider: `retryable` says whether another attempt can help
-    │   └── RetryLater         retry_later      the machine, not before a time that the server has named
+    │   └── RetryLater    retry_later      the machine, not before a time that the server has named
     ├── TaskFailed        task_failed      the caller that waits for a task: the task did not complete
     ├── CorruptHistory    corrupt_history  an operator: a stored history breaks its own rules
     └── Conflict          conflict         the worker that loses: another worker processes this already
@@ -114,7 +114,7 @@ class Conflict(RobocoError):
 
 
 class TaskFailed(RobocoError):
-    """A task did not complete: its id, the `status` in which it ended or waits, the reason, and the remedy.
+    """A task did not complete.
 
     It carries the task's id, the `status` in which it ended or waits, the reason, and the remedy.
     `TaskResult.raise_for_status` raises it, and the Celery task of a team in a canvas fails with it.

@@ -123,12 +123,12 @@ def _limits(seconds: float) -> dict[str, float]:
 def _handler(engine: ProcessEngine, name: str) -> Callable[..., None]:
     """Return the body of the Celery task `name`, which accepts a message from outside."""
 
-    def accept_message(self: Any, *args: Any, **kwargs: Any) -> None:
+    def command(self: Any, *args: Any, **kwargs: Any) -> None:
         arguments = _parse(engine, self.request, lambda: parse_command(name, self.request.id, args, kwargs))
         accept = partial(handle, engine(), engine.settings, name, arguments, self.request.id)
         message_result(guard.process(engine(), CeleryMessage(engine(), self.request), accept))
 
-    return accept_message
+    return command
 
 
 def _parse(engine: ProcessEngine, request: Any, parse: Callable[[], Parsed]) -> Parsed:

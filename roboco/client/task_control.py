@@ -1,12 +1,13 @@
 """TaskControl: everything that a caller sends to a task. Each item is accepted before its method returns."""
 
+import asyncio
 import time
 import uuid
 from typing import Any, Final, Literal, Unpack
 
 from roboco.adapters.celery import names
 from roboco.client.commands import handle
-from roboco.client.in_thread import in_thread
+from roboco.client.in_thread import in_thread, run_in_thread
 from roboco.client.options import LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.task_handle import TaskHandle
@@ -143,9 +144,26 @@ class TaskControl(TaskHandle):
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
         return find_receipt(self._engine, self.task_id, item_id)
 
+    async def ainterrupt(
+        self,
+        message: str,
+        agent: str | None = None,
+        item_id: str | None = None,
+        timeout: float = 0.0,
+        **options: Unpack[MessageOptions],
+    ) -> Receipt:
+        """Do the same as `interrupt`, for an event loop. No thread waits until the message is applied."""
+        receipt = await run_in_thread(lambda: self.interrupt(message, agent, item_id, **options))
+        return await self._await_applied(receipt, timeout)
+
+    async def astop(
+        self, reason: str = "stopped by the user", item_id: str | None = None, timeout: float = 0.0
+    ) -> Receipt:
+        """Do the same as `stop`, for an event loop. No thread waits until the task has ended."""
+        receipt = await run_in_thread(lambda: self.stop(reason, item_id))
+        return await self._await_applied(receipt, timeout)
+
     asend = in_thread(send)
-    ainterrupt = in_thread(interrupt)
-    astop = in_thread(stop)
     apause = in_thread(pause)
     astep = in_thread(step)
     aresume = in_thread(resume)
@@ -164,6 +182,16 @@ class TaskControl(TaskHandle):
             if now.applied_at_seq is not None or now.expired:
                 return now
             time.sleep(RECEIPT_POLL_INTERVAL)
+        return receipt
+
+    async def _await_applied(self, receipt: Receipt, seconds: float) -> Receipt:
+        """Return the same as `_wait_applied`. Between two reads of the receipt no thread is in use."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            now = await run_in_thread(lambda: self.receipt(receipt.item_id))
+            if now.applied_at_seq is not None or now.expired:
+                return now
+            await asyncio.sleep(RECEIPT_POLL_INTERVAL)
         return receipt
 
     def _accept(self, name: str, item_id: str | None, arguments: dict[str, Any]) -> Receipt:

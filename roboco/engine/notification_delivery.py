@@ -2,8 +2,7 @@
 
     due ─► attempts.begin ─► receiver ─► result file ─► next one of this receiver
                                 │
-                                ├─ may succeed later ─► next_attempt_at grows ─► the sweeper dispatches the delivery
-                                again
+                                ├─ may succeed later ─► next_attempt_at grows ─► the sweeper dispatches it again
                                 └─ cannot succeed, or failed for DELIVERY_PERIOD ─► dead letter
 
 If the answer of a receiver is lost, or the worker dies before it has stored the result, the notification is sent again

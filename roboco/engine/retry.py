@@ -21,10 +21,10 @@ def retry(
     description: str,
     timeout: float | None = None,
 ) -> T:
-    """Return the result of `store`, which is called again, with backoff, while it raises TransientError.
+    """Return the result of `operation`, which is called again, with backoff, while it raises TransientError.
 
-    TransientError is raised after `patience` seconds (`policy.patience`, unless given), or as soon as `ours` returns
-    False: another attempt has the work. `what` names the stored thing in the log.
+    Raise TransientError after `timeout` seconds (`policy.store_timeout`, unless given), or as soon as `still_ours`
+    returns False: another attempt has the work. `description` names the work in the log.
     """
     until = engine.clock.now() + (engine.policy.store_timeout if timeout is None else timeout)
     delay = FIRST_RETRY_DELAY

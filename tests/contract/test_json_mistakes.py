@@ -113,6 +113,26 @@ def test_a_call_that_stays_malformed_never_becomes_text(server: ModelServer, mod
     assert len(server.requests) == 1 + MAX_REPROMPTS
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "See [the page](https://example.org) and footnote [1].",
+        "Use `a[0]`:\n```python\nprint(a[0])\n```\nThat is all.",
+        "The range [0, 1) is half open.",
+    ],
+)
+def test_words_with_brackets_are_words(server: ModelServer, model: OpenAIModel, said: str) -> None:
+    say(server, said)
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.finish_reason, ended.mistake) == (said, "stop", "")
+
+
+def test_words_that_are_cut_off_are_incomplete(server: ModelServer, model: OpenAIModel) -> None:
+    say(server, "I would add", finish_reason="length")
+    text, ended = answer(model.stream(in_json()))
+    assert (text, ended.finish_reason) == ("I would add", "length")
+
+
 def test_words_without_the_required_call_are_malformed(server: ModelServer, model: OpenAIModel) -> None:
     say(server, "I would rather not.")
     text, ended = answer(model.stream(replace(in_json(), tool_choice="required")))

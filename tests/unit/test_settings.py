@@ -4,6 +4,7 @@ import pytest
 
 from roboco.errors import UsageError
 from roboco.settings import Settings, load_settings
+from tests.support.stack import ROOT
 
 
 def test_nothing_has_to_be_set() -> None:
@@ -170,3 +171,12 @@ def test_a_password_does_not_show() -> None:
 
 def test_a_folder_may_have_an_at_sign() -> None:
     assert Settings(workspace="file:///srv/me@home/work").workspace == "file:///srv/me@home/work"
+
+
+def test_the_settings_of_a_new_project_are_settings() -> None:
+    text = (ROOT / "roboco" / "examples" / "project" / "settings.env").read_text()
+    lines = [line.lstrip("# ") for line in text.splitlines()]
+    exported = dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
+    settings = load_settings({name: value for name, value in exported.items() if name.startswith("ROBOCO_")})
+    assert settings.tool_modules == ("team_tools",)
+    assert settings.workspace == "s3://bucket/prefix"

@@ -48,14 +48,14 @@ def record_of(message: Message, reason: str) -> dict[str, Any]:
         "letter_id": letter_id_of(queue, _identity(message), record["digest"]),
         "content_type": str(message.content_type or "application/json")[:MAX_HEADER_CHARS],
         "content_encoding": str(message.content_encoding or "utf-8")[:MAX_HEADER_CHARS],
-        "cut": not whole,
+        "truncated": not whole,
     }
 
 
 def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of bytes that no worker can read. It cannot be requeued."""
     record = _record(queue, reason, headers, raw, MAX_UNREADABLE_BODY_BYTES)
-    return record | {"letter_id": letter_id_of(queue, record["digest"]), "cut": True}
+    return record | {"letter_id": letter_id_of(queue, record["digest"]), "truncated": True}
 
 
 def dead_letter_of(request: Any, queue: str, reason: str, attempts: int, time: datetime) -> DeadLetter:

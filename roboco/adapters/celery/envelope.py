@@ -121,7 +121,7 @@ def _parse(raw: bytes, max_bytes: int, max_rest_bytes: int) -> Any:
 
 
 def _count_rest(raw: bytes, max_bytes: int) -> int:
-    """Return the bytes beside the longest text, or a number above `most` if there are more than that."""
+    """Return the bytes beside the longest text, or a number above `max_bytes` if there are more than that."""
     longest = 0
     for text in _TEXTS.finditer(raw):
         longest = max(longest, text.end() - text.start())

@@ -191,7 +191,7 @@ def _load_script(load: Callable[[Any], Any], script: Any) -> Any:
 
 
 def read_held_record(raw: bytes) -> dict[str, Any] | None:
-    """Return the record that `_keep` stored, rebuilt because any producer may write one; None for other entries."""
+    """Return the record that `_hold_record` stored, rebuilt because any producer may write one; else None."""
     if len(raw) > MAX_HELD_RECORD_BYTES:
         return None
     try:

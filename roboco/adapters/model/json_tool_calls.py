@@ -36,7 +36,10 @@ _CALLS_ONLY_EXAMPLE = f"{{{_CALLS_EXAMPLE}}}"
 NO_WORDS = "it wrote tool calls as text, but has no tools in this turn"
 _PARTIAL_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\.)*)\Z', re.DOTALL)
 """An answer that was cut off within its text."""
-_JSON_BEGINS = re.compile(r"`{3}|[\[{]")
+_JSON_BEGINS = re.compile(
+    r"""(?:`{3}[ \t]{0,4}\w{0,16}\s{0,4})?(?:\{|\[\s{0,8}(?:[\[{"']|\Z))|`{3}[ \t]{0,4}(?:json)?\s*\Z"""
+)
+"""The beginning of an object, or of a list of objects, lists or strings, with its fence: not a footnote such as [1]."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def plain_request(request: Request) -> Request:
 
 
 def correction_request(first_request: Request, request: Request, reply: str, problem: str) -> Request:
-    """Return the first request `asked`, with the model's answer `said` and the mistake in it appended."""
+    """Return the first request with the model's `reply` and the `problem` in it appended."""
     quoted = reply if len(reply) <= MAX_QUOTED_CHARS else f"{reply[:MAX_QUOTED_CHARS]} ..."
     shape = _reply_example(request)
     correction = f"That answer cannot be used: {problem}. Answer again with one JSON object and nothing else:\n{shape}"
@@ -96,7 +99,7 @@ def fallback(reply: str, request: Request, answer: JsonReply, cut_off: bool) -> 
     optional = request.tool_choice != "required"
     json_begins = _JSON_BEGINS.search(reply)
     if json_begins is None and reply.strip():
-        return JsonReply(reply) if optional else replace(answer, text=reply)
+        return JsonReply(reply, cut_off=cut_off) if optional else replace(answer, text=reply)
     if (begun := _partial_text(reply)) and cut_off:
         return JsonReply(begun, cut_off=True) if optional else replace(answer, text=begun)
     found = _find_object(reply) or {}
@@ -142,7 +145,7 @@ def response_format(request: Request) -> dict[str, Any]:
 
 
 def parse_reply(reply: str, request: Request, cut_off: bool) -> JsonReply:
-    """Return the text and calls of the answer `said`, or its mistake.
+    """Return the text and calls of the `reply`, or its mistake.
 
     Fences and prose around the object are ignored, and equal calls are merged.
     """

@@ -129,7 +129,7 @@ class OpenAIModel:
             )
             current_request = correction_request(first_request, request, assembly.held_text, json_reply.mistake)
         if json_reply.mistake:
-            json_reply = fallback(assembly.held_text, request, json_reply, assembly.truncated)
+            json_reply = await asyncio.to_thread(fallback, assembly.held_text, request, json_reply, assembly.truncated)
         if json_reply.text:
             on_text(json_reply.text)
         return replace(

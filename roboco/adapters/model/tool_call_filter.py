@@ -39,11 +39,15 @@ class ToolCallFilter:
         """True if a tool call was removed."""
 
     def feed(self, text: str) -> str:
-        """Return the words that are certain now."""
-        self._held += text
+        """Return the words that are certain now.
+
+        A server may send a whole answer at once. It is taken in pieces, so that the time grows with the length alone.
+        """
         words: list[str] = []
-        while self._held and (taken := self._next_words()) is not None:
-            words.append(taken)
+        for start in range(0, len(text), HELD_CHARS):
+            self._held += text[start : start + HELD_CHARS]
+            while self._held and (taken := self._next_words()) is not None:
+                words.append(taken)
         return "".join(words)
 
     def finish(self) -> str:
@@ -84,7 +88,7 @@ class ToolCallFilter:
         """Remove the fence behind a tool call that had one before it."""
         if fence := _CLOSING_FENCE.match(self._held):
             self._take(fence.end())
-        elif _MAYBE_CLOSING_FENCE.match(self._held):
+        elif len(self._held) < HELD_CHARS and _MAYBE_CLOSING_FENCE.match(self._held):
             return None
         self._fenced = False
         return ""

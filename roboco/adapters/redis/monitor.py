@@ -76,7 +76,7 @@ class RedisMonitor:
             return int(self._client.zcard(self._keys.schedule))
 
     def tasks(self, limit: int) -> list[LiveTask]:
-        """Return at most `most` open tasks, earliest sweep first: so tasks with running work precede idle ones."""
+        """Return at most `limit` open tasks, earliest sweep first: so tasks with running work precede idle ones."""
         with translating_errors():
             task_ids = [str(one) for one in self._client.zrange(self._keys.schedule, 0, limit - 1)]
         if not task_ids:

@@ -64,7 +64,7 @@ def record_ctrl_c() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raise_on_ctrl_c() -> Iterator[None]:
-    """Inside the block, Ctrl-C raises Interrupted, also within `ctrl_c_noted`."""
+    """Inside the block, Ctrl-C raises Interrupted, also within `record_ctrl_c`."""
     with _ctrl_c_handler(_interrupt):
         yield
 

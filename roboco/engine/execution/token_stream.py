@@ -90,7 +90,7 @@ class TokenStream:
             self._queued.append(well_formed(complete))
 
     def _emit(self) -> None:
-        """Emit the queued text as one chunk. Only the thread that has set `_busy` calls this."""
+        """Emit the queued text as one chunk. Only the thread that has set `_in_flight` calls this."""
         with self._changed:
             text, since = "".join(self._queued), self._queued_at
             self._queued.clear()

@@ -3,7 +3,7 @@
     start an attempt ─► accept ─► finish the attempt ─► acknowledge
           │               ├─ a server does not answer, or the time limit is exceeded ─► pause ─► back to its queue
           │               └─ refused, or an unexpected error ─► dead letter ─► the error is raised
-          └─ `policy.attempts` attempts have not finished ─► dead letter ─► acknowledge
+          └─ `policy.max_attempts` attempts have not finished ─► dead letter ─► acknowledge
 
 These messages are acknowledged late, after they were accepted: until then nothing but the broker records them, and the
 broker redelivers them if their worker dies. A message that ends its worker would thus end one worker after another. So

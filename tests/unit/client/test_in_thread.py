@@ -100,6 +100,37 @@ def test_async_controls_of_a_task_reach_its_controls(monkeypatch: pytest.MonkeyP
     assert sent == [("t", "hello", {"item_id": "i"})]
 
 
+@pytest.mark.parametrize("control", ["astop", "ainterrupt"])
+def test_waiting_for_an_effect_keeps_no_thread(control: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    effects: set[str] = set()
+
+    def accept(self: Task, name: str, item_id: str | None, arguments: object) -> Receipt:
+        return Receipt(str(item_id), now)
+
+    def receipt(self: Task, item_id: str) -> Receipt:
+        return Receipt(item_id, now, applied_at_seq=1 if effects else None)
+
+    def send(self: Task, message: str) -> Receipt:
+        effects.add(message)
+        return Receipt("sent", now)
+
+    monkeypatch.setattr(Task, "_accept", accept)
+    monkeypatch.setattr(Task, "receipt", receipt)
+    monkeypatch.setattr(Task, "send", send)
+
+    async def crowd(task: Task) -> list[Receipt]:
+        controls = [getattr(task, control)("now", item_id=str(number), timeout=60) for number in range(2 * MAX_THREADS)]
+        waiting = [asyncio.ensure_future(one) for one in controls]
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(task.asend("hello"), 10)
+        return list(await asyncio.gather(*waiting))
+
+    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
+        receipts = asyncio.run(crowd(orchestrator._task("t")))
+    assert [one.applied_at_seq for one in receipts] == [1] * (2 * MAX_THREADS)
+
+
 def test_a_wrong_submission_fails_in_the_loop_as_in_a_thread(tmp_path: Path) -> None:
     settings = Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")
     with Orchestrator(settings) as orchestrator, pytest.raises(UsageError, match=r"none\.yaml"):

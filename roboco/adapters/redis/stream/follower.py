@@ -38,7 +38,7 @@ READER_THREADS = 8
 
 
 class RedisFollower:
-    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `feeds` and `threads`."""
+    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `hubs` and `threads`."""
 
     def __init__(self, client: redis.Redis, url: str, keys: Keys) -> None:
         self._client = client

@@ -38,7 +38,7 @@ class PubSubConnection:
         await self._connection.disconnect(nowait=True)
 
     async def read(self, on_message: Callable[[str, bytes], None], on_subscribed: Callable[[str], None]) -> None:
-        """Call `hear` with channel and text of each message, and `confirm` for each channel that is subscribed."""
+        """Call `on_message` with channel and text of each message, and `on_subscribed` with each subscribed channel."""
         while True:
             answer = await self._connection.read_response(timeout=math.inf)
             self._last_received = time.monotonic()

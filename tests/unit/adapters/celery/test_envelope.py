@@ -55,20 +55,21 @@ def reason_of(data: bytes) -> str | None:
     """Why a worker does not run what lies in its queue, as the transport and then the consumer say; its letter fits."""
     match read_envelope(data, AGENTS_QUEUE):
         case RefusedMessage(reason, given):
-            assert_kept(record_of_raw(data, AGENTS_QUEUE, reason, given))
+            assert assert_kept(record_of_raw(data, AGENTS_QUEUE, reason, given)).truncated
             return reason
         case whole:
             made: AnyMessage = Message(loads(json.dumps(whole)), channel=NoBroker())
             found = validation_error(made, KNOWN, SigningKeys(()))
             if found is not None:
-                assert_kept(record_of(made, found))
+                assert assert_kept(record_of(made, found)).digest
             return found
 
 
-def assert_kept(record: Mapping[str, Any]) -> None:
+def assert_kept(record: Mapping[str, Any]) -> DeadLetter:
     stored = canonical_json(record).encode()
     assert len(stored) < 6 * MAX_UNREADABLE_BODY_BYTES + 64 * 1024
-    assert DeadLetter.model_validate_json(stored).digest
+    assert set(record) <= set(DeadLetter.model_fields)
+    return DeadLetter.model_validate_json(stored)
 
 
 @pytest.mark.parametrize("case", MALFORMED)

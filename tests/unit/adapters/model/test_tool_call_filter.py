@@ -48,6 +48,29 @@ def test_text_without_a_key_of_calls_is_unchanged(text: str) -> None:
     assert words(f"{text} .") in (f"{text} .", text.rstrip("` \t\n"))
 
 
+@pytest.mark.parametrize(
+    "answer", ["```" + " " * 200_000 + "x", "`" * 200_000, "[" * 200_000, f"```\n{CALL}" + " " * 200_000 + "x"]
+)
+def test_the_cost_of_an_answer_grows_with_its_length_alone(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+
+    def next_words(self: ToolCallFilter) -> str | None:
+        searched.append(len(self._held))
+        return original(self)
+
+    original = ToolCallFilter._next_words
+    monkeypatch.setattr(ToolCallFilter, "_next_words", next_words)
+    words(answer)
+    assert max(searched) <= 2 * HELD_CHARS
+    assert sum(searched) <= 3 * HELD_CHARS * len(answer)
+
+
+def test_whitespace_after_a_call_is_held_for_a_short_time() -> None:
+    found = ToolCallFilter()
+    found.feed(f"```\n{CALL}")
+    assert "".join(found.feed(" ") for _ in range(2 * HELD_CHARS)) != ""
+
+
 def test_words_are_published_without_delay() -> None:
     found = ToolCallFilter()
     assert found.feed("One. ") == "One. "

@@ -1,0 +1,61 @@
+"""The bodies of the Celery tasks: a message from outside reaches the engine."""
+
+from functools import cache
+from typing import Any, cast
+
+from celery import Celery, states
+
+from roboco.engine.engine import Engine
+from roboco.errors import TransientError
+from roboco.settings import Settings
+from roboco.workers import tasks
+from roboco.workers.process_engine import ProcessEngine
+from tests.support.memory_ports.journeys import MANUAL
+from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.world import TASK, World
+
+
+class EngineOfTest:
+    """Returns the engine of the current world, as a worker process returns its own."""
+
+    settings = Settings()
+    world: World
+
+    def __call__(self) -> Engine:
+        return self.world.engine
+
+
+@cache
+def worker() -> tuple[Celery, EngineOfTest]:
+    """The application of a worker: one for all tests, since Celery adds shared tasks to later applications."""
+    app, engine = Celery("test", set_as_current=False), EngineOfTest()
+    tasks.register(app, cast(ProcessEngine, engine))
+    return app, engine
+
+
+def run(world: World, name: str, **arguments: Any) -> str:
+    """Run the Celery task of this name in this process, and return its state."""
+    app, engine = worker()
+    engine.world = world
+    return str(app.tasks[name].apply(kwargs=arguments, task_id="message-1", throw=True).state)
+
+
+def test_a_message_from_outside_is_accepted() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    assert run(world, "roboco.send", task_id=TASK, message="hello") == states.SUCCESS
+    assert "message-1" in world.untaken()
+
+
+def test_a_message_returns_to_its_queue_if_a_server_does_not_answer() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+
+    def watch(name: str, call: Call) -> Any:
+        if name == "files.create":
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    assert run(world, "roboco.send", task_id=TASK, message="hello") == states.REJECTED
+    assert not list(world.engine.dead_letters.entries())
