@@ -11,7 +11,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from roboco.workers import tasks
 
 vars(tasks)["HARD_LIMIT_GRACE"] = 2.0
-take = vars(tasks)["take"]
+take = vars(tasks)["handle"]
 look = vars(tasks)["engine_advance"]
 
 
@@ -36,7 +36,7 @@ def _wait(task_id: str) -> None:
                 raise
 
 
-vars(tasks)["take"] = slow
+vars(tasks)["handle"] = slow
 vars(tasks)["engine_advance"] = slow_look
 
 from roboco.workers.coordinator import app  # noqa: E402  # after the changes, which it registers

@@ -6,7 +6,7 @@ from typing import Any
 
 from roboco.workers import coordinator, tasks
 
-take = vars(tasks)["take"]
+take = vars(tasks)["handle"]
 
 
 def deadly(engine: Any, settings: Any, name: str, arguments: dict[str, Any], item_id: str) -> None:
@@ -16,5 +16,5 @@ def deadly(engine: Any, settings: Any, name: str, arguments: dict[str, Any], ite
     take(engine, settings, name, arguments, item_id)
 
 
-vars(tasks)["take"] = deadly
+vars(tasks)["handle"] = deadly
 app = coordinator.app
