@@ -89,7 +89,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "TransientError",
         "UsageError",
     ),
-    "roboco.ports": ("ToolContext",),
+    "roboco.ports.tools": ("ToolContext",),
     "roboco.settings": (
         "Settings",
         "load_settings",

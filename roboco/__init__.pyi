@@ -63,7 +63,7 @@ from roboco.errors import (
     TransientError,
     UsageError,
 )
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
 
 __all__ = [

@@ -17,7 +17,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.engine.record.summaries import require_summary
 from roboco.errors import CorruptHistory
-from roboco.ports import Phase, Snapshot
+from roboco.ports.task_store import Phase, Snapshot
 
 
 def session(engine: Engine, task_id: str) -> Session:

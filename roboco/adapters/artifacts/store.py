@@ -25,7 +25,7 @@ from roboco.domain.paths import (
     artifacts_path,
 )
 from roboco.errors import UsageError
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 
 MAX_VERSIONS = 10_000
 """Versions of one name."""

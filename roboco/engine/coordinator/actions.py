@@ -33,7 +33,7 @@ from roboco.engine.record import inbox_items as items
 from roboco.engine.record import recover
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.tool_listings import tool_differences
-from roboco.ports import Commit, Decision, Phase, Snapshot, TokenUsage
+from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS
 
 _log = logging.getLogger(__name__)

@@ -29,7 +29,8 @@ from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.errors import TransientError
-from roboco.ports import Operation, Phase, Snapshot
+from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.telemetry import Operation
 
 MAX_MOVES = 100
 """The most moves of one pass. If the task needs more, the pass wakes a coordinator for the next ones."""

@@ -21,7 +21,8 @@ from roboco.engine.coordinator import delegate
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.errors import TransientError
-from roboco.ports import Phase, Snapshot, VersionedFile
+from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.workspace import VersionedFile
 
 FIRST_COMPACTION = 16
 _RETRY_DELAYS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -31,7 +31,8 @@ from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.intake.answer import answer_id
 from roboco.engine.record.summaries import stored_summary
 from roboco.errors import UsageError
-from roboco.ports import Snapshot, ToolContext
+from roboco.ports.task_store import Snapshot
+from roboco.ports.tools import ToolContext
 
 _log = logging.getLogger(__name__)
 

@@ -36,7 +36,8 @@ from roboco.engine.coordinator.custom_router import guarded_router
 from roboco.engine.coordinator.pending_calls import dispatch_call
 from roboco.engine.engine import Engine
 from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
-from roboco.ports import CallState, Commit, Decision, Phase, Snapshot, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 
 
 @dataclass(frozen=True)

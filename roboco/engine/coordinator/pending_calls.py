@@ -38,7 +38,9 @@ from roboco.engine.coordinator.pending import (
 )
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports import AttemptStatus, CallState, Snapshot, ToolAssignment
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.task_store import CallState, Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_task import AcceptedTask, accept_task, falling_back_to_sweeper, load_into_redis
 from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
-from roboco.ports import Operation, Phase
+from roboco.ports.task_store import Phase
+from roboco.ports.telemetry import Operation
 
 
 def submit(engine: Engine, submission: Submission, team: Team) -> None:

@@ -36,7 +36,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.engine.record.inbox_items import restore_inbox
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,9 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record import rate_tickets as tickets
-from roboco.ports import OperationSpan, Ticket, TurnClaim
+from roboco.ports.leases import TurnClaim
+from roboco.ports.rate_limits import Ticket
+from roboco.ports.telemetry import OperationSpan
 
 
 class TurnOutcome(StrEnum):

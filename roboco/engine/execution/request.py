@@ -19,7 +19,9 @@ from roboco.engine.engine import Engine
 from roboco.engine.execution.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.prompt import render_prompt
 from roboco.engine.usage import unfinished_usage
-from roboco.ports import Listings, Request, TurnClaim
+from roboco.ports.leases import TurnClaim
+from roboco.ports.model import Request
+from roboco.ports.tools import Listings
 
 EXPECTED_REPLY_TOKENS = 500
 """Tokens that rate limits reserve for a reply whose length nothing bounds."""

@@ -39,8 +39,10 @@ from roboco.engine.intake.answer import approved_call
 from roboco.engine.record.tool_listings import changed_tool_refusal
 from roboco.engine.retry import retry
 from roboco.errors import NotRunnable
-from roboco.ports import Operation, OperationSpan, Snapshot, ToolAssignment, ToolContext
-from roboco.ports.telemetry import TOOL_SECONDS
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.task_store import Snapshot
+from roboco.ports.telemetry import TOOL_SECONDS, Operation, OperationSpan
+from roboco.ports.tools import ToolContext
 
 _log = logging.getLogger(__name__)
 

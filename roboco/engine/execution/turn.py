@@ -59,16 +59,11 @@ from roboco.engine.record.tool_listings import listings_for
 from roboco.engine.retry import retry
 from roboco.engine.usage import failed_reply_usage, record_turn_metrics, unfinished_usage_metadata
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
-from roboco.ports import (
-    Commit,
-    Listings,
-    MissingListing,
-    ModelStream,
-    Operation,
-    OperationSpan,
-    Reply,
-    TurnAssignment,
-)
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.model import ModelStream, Reply
+from roboco.ports.task_store import Commit
+from roboco.ports.telemetry import Operation, OperationSpan
+from roboco.ports.tools import Listings, MissingListing
 
 _log = logging.getLogger(__name__)
 MAX_ERROR_CHARS = 2000

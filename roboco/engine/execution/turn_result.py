@@ -9,7 +9,8 @@ from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.team import Team
 from roboco.engine.execution.claimed_turn import TurnOutcome
-from roboco.ports import Snapshot, TurnAssignment
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Snapshot
 
 
 @dataclass(frozen=True)

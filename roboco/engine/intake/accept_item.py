@@ -35,7 +35,7 @@ from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_p
 from roboco.engine.engine import Engine
 from roboco.engine.record.summaries import is_closed, stored_summary
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
 

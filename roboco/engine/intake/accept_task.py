@@ -40,7 +40,7 @@ from roboco.engine.prompt import render_prompt
 from roboco.engine.record.inbox_items import restore_inbox
 from roboco.engine.record.summaries import require_summary
 from roboco.errors import Overloaded, TransientError, UsageError
-from roboco.ports import Operation
+from roboco.ports.telemetry import Operation
 
 _log = logging.getLogger(__name__)
 

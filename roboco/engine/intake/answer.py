@@ -24,7 +24,8 @@ from roboco.engine.intake.accept_item import accept_item, check_idempotent, chec
 from roboco.engine.record import recover
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Snapshot, ToolContext
+from roboco.ports.task_store import Snapshot
+from roboco.ports.tools import ToolContext
 
 MAX_EXTERNAL_RESULT_CHARS = 16 * 1024 * 1024
 """The most characters of JSON in the result of a client tool. A file takes a result that the history cannot hold."""

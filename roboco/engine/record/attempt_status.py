@@ -7,7 +7,9 @@ reports the end of the attempt instead.
 from roboco.domain.decision.decide import ATTEMPTS
 from roboco.domain.history.step import TaskStep
 from roboco.engine.engine import Engine
-from roboco.ports import AttemptStatus, Phase, Snapshot, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.task_store import Phase, Snapshot
 
 
 def report_attempts(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:

@@ -20,7 +20,7 @@ from roboco.domain.inbox.item import (
 from roboco.domain.paths import applied_path, inbox_path, item_path
 from roboco.engine.engine import Engine
 from roboco.engine.record.summaries import is_closed
-from roboco.ports import Snapshot
+from roboco.ports.task_store import Snapshot
 
 
 def pending_items(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:

@@ -33,7 +33,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.inbox_items import restore_inbox
 from roboco.errors import CorruptHistory
-from roboco.ports import CallState, Commit, Phase, Snapshot
+from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
 
 COORDINATOR_TAIL_LENGTH = 64
 """The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""

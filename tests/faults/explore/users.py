@@ -20,7 +20,7 @@ from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 from tests.faults.explore.shapes import Shape
 from tests.support.memory_ports.world import TASK, World
 

@@ -12,7 +12,7 @@ from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.model import Said, Script, said
 from tests.support.memory_ports.reader import items_of, read
 from tests.support.memory_ports.toolbox import Function

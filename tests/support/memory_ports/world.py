@@ -37,7 +37,7 @@ from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import Overloaded, TransientError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 from tests.support.memory_ports.board import MemoryBoard
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.deliverer import MemoryDeliverer

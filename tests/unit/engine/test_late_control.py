@@ -18,7 +18,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.intake import pause as hold
 from roboco.errors import ModelError, TransientError, UsageError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import Advance, Tool
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said

@@ -22,7 +22,7 @@ from roboco.domain.team.tool_spec import ToolSpec
 from roboco.domain.team.validation import validate_team
 from roboco.engine.record.call_failures import call_failures
 from roboco.errors import TransientError, UsageError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of

@@ -9,7 +9,7 @@ from roboco.engine.execution.claimed_turn import TurnOutcome
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.execution.turn_result import TurnFailed
 from roboco.errors import ModelError, TaskFailed
-from roboco.ports import AttemptStatus
+from roboco.ports.dispatcher import AttemptStatus
 from roboco.workers.celery_result import turn_result
 from tests.support.memory_ports.dispatcher import Turn
 from tests.support.memory_ports.journeys import member

@@ -14,8 +14,7 @@ from roboco.engine.intake.unattended import missing_worker_messages, why_unatten
 from roboco.engine.registration import Registration, check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.ports import WorkspaceIdentity
-from roboco.ports.registry import POOLS
+from roboco.ports.registry import POOLS, WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import Advance, Message, Tool, Turn
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
