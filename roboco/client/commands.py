@@ -28,6 +28,7 @@ from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake import answer, pause, send
 from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.errors import Overloaded, UsageError
@@ -143,7 +144,7 @@ def _handle_interrupt(engine: Engine, settings: Settings, arguments: dict[str, A
 
 def _user_message(engine: Engine, command: _InterruptArguments, item_id: str) -> UserMessage:
     command.check()
-    artifacts = send.check_attachments(engine, check_task_id(command.task_id), command)
+    artifacts = check_attachments(engine, check_task_id(command.task_id), command)
     return UserMessage(
         item_id=command.checked_item_id(item_id),
         created_at=engine.now(),

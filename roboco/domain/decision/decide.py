@@ -10,7 +10,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.router import Route, Router, route
-from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
 from roboco.domain.history.goal import reminder
 from roboco.domain.history.history import AFTER_RESULTS, History
@@ -24,8 +24,6 @@ from roboco.domain.team.collaboration import END, TO_USER
 from roboco.domain.team.team import Team
 
 STOPPED = "stopped"
-ATTEMPTS = "attempts"
-"""The code of the error of exhausted attempts."""
 GOALS = "goals"
 LOOP = "loop"
 RAISE_LIMIT_HINT = "raise the limit to go on"

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 
+COORDINATOR_TAIL_LENGTH = 64
+"""The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
+
 
 @dataclass(frozen=True)
 class History:

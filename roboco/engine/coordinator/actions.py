@@ -14,6 +14,7 @@ import logging
 
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.tool_answers import needs_change_approval
+from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.part import with_step_id
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
@@ -90,7 +91,7 @@ def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, actio
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:
     """Apply the stored step to Redis, although another pass has recorded a different decision meanwhile."""
-    now = engine.task_store.load(task_id, recover.COORDINATOR_TAIL_LENGTH)
+    now = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
     if now is not None:
         recover.catch_up(engine, task_id, now)
 

@@ -17,7 +17,7 @@ from roboco.domain.history.lineage import Parent, parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import last_text
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
-from roboco.domain.ids import sub_task_id
+from roboco.domain.ids import answer_id, sub_task_id
 from roboco.domain.inbox.item import ExternalToolResult, Stop
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.limits import Limits, ToolLimits, UsageLimits
@@ -28,7 +28,6 @@ from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.engine.intake.accept_task import accept_and_wake
-from roboco.engine.intake.answer import answer_id
 from roboco.engine.record.summaries import stored_summary
 from roboco.errors import UsageError
 from roboco.ports.task_store import Snapshot

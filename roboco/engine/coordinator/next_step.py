@@ -22,7 +22,8 @@ from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
+from roboco.domain.history.compaction import compaction_due
+from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.priority import priority_of
 from roboco.domain.ids import step_id_at, sub_task_id
@@ -31,11 +32,9 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskStarted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.archive import compaction_due
 from roboco.engine.coordinator.custom_router import guarded_router
 from roboco.engine.coordinator.pending_calls import dispatch_call
 from roboco.engine.engine import Engine
-from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 

@@ -7,6 +7,7 @@ The client that submits a task decides its first step itself. That saves a messa
 client dies after the acceptance, the sweeper starts the task.
 """
 
+from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.start_time import ETA
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.submission import Submission
@@ -14,7 +15,6 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_task import AcceptedTask, accept_task, falling_back_to_sweeper, load_into_redis
-from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
 from roboco.ports.task_store import Phase
 from roboco.ports.telemetry import Operation
 

@@ -4,11 +4,12 @@ import base64
 from dataclasses import dataclass, field, replace
 
 from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
+from roboco.domain.artifact_name import artifact_name
 from roboco.domain.decision.budget import limit_reached, reserve
 from roboco.domain.history.history import AFTER_RESULTS
 from roboco.domain.history.state import WRAP_UP_RULE
 from roboco.domain.limits import Limits
-from roboco.domain.paths import artifact_name, artifact_path
+from roboco.domain.paths import artifact_path
 from roboco.domain.prompt.chat import ChatMessage, image_mime_type
 from roboco.domain.prompt.coordinator_tools import coordinator_tools
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory

@@ -35,9 +35,9 @@ from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import freeze_team
-from roboco.engine.intake.send import check_attachments
+from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.prompt import render_prompt
-from roboco.engine.record.inbox_items import restore_inbox
+from roboco.engine.record.recover import restore_inbox
 from roboco.engine.record.summaries import require_summary
 from roboco.errors import Overloaded, TransientError, UsageError
 from roboco.ports.telemetry import Operation
