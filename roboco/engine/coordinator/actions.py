@@ -12,6 +12,7 @@ never lost. If the worker dies before that, the next pass finds the item in a st
 
 import logging
 
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.tool_answers import needs_change_approval
 from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH
@@ -29,6 +30,7 @@ from roboco.engine import usage
 from roboco.engine.coordinator import delegate, outage
 from roboco.engine.coordinator.archive import archive
 from roboco.engine.coordinator.next_step import NextStep
+from roboco.engine.coordinator.pending_calls import start_sub_task
 from roboco.engine.engine import Engine
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import recover
@@ -54,13 +56,27 @@ def decide_and_execute(next_step: NextStep, pending_items: tuple[Item, ...], giv
         case AppendStep() as action:
             _append_step(engine, task_id, next_step.team, task, action)
             return True
-        case StartTurn() | CallTools() as action:
-            return not next_step.record_and_dispatch(action)
+        case StartTurn() as action:
+            return next_step.record_and_dispatch(action) is None
+        case CallTools() as action:
+            return not _start_calls(next_step, action)
         case Wait() as action:
             outage.register_for_answer(engine, task_id, next_step.team, pending_items)
             return _record_wait(engine, task_id, task, action)
         case End() as action:
             return _record_end(engine, task_id, task, action)
+
+
+def _start_calls(next_step: NextStep, action: CallTools) -> bool:
+    """Record the calls, dispatch those of workers, and submit the sub-tasks. Return False if nothing was recorded."""
+    epoch = next_step.record_and_dispatch(action)
+    if epoch is None:
+        return False
+    for call in action.calls:
+        if call.tool_name == DELEGATE:
+            assignment = next_step.assignment(call, epoch)
+            start_sub_task(next_step.engine, next_step.team, next_step.task, assignment, call)
+    return True
 
 
 def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, action: AppendStep) -> None:

@@ -52,4 +52,4 @@ def _start_first_turn(engine: Engine, accepted: AcceptedTask) -> bool:
         return False
     next_step = NextStep(engine, accepted.task_id, accepted.team, task)
     action = next_step.decide_locally()
-    return action is not None and next_step.record_and_dispatch(action)
+    return action is not None and next_step.record_and_dispatch(action) is not None
