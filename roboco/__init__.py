@@ -56,7 +56,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "ToolResult",
         "ToolResultPart",
     ),
-    "roboco.domain.decision.router": ("Route",),
+    "roboco.domain.decision.route": ("Route",),
     "roboco.domain.session.session": (
         "Session",
         "SessionDelta",

@@ -7,7 +7,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.history.history import History
 from roboco.domain.history.part import (
     Artifact,

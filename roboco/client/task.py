@@ -30,6 +30,7 @@ from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.intake.unattended import why_unattended
 from roboco.settings import Settings
 
 
@@ -39,7 +40,8 @@ class Task(TaskControl, TaskRecord, TaskFiles):
     def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         super().__init__(task_id, engine, settings)
         self._follower = follower
-        worker_check = WorkerCheck(engine, task_id, workspace_address(settings))
+        address = workspace_address(settings)
+        worker_check = WorkerCheck(task_id, lambda: why_unattended(engine, address, task_id))
         self._stream = TaskStream(task_id, engine, follower, self.summary, worker_check)
         self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
 

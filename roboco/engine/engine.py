@@ -8,6 +8,7 @@ from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.quarantine import Quarantine
+from roboco.engine.summaries import Summaries
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.attempts import Attempts
 from roboco.ports.clock import Clock
@@ -83,6 +84,11 @@ class Engine:
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
     worker_status: WorkerStatus = field(default_factory=WorkerStatus)
+
+    @property
+    def summaries(self) -> Summaries:
+        """Return the summaries of tasks."""
+        return Summaries(self.files, self.histories, self.frozen_teams)
 
     def now(self) -> datetime:
         """Return the time of this machine's clock, UTC."""

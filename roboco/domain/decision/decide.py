@@ -9,7 +9,8 @@ from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
-from roboco.domain.decision.router import Route, Router, route
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
 from roboco.domain.history.goal import reminder

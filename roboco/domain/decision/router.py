@@ -2,30 +2,14 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
+from roboco.domain.decision.route import Route
 from roboco.domain.history.history import History
 from roboco.domain.history.step import USER
 from roboco.domain.team.collaboration import END, TO_USER, Custom, Edge, Graph, Manual, Sequential
 from roboco.domain.team.condition import Condition
 from roboco.domain.team.team import Team
-
-
-@dataclass(frozen=True)
-class Route:
-    """The next agent, "USER" or "END", with the rule that chose it and the candidates."""
-
-    to: str
-    router: str
-    rule: str
-    reason: str
-    candidates: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """Return the route as JSON for a step's `metadata.routing`."""
-        return asdict(self) | {"candidates": list(self.candidates)}
-
 
 Router = Callable[[Team, History], Route]
 

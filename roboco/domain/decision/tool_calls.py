@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
     approval_decisions,

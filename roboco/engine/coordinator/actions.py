@@ -97,7 +97,7 @@ def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, actio
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    report_attempts(engine, task_id, task, step)
+    report_attempts(engine.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.task_store.commit(task_id, task.epoch, Commit(step, task.state.after(step), events)):
         _apply_stored_steps(engine, task_id)

@@ -14,7 +14,8 @@ from roboco.domain.inbox.submission import Submission
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_task import AcceptedTask, accept_task, falling_back_to_sweeper, load_into_redis
+from roboco.engine.intake.accept_task import AcceptedTask, accept_task, load_into_redis
+from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.ports.task_store import Phase
 from roboco.ports.telemetry import Operation
 

@@ -19,7 +19,6 @@ from roboco.domain.inbox.item import (
 )
 from roboco.domain.paths import applied_path, item_path
 from roboco.engine.engine import Engine
-from roboco.engine.record.summaries import is_closed
 from roboco.ports.task_store import Snapshot
 
 
@@ -29,7 +28,7 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, .
     A closed task has none, though Redis may have lost its end: their senders get UsageError.
     """
     found: list[Item] = []
-    if task.item_ids and is_closed(engine, task_id):
+    if task.item_ids and engine.summaries.is_closed(task_id):
         for item_id in task.item_ids:
             engine.inbox.remove(task_id, item_id)
         return ()

@@ -32,7 +32,6 @@ from roboco.domain.stream.event import (
 from roboco.domain.task_summary import parse_summary
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
-from roboco.engine.record.summaries import is_closed
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
 
@@ -72,7 +71,7 @@ def restore_inbox(engine: Engine, task_id: str) -> bool:
     Do nothing for a closed task.
     """
     names = engine.files.names(inbox_path(task_id))
-    if names and is_closed(engine, task_id):
+    if names and engine.summaries.is_closed(task_id):
         return False
     engine.inbox.add(task_id, [name.removesuffix(".json") for name in names])
     return bool(names)
@@ -117,7 +116,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
                 return True
         state = state.after(step)
         if not moved:
-            report_attempts(engine, task_id, task, step)
+            report_attempts(engine.dispatcher, task_id, task, step)
         if moved:
             events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:

@@ -7,7 +7,7 @@ import pytest
 
 from roboco.domain.decision.action import AppendStep
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.history import History
 from roboco.domain.history.part import ErrorPart, TextPart

@@ -14,7 +14,7 @@ from roboco.adapters.artifacts.store import read_artifact
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import tool
 from roboco.adapters.tools.toolbox import FunctionToolbox
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.team import Team

@@ -179,7 +179,7 @@ def test_who_follows_a_task_logs_that_no_worker_attends(
     world = begun()
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    looks = WorkerCheck(world.engine, TASK, HERE)
+    looks = WorkerCheck(TASK, lambda: why_unattended(world.engine, HERE, TASK))
     looks.check()
     assert looks.missing_worker == ""
     for now[0] in (1010.0, 1015.0, 1069.0, 1075.0):
