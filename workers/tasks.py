@@ -25,6 +25,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from roboco.adapters.celery.dispatcher import KILL_GRACE
 from roboco.adapters.celery.names import ADVANCE_TASK, COMMAND_TASKS, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
+from roboco.client.commands import handle
 from roboco.engine.coordinator.advance import advance as engine_advance
 from roboco.engine.execution.tool_call import close_overdue_call, run_call
 from roboco.engine.execution.turn import run_turn
@@ -122,12 +123,12 @@ def _limits(seconds: float) -> dict[str, float]:
 def _handler(engine: ProcessEngine, name: str) -> Callable[..., None]:
     """Return the body of the Celery task `name`, which accepts a message from outside."""
 
-    def handle(self: Any, *args: Any, **kwargs: Any) -> None:
+    def accept_message(self: Any, *args: Any, **kwargs: Any) -> None:
         arguments = _parse(engine, self.request, lambda: parse_command(name, self.request.id, args, kwargs))
         accept = partial(handle, engine(), engine.settings, name, arguments, self.request.id)
         message_result(guard.process(engine(), CeleryMessage(engine(), self.request), accept))
 
-    return handle
+    return accept_message
 
 
 def _parse(engine: ProcessEngine, request: Any, parse: Callable[[], Parsed]) -> Parsed:
