@@ -43,7 +43,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "UserInterrupted",
         "UserMessageAdded",
     ),
-    "roboco.domain.history.history": ("History",),
+    "roboco.domain.history.state": ("History",),
     "roboco.domain.team.model_offer": ("ModelProfileInfo",),
     "roboco.domain.history.part": (
         "Artifact",

@@ -8,7 +8,6 @@ from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
 from roboco.domain.decision.route import Route
-from roboco.domain.history.history import History
 from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,
@@ -20,6 +19,7 @@ from roboco.domain.history.part import (
     ToolResult,
     ToolResultPart,
 )
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.session.agent_session import AgentMessage, AgentSessionDelta, AgentSessionRecord
 from roboco.domain.session.goal import SessionGoal

@@ -10,7 +10,7 @@ from roboco.domain.decision.action import Action, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
+from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator import next_step as following

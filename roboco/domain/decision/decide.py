@@ -14,9 +14,16 @@ from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
 from roboco.domain.history.goal import reminder
-from roboco.domain.history.history import AFTER_RESULTS, History
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
-from roboco.domain.history.state import LIMIT, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE, is_limit_notice
+from roboco.domain.history.state import (
+    AFTER_RESULTS,
+    LIMIT,
+    NEW_LIMITS,
+    REMINDED_GOALS,
+    WRAP_UP_RULE,
+    History,
+    is_limit_notice,
+)
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.inbox.item import UserMessage, pause_reason
 from roboco.domain.limits import Limits

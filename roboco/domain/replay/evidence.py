@@ -15,9 +15,8 @@ from roboco.domain.decision.decide import STOPPED, decide
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
 from roboco.domain.decision.situation import ATTEMPTS, Situation
-from roboco.domain.history.history import History
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.state import NEW_LIMITS, TaskState
+from roboco.domain.history.state import NEW_LIMITS, History, TaskState
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.inbox.item import (

@@ -15,8 +15,8 @@ import logging
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.tool_answers import needs_change_approval
-from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.part import with_step_id
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox.item import Item

@@ -24,10 +24,10 @@ from roboco.domain.decision.router import route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT
 from roboco.domain.history.compaction import compaction_due
-from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus

@@ -7,8 +7,8 @@ The client that submits a task decides its first step itself. That saves a messa
 client dies after the acceptance, the sweeper starts the task.
 """
 
-from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.start_time import ETA
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.team.team import Team

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
 from roboco.domain.artifact_name import artifact_name
 from roboco.domain.decision.budget import limit_reached, reserve
-from roboco.domain.history.history import AFTER_RESULTS
-from roboco.domain.history.state import WRAP_UP_RULE
+from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE
 from roboco.domain.limits import Limits
 from roboco.domain.paths import artifact_path
 from roboco.domain.prompt.chat import ChatMessage, image_mime_type

@@ -10,8 +10,7 @@ messages and leases from before the loss are refused.
 from collections.abc import Mapping, Sequence
 
 from roboco.domain.decision.tool_answers import needs_resolution
-from roboco.domain.history.history import COORDINATOR_TAIL_LENGTH
-from roboco.domain.history.state import TaskState, fold
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at

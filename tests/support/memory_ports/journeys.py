@@ -8,7 +8,7 @@ from typing import Any
 
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
-from roboco.domain.history.history import History
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team

@@ -11,8 +11,8 @@ from roboco.domain.decision.action import Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
 from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded

@@ -8,7 +8,7 @@ import pytest
 from roboco.client.receipt import find_receipt
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.route import Route
-from roboco.domain.history.history import History
+from roboco.domain.history.state import History
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import ErrorOccurred

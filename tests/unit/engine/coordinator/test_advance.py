@@ -8,7 +8,7 @@ import pytest
 
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
-from roboco.domain.history.history import History
+from roboco.domain.history.state import History
 from roboco.domain.paths import events_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import from_stored
