@@ -19,7 +19,7 @@ _TASK_END = b'"event_task_end"'
 
 
 class Summaries:
-    """The summaries in the workspace."""
+    """The summaries of tasks in the workspace."""
 
     def __init__(self, files: Files, histories: Histories, frozen_teams: FrozenTeams) -> None:
         self._files = files

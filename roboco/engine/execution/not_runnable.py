@@ -15,7 +15,8 @@ import logging
 from roboco.domain.history.part import ToolCall
 from roboco.domain.inbox.item import Pause
 from roboco.engine.engine import Engine
-from roboco.engine.execution.claimed_turn import ClaimedTurn, TurnOutcome
+from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.execution.claimed_turn import ClaimedTurn
 from roboco.engine.execution.deferral import defer
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.errors import NotRunnable, TransientError, UsageError

@@ -28,8 +28,9 @@ from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending_turn import restart_turn
 from roboco.engine.engine import Engine
+from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.cancellation import Cancellation
-from roboco.engine.execution.claimed_turn import ClaimedTurn, TurnOutcome
+from roboco.engine.execution.claimed_turn import ClaimedTurn
 from roboco.engine.execution.deferral import (
     defer,
     defer_for_outage,

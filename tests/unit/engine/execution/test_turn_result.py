@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from celery.exceptions import Retry
 
-from roboco.engine.execution.claimed_turn import TurnOutcome
+from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.execution.turn_result import TurnFailed
 from roboco.errors import ModelError, TaskFailed
