@@ -6,7 +6,8 @@ Report, and exit with 1 for:
 * names built from words for which the field has a standard term;
 * constants that do not name their quantity;
 * a public type name that is defined twice;
-* a folder with more than 30 modules.
+* a folder with more than 30 modules;
+* a chain of imports among the modules of roboco that is longer than 17.
 """
 
 import ast
@@ -15,7 +16,7 @@ import re
 import sys
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,7 @@ BANNED_NAME_PARTS = re.compile(
 )
 VAGUE_CONSTANTS = re.compile("LONGEST|MOST|PAUSE|PATIENCE|LOOK|KEPT|IDLE|LONG|FEW|MANY|ENOUGH")
 MAX_MODULES = 30
+MAX_IMPORT_DEPTH = 17
 MIN_MESSAGE_WORDS = 3
 MIN_WORDS_FOR_RATES = 1000
 # Per 1,000 words of docstrings: a pattern, its lowest and its highest rate.
@@ -95,6 +97,7 @@ def read(root: Path) -> Report:
             _read_markdown(report, where, path.read_text())
     _check_types(report)
     _check_folders(report, root)
+    _check_import_depth(report, root)
     return report
 
 
@@ -199,6 +202,67 @@ def _check_folders(report: Report, root: Path) -> None:
     for folder, count in sorted(modules.items()):
         if count > MAX_MODULES:
             report.findings.append(f"{folder.relative_to(root)}/: {count} modules; at most {MAX_MODULES}")
+
+
+def _check_import_depth(report: Report, root: Path) -> None:
+    chain = longest_import_chain(_imports(root))
+    if len(chain) > MAX_IMPORT_DEPTH:
+        report.findings.append(
+            f"{len(chain)} modules import one another in a chain; at most {MAX_IMPORT_DEPTH}: {' -> '.join(chain)}"
+        )
+
+
+def longest_import_chain(imports: dict[str, set[str]]) -> tuple[str, ...]:
+    """Return the modules of the longest chain of imports, which has no cycle."""
+    chains: dict[str, tuple[str, ...]] = {}
+
+    def chain_from(module: str) -> tuple[str, ...]:
+        if module not in chains:
+            chains[module] = ()  # ends a cycle, which Python would report
+            chains[module] = (module, *max(map(chain_from, sorted(imports[module])), key=len, default=()))
+        return chains[module]
+
+    return max(map(chain_from, sorted(imports)), key=len, default=())
+
+
+def _imports(root: Path) -> dict[str, set[str]]:
+    """Return the modules of roboco that each of them imports when it is imported itself."""
+    modules = {_module_name(path.relative_to(root)): path for path in _files(root) if path.suffix == ".py"}
+    return {module: set(_imported(path, modules)) & modules.keys() - {module} for module, path in modules.items()}
+
+
+def _module_name(path: Path) -> str:
+    """Return the module's name. `roboco/workers` links to `workers`."""
+    parts = path.with_suffix("").parts
+    parts = parts if parts[0] == "roboco" else ("roboco", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(path: Path, modules: Collection[str]) -> Iterator[str]:
+    for node in _top_level(ast.parse(path.read_text()).body):
+        match node:
+            case ast.ImportFrom(module=str(package), names=names):
+                found = {f"{package}.{alias.name}" for alias in names}
+                yield from (name if name in modules else package for name in found)
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name in modules)
+            case _:
+                pass
+
+
+def _top_level(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run when the module is imported, those of `if` and `try` too."""
+    for statement in statements:
+        yield statement
+        match statement:
+            case ast.If(body=body, orelse=orelse):
+                yield from _top_level([*body, *orelse])
+            case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=final):
+                yield from _top_level([*body, *(one for each in handlers for one in each.body), *orelse, *final])
+            case ast.With(body=body):
+                yield from _top_level(body)
+            case _:
+                pass
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "UserInterrupted",
         "UserMessageAdded",
     ),
-    "roboco.domain.history.history": ("History",),
+    "roboco.domain.history.state": ("History",),
     "roboco.domain.team.model_offer": ("ModelProfileInfo",),
     "roboco.domain.history.part": (
         "Artifact",
@@ -56,7 +56,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "ToolResult",
         "ToolResultPart",
     ),
-    "roboco.domain.decision.router": ("Route",),
+    "roboco.domain.decision.route": ("Route",),
     "roboco.domain.session.session": (
         "Session",
         "SessionDelta",
@@ -89,7 +89,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "TransientError",
         "UsageError",
     ),
-    "roboco.ports": ("ToolContext",),
+    "roboco.ports.tools": ("ToolContext",),
     "roboco.settings": (
         "Settings",
         "load_settings",

@@ -7,8 +7,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
-from roboco.domain.decision.router import Route
-from roboco.domain.history.history import History
+from roboco.domain.decision.route import Route
 from roboco.domain.history.part import (
     Artifact,
     ArtifactPart,
@@ -20,6 +19,7 @@ from roboco.domain.history.part import (
     ToolResult,
     ToolResultPart,
 )
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.session.agent_session import AgentMessage, AgentSessionDelta, AgentSessionRecord
 from roboco.domain.session.goal import SessionGoal
@@ -63,7 +63,7 @@ from roboco.errors import (
     TransientError,
     UsageError,
 )
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
 
 __all__ = [

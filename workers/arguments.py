@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from roboco.adapters.celery.names import CREATING_TASKS
 from roboco.domain.ids import check_task_id
 from roboco.errors import UsageError
-from roboco.ports import ListingRequest, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 
 Assignment = TypeVar("Assignment", TurnAssignment, ToolAssignment, ListingRequest)
 

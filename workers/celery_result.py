@@ -3,8 +3,7 @@
 from celery.exceptions import Ignore, Reject, Retry
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.claimed_turn import TurnOutcome
-from roboco.engine.execution.tool_call import CallOutcome
+from roboco.engine.execution.attempt_outcome import CallOutcome, TurnOutcome
 from roboco.engine.execution.turn_result import TurnFailed, TurnResult
 from roboco.engine.intake.guard import Acknowledge, Disposition, Requeue
 from roboco.errors import Conflict, TaskFailed, TransientError

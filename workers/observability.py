@@ -24,8 +24,7 @@ from roboco.adapters.telemetry.telemetry import ProcessTelemetry
 from roboco.adapters.telemetry.tracing_setup import open_tracer, tracing_enabled
 from roboco.client.wiring import secret_mask
 from roboco.errors import UsageError
-from roboco.ports import Telemetry
-from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED
+from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED, Telemetry
 from roboco.settings import Settings
 
 

@@ -33,7 +33,7 @@ from roboco.engine.intake import guard
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
 from roboco.errors import Conflict, Overloaded, TaskFailed, TransientError, UsageError
-from roboco.ports import ListingRequest, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.workers.arguments import parse_assignment, parse_command, parse_task_id
 from roboco.workers.celery_result import call_result, message_result, turn_result
 from roboco.workers.incoming_message import CeleryMessage

@@ -6,253 +6,16 @@
 A command may be delivered twice. The Celery task id is the default item id, so the second delivery changes nothing.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
-
-from pydantic import ConfigDict, Field, JsonValue
+from typing import Any
 
 from roboco.adapters.celery import names
+from roboco.client.task_commands import TASK_HANDLERS, run_handler
 from roboco.client.team_lookup import resolve_sent_team
-from roboco.domain.history.part import ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.ids import check_item_id, check_task_id, fork_item_id, qualified_id
-from roboco.domain.inbox.attachments import Attachments
-from roboco.domain.inbox.item import Stop, UserMessage
-from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result, parse_submission
-from roboco.domain.limits import LimitOverrides
+from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.notification import check_callback
-from roboco.domain.schema import InputModel
-from roboco.domain.stream.event import ErrorOccurred
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake import answer, pause, send
-from roboco.engine.intake.accept_item import accept_item
-from roboco.engine.intake.fork import ForkRequest, fork
-from roboco.engine.intake.limits import set_limits
-from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
-
-RESERVED_PREFIXES = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
-"""Prefixes of item ids that Roboco creates itself."""
-
-
-class _TaskArguments(InputModel):
-    model_config = ConfigDict(strict=True)
-
-    task_id: str
-
-
-class _ItemArguments(_TaskArguments):
-    item_id: str | None = None
-
-    def checked_item_id(self, default_id: str) -> str:
-        """Return the caller's item id, or else the given one. Raise UsageError if its prefix is reserved."""
-        if self.item_id is None:
-            return check_item_id(default_id)
-        if self.item_id.startswith(RESERVED_PREFIXES):
-            raise UsageError(
-                f"item_id: {self.item_id[:80]!r} has a prefix that Roboco reserves: {', '.join(RESERVED_PREFIXES)}"
-            )
-        return check_item_id(self.item_id)
-
-
-class _InterruptArguments(_ItemArguments, Attachments):
-    """A message that interrupts the work in progress."""
-
-    message: str
-    agent: str | None = None
-    """The agent that answers the message; None to let the team decide."""
-
-
-class _SendArguments(_InterruptArguments):
-    if_busy: Literal["queue", "interrupt", "reject"] | None = None
-
-
-_Reason = Annotated[str, Field(max_length=4000)]
-
-
-class _StopArguments(_ItemArguments):
-    reason: _Reason = "stopped by the user"
-
-
-class _AnswerArguments(_TaskArguments):
-    """The result of a client tool."""
-
-    call_id: str
-    status: Literal["success", "error", "declined"] = "success"
-    result: JsonValue = None
-    """The result of a successful call: any JSON value."""
-    error: _Reason | None = None
-    """The reason why there is no result."""
-    runtime_ms: int = Field(default=0, ge=0)
-
-
-class _ApproveArguments(_TaskArguments):
-    call_id: str
-    args: dict[str, JsonValue] | None = None
-    reason: _Reason = ""
-
-
-class _DenyArguments(_TaskArguments):
-    call_id: str
-    reason: _Reason = ""
-
-
-class _ResolveArguments(_ItemArguments):
-    call_id: str
-    happened: bool
-    result: JsonValue = None
-
-
-class _SetLimitsArguments(_ItemArguments):
-    limits: LimitOverrides
-
-
-class _ForkArguments(_TaskArguments, Attachments):
-    source: str
-    seq: int | None = None
-    message: str | None = None
-    agent: str | None = None
-    team: str | dict[str, JsonValue] | None = None
-    model: str | None = None
-
-
-Handler = Callable[[Engine, Settings, dict[str, Any], str], None]
-"""A handler of a command. The last argument is the id of the item if the arguments name none."""
-
-
-def _handle_submit(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    submission = parse_submission(arguments)
-    for target in submission.notify:
-        check_callback(target, settings.allowed_callbacks)
-    submit(engine, submission, resolve_sent_team(settings, submission.team))
-
-
-def _handle_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_SendArguments, arguments)
-    send.accept_message(
-        engine, check_task_id(command.task_id), _user_message(engine, command, item_id), command.if_busy
-    )
-
-
-def _handle_interrupt(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_InterruptArguments, arguments)
-    send.accept_message(engine, check_task_id(command.task_id), _user_message(engine, command, item_id), "interrupt")
-
-
-def _user_message(engine: Engine, command: _InterruptArguments, item_id: str) -> UserMessage:
-    command.check()
-    artifacts = send.check_attachments(engine, check_task_id(command.task_id), command)
-    return UserMessage(
-        item_id=command.checked_item_id(item_id),
-        created_at=engine.now(),
-        text=parse_message(command.message),
-        agent=command.agent,
-        attachments=command.metadata(),
-        artifacts=artifacts,
-    )
-
-
-def _handle_stop(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_StopArguments, arguments)
-    reason = parse_message(command.reason, "reason")
-    stop = Stop(item_id=command.checked_item_id(item_id), created_at=engine.now(), reason=reason)
-    accept_item(engine, check_task_id(command.task_id), stop)
-
-
-def _pause_handler(action: Callable[[Engine, str, str], None]) -> Handler:
-    def handle_pause_item(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-        command = parse_arguments(_ItemArguments, arguments)
-        action(engine, check_task_id(command.task_id), command.checked_item_id(item_id))
-
-    return handle_pause_item
-
-
-def _handle_answer(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_AnswerArguments, arguments)
-    if command.status != "success" and command.result is not None:
-        raise UsageError(f"result: a call with status {command.status!r} has no result; pass the reason in 'error'")
-    if command.status == "success" and command.error is not None:
-        raise UsageError("error: a call with status 'success' has no error")
-    error_prefix = {"success": None, "error": "the client could not run it", "declined": "declined by the client"}
-    result = ToolResult(
-        tool_call_id=command.call_id,
-        result=parse_result(command.result, most=answer.MAX_EXTERNAL_RESULT_CHARS),
-        is_error=command.status != "success",
-        error=": ".join(filter(None, (error_prefix[command.status], command.error))) or None,
-        runtime_ms=command.runtime_ms,
-    )
-    answer.answer(engine, check_task_id(command.task_id), ToolOutcome(result=result))
-
-
-def _handle_approve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_ApproveArguments, arguments)
-    args = parse_result(command.args, "args")
-    answer.decide_approval(engine, check_task_id(command.task_id), command.call_id, True, command.reason, args)
-
-
-def _handle_deny(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_DenyArguments, arguments)
-    answer.decide_approval(engine, check_task_id(command.task_id), command.call_id, False, command.reason, None)
-
-
-def _handle_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_ResolveArguments, arguments)
-    result = parse_result(command.result)
-    if result is not None and not command.happened:
-        raise UsageError("result: a call that did not happen has no result")
-    answer.resolve_unknown(
-        engine,
-        check_task_id(command.task_id),
-        command.call_id,
-        command.happened,
-        result,
-        command.checked_item_id(item_id),
-    )
-
-
-def _handle_set_limits(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_SetLimitsArguments, arguments)
-    set_limits(engine, check_task_id(command.task_id), command.limits, command.checked_item_id(item_id))
-
-
-def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    command = parse_arguments(_ForkArguments, arguments)
-    first_message = None
-    if command.message is not None:
-        given = command.model_dump(by_alias=True, include={"task_id", "message", "agent", *Attachments.model_fields})
-        first_message = _user_message(engine, _InterruptArguments.model_validate(given), fork_item_id(command.task_id))
-    elif command.agent is not None or command.metadata():
-        raise UsageError("message: is missing; agent, goals, client_tools, client_context and scope need one")
-    order = ForkRequest(
-        source=command.source,
-        task_id=command.task_id,
-        seq=command.seq,
-        message=first_message,
-        team=None if command.team is None else resolve_sent_team(settings, command.team),
-        model=command.model,
-    )
-    fork(engine, order)
-
-
-HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
-    {
-        names.SUBMIT_TASK: _handle_submit,
-        names.SEND_TASK: _handle_send,
-        names.INTERRUPT_TASK: _handle_interrupt,
-        names.STOP_TASK: _handle_stop,
-        names.PAUSE_TASK: _pause_handler(pause.pause),
-        names.RESUME_TASK: _pause_handler(pause.resume),
-        names.STEP_TASK: _pause_handler(pause.step),
-        names.ANSWER_TASK: _handle_answer,
-        names.APPROVE_TASK: _handle_approve,
-        names.DENY_TASK: _handle_deny,
-        names.RESOLVE_TASK: _handle_resolve,
-        names.FORK_TASK: _handle_fork,
-        names.SET_LIMITS_TASK: _handle_set_limits,
-    }
-)
 
 
 def handle(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
@@ -260,21 +23,12 @@ def handle(engine: Engine, settings: Settings, name: str, arguments: dict[str, A
 
     If the arguments have a `tenant`, their task ids are those that the tenant uses.
     """
-    if (tenant := arguments.get("tenant")) is not None:
-        qualified = {name: qualified_id(tenant, arguments[name]) for name in ("task_id", "source") if name in arguments}
-        arguments = {name: value for name, value in arguments.items() if name != "tenant"} | qualified
-    try:
-        HANDLERS[name](engine, settings, arguments, item_id)
-    except (UsageError, Overloaded) as error:
-        _publish_refusal(engine, arguments.get("task_id"), error)
-        raise
+    handler = _handle_submit if name == names.SUBMIT_TASK else TASK_HANDLERS[name]
+    run_handler(handler, engine, settings, arguments, item_id)
 
 
-def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
-    try:
-        checked_id = check_task_id(task_id)
-    except UsageError:
-        return
-    engine.event_logs.publish_unlogged(
-        checked_id, ErrorOccurred(task_id=checked_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
-    )
+def _handle_submit(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    submission = parse_submission(arguments)
+    for target in submission.notify:
+        check_callback(target, settings.allowed_callbacks)
+    submit(engine, submission, resolve_sent_team(settings, submission.team))

@@ -11,7 +11,7 @@ from roboco.adapters.celery.names import TEAM_TASK
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import open_marker_path
 from roboco.engine import notifications as notify
-from roboco.engine.coordinator.sweep import ATTEMPT_KINDS
+from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
 
@@ -78,8 +78,7 @@ def _schedule_work(engine: Engine, letter: DeadLetter) -> None:
             "Submit it again under another id to start it from the beginning; "
             f"roboco dead-letters delete {letter.letter_id} takes the letter off the list"
         )
-    for key in ATTEMPT_KINDS:
-        engine.attempts.finish(f"{key}:{letter.task_id}")
+    reset_attempts(engine, letter.task_id)
     engine.schedule.set(letter.task_id)
 
 

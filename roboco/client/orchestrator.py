@@ -38,7 +38,6 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake.unattended import missing_worker_messages
-from roboco.engine.record.summaries import stored_summary
 from roboco.engine.registration import check_workspace
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.settings import Settings, load_settings
@@ -188,7 +187,7 @@ class Orchestrator:
 
         Raises CorruptHistory if neither the summary nor the history of the task can be read.
         """
-        return stored_summary(self._engine, self._qualified_id(task_id))
+        return self._engine.summaries.get(self._qualified_id(task_id))
 
     def missing_workers(self) -> list[str]:
         """Return a sentence for each pool without a live worker. Raises TransientError if Redis does not answer."""

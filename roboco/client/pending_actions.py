@@ -5,10 +5,11 @@ from collections.abc import Callable
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval, needs_change_approval, needs_resolution
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.ids import answer_id, approval_id, change_id
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import stored_item
-from roboco.engine.intake.answer import answer_id, approval_id, change_id, open_tool_changes
+from roboco.engine.intake.answer import open_tool_changes
 
 
 class PendingActions:

@@ -15,9 +15,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
-from roboco.engine.record.summaries import require_summary
 from roboco.errors import CorruptHistory
-from roboco.ports import Phase, Snapshot
+from roboco.ports.task_store import Phase, Snapshot
 
 
 def session(engine: Engine, task_id: str) -> Session:
@@ -58,7 +57,7 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
     if task is not None:
         task = engine.task_store.load(task_id, max(1, task.seq - token.steps + 1))
     if task is None:
-        summary = require_summary(engine, task_id)
+        summary = engine.summaries.require(task_id)
         if text and token == ContinuationToken(steps=summary.steps):
             return SessionDelta(continuation_token=text, messages_by_idx={})
         current = _CurrentState(ContinuationToken(steps=summary.steps), summary.status, summary.reason, (), None)

@@ -24,7 +24,6 @@ from roboco.domain.stream.item import StreamItem, stream_item
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
-from roboco.engine.record.summaries import stored_summary
 from roboco.engine.retry import retry
 
 T = TypeVar("T")
@@ -106,7 +105,7 @@ class TaskStream:
 
     def has_ended(self) -> bool:
         """Return True if the task has ended according to its workspace."""
-        summary = self._retrying(lambda: stored_summary(self._engine, self.task_id))
+        summary = self._retrying(lambda: self._engine.summaries.get(self.task_id))
         return summary is not None and summary.status.ended
 
     def remaining(self, view: MergedStream, position: StreamPosition) -> Iterator[StreamItem]:

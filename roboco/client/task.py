@@ -13,10 +13,10 @@ from roboco.adapters.celery import names
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.client.async_stream import AsyncTaskStream
-from roboco.client.commands import handle
 from roboco.client.in_thread import in_thread
 from roboco.client.options import ForkOptions
 from roboco.client.stream import TaskStream, is_at_rest
+from roboco.client.task_commands import handle_task_command
 from roboco.client.task_control import TaskControl
 from roboco.client.task_files import TaskFiles
 from roboco.client.task_record import TaskRecord
@@ -30,6 +30,7 @@ from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import team_as_data
+from roboco.engine.intake.unattended import why_unattended
 from roboco.settings import Settings
 
 
@@ -39,7 +40,8 @@ class Task(TaskControl, TaskRecord, TaskFiles):
     def __init__(self, task_id: str, engine: Engine, follower: RedisFollower, settings: Settings) -> None:
         super().__init__(task_id, engine, settings)
         self._follower = follower
-        worker_check = WorkerCheck(engine, task_id, workspace_address(settings))
+        address = workspace_address(settings)
+        worker_check = WorkerCheck(task_id, lambda: why_unattended(engine, address, task_id))
         self._stream = TaskStream(task_id, engine, follower, self.summary, worker_check)
         self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
 
@@ -143,7 +145,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         named = {name: value for name, value in options.items() if value is not None} | {"task_id": task_id}
         data = None if team is None else team_as_data(resolve_team(self._settings, team))
         arguments = named | {"source": self.task_id, "seq": seq, "message": message, "team": data}
-        handle(self._engine, self._settings, names.FORK_TASK, arguments, "")
+        handle_task_command(self._engine, self._settings, names.FORK_TASK, arguments, "")
         return Task(task_id, self._engine, self._follower, self._settings)
 
     afork = in_thread(fork)

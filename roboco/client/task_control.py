@@ -6,10 +6,10 @@ import uuid
 from typing import Any, Final, Literal, Unpack
 
 from roboco.adapters.celery import names
-from roboco.client.commands import handle
 from roboco.client.in_thread import in_thread, run_in_thread
 from roboco.client.options import LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt
+from roboco.client.task_commands import handle_task_command
 from roboco.client.task_handle import TaskHandle
 from roboco.engine.intake.send import IfBusy
 
@@ -198,5 +198,5 @@ class TaskControl(TaskHandle):
         new_id = uuid.uuid4().hex
         requested_at = self._engine.now()
         named = {} if item_id is None else {"item_id": item_id}
-        handle(self._engine, self._settings, name, {"task_id": self.task_id, **arguments, **named}, new_id)
+        handle_task_command(self._engine, self._settings, name, {"task_id": self.task_id, **arguments, **named}, new_id)
         return Receipt(item_id or new_id, requested_at)

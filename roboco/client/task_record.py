@@ -28,7 +28,6 @@ from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.intake.answer import open_tool_changes
 from roboco.engine.intake.unattended import why_unattended
 from roboco.engine.record.call_failures import call_failures
-from roboco.engine.record.summaries import require_summary
 from roboco.errors import CorruptHistory
 
 
@@ -63,7 +62,7 @@ class TaskRecord(TaskHandle):
 
     def stored_summary(self) -> TaskSummary:
         """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""
-        return require_summary(self._engine, self.task_id)
+        return self._engine.summaries.require(self.task_id)
 
     def history(self) -> list[TaskStep]:
         """Return the committed steps."""

@@ -6,7 +6,7 @@ from typing import BinaryIO
 from roboco.adapters.artifacts.store import NewArtifact, store_artifact
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 
 
 def upload(files: Files, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:

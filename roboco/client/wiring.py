@@ -48,7 +48,8 @@ from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
-from roboco.ports import Dispatcher, NoTelemetry, Telemetry
+from roboco.ports.dispatcher import Dispatcher
+from roboco.ports.telemetry import NoTelemetry, Telemetry
 from roboco.settings import Settings
 
 

@@ -2,10 +2,9 @@
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
-from roboco.engine.engine import Engine
-from roboco.engine.intake.unattended import why_unattended
 from roboco.errors import RobocoError
 from roboco.ports.registry import LIVENESS_TIMEOUT
 
@@ -20,10 +19,9 @@ LOG_INTERVAL: Final = 60.0
 class WorkerCheck:
     """Checks regularly whether a worker processes a task."""
 
-    def __init__(self, engine: Engine, task_id: str, address: str) -> None:
-        self._engine = engine
+    def __init__(self, task_id: str, why_unattended: Callable[[], str]) -> None:
         self._task_id = task_id
-        self._address = address
+        self._why_unattended = why_unattended
         self._due = time.monotonic() + LIVENESS_TIMEOUT
         self._logged = -LOG_INTERVAL
         self.missing_worker = ""
@@ -40,7 +38,7 @@ class WorkerCheck:
         now = time.monotonic()
         self._due = now + CHECK_INTERVAL
         try:
-            self.missing_worker = why_unattended(self._engine, self._address, self._task_id)
+            self.missing_worker = self._why_unattended()
         except RobocoError as error:
             _log.debug("the workers of task %s are not known: %s", self._task_id, error)
             return

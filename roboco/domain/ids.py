@@ -99,6 +99,21 @@ def fork_item_id(task_id: str) -> str:
     return f"fork-{sha256(task_id)[:32]}"
 
 
+def answer_id(call_id: str) -> str:
+    """Return the id of the item with the external result of the call."""
+    return check_item_id(f"answer-{call_id}")
+
+
+def approval_id(call_id: str) -> str:
+    """Return the id of the item that approves or denies the call."""
+    return check_item_id(f"verdict-{call_id}")
+
+
+def change_id(call_id: str) -> str:
+    """Return the id of the item that approves or denies the change of the call's tool."""
+    return check_item_id(f"change-{call_id}")
+
+
 def _quoted(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

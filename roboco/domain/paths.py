@@ -1,13 +1,8 @@
 """Paths in the workspace. They are relative: to a folder, or to a prefix in an S3 bucket."""
 
-import re
-
+from roboco.domain.artifact_name import artifact_name
 from roboco.domain.ids import check_item_id, check_task_id
 
-MAX_NAME_CHARS = 128
-"""The longest name of an artifact, in characters."""
-ARTIFACT_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}")
-_URI = re.compile(r"file://(?:\./)?artifacts/(.+)")
 OPEN_MARKERS = "_open/"
 NOTIFY_MARKERS = "_notify/"
 RESTART_PREFIX = "restart/"
@@ -187,23 +182,3 @@ def listing_requests_path(task_id: str, server: str) -> str:
 def tool_change_path(task_id: str, call_id: str) -> str:
     """Return the path of a changed tool that needs a person's approval, as it was found when this call was due."""
     return f"{check_task_id(task_id)}/mcp/changes/{check_item_id(call_id)}.json"
-
-
-def artifact_name(uri_or_name: str) -> str:
-    """Return the name of an artifact from its name or URI.
-
-    Raise ValueError if it could leave the workspace.
-    """
-    match = _URI.fullmatch(uri_or_name)
-    name = match.group(1) if match else uri_or_name
-    if not ARTIFACT_NAME.fullmatch(name):
-        raise ValueError(
-            f"artifact {uri_or_name[:120]!r} is not allowed: a name has 1 to 128 letters, digits, '_', '-' "
-            "and '.', no folders, and does not start with '.'"
-        )
-    return name
-
-
-def artifact_uri(name: str) -> str:
-    """Return the URI of the artifact with this name, relative to the workspace."""
-    return f"file://artifacts/{artifact_name(name)}"

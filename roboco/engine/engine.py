@@ -8,31 +8,25 @@ from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.quarantine import Quarantine
+from roboco.engine.summaries import Summaries
 from roboco.engine.worker_status import WorkerStatus
-from roboco.ports import (
-    Attempts,
-    Clock,
-    DeadLetters,
-    Dispatcher,
-    EventLogs,
-    Files,
-    Histories,
-    Inbox,
-    Model,
-    NoTelemetry,
-    Notifier,
-    RateLimiter,
-    Schedule,
-    Signals,
-    TaskStore,
-    Telemetry,
-    Templates,
-    Tokenizers,
-    Toolbox,
-    ToolLeases,
-    TurnLeases,
-    WorkerRegistry,
-)
+from roboco.ports.attempts import Attempts
+from roboco.ports.clock import Clock
+from roboco.ports.dead_letters import DeadLetters
+from roboco.ports.dispatcher import Dispatcher
+from roboco.ports.inbox import Inbox
+from roboco.ports.leases import ToolLeases, TurnLeases
+from roboco.ports.logs import EventLogs
+from roboco.ports.model import Model, Templates
+from roboco.ports.notifier import Notifier
+from roboco.ports.rate_limits import RateLimiter, Tokenizers
+from roboco.ports.registry import WorkerRegistry
+from roboco.ports.schedule import Schedule
+from roboco.ports.signals import Signals
+from roboco.ports.task_store import TaskStore
+from roboco.ports.telemetry import NoTelemetry, Telemetry
+from roboco.ports.tools import Toolbox
+from roboco.ports.workspace import Files, Histories
 
 
 @dataclass(frozen=True)
@@ -90,6 +84,11 @@ class Engine:
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
     worker_status: WorkerStatus = field(default_factory=WorkerStatus)
+
+    @property
+    def summaries(self) -> Summaries:
+        """Return the summaries of tasks."""
+        return Summaries(self.files, self.histories, self.frozen_teams)
 
     def now(self) -> datetime:
         """Return the time of this machine's clock, UTC."""

@@ -12,7 +12,7 @@ from roboco.domain.history.state import TaskState
 from roboco.domain.paths import lineage_path, team_path
 from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 
 
 class FrozenTeams:

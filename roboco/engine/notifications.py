@@ -36,7 +36,7 @@ from roboco.domain.paths import (
 )
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Snapshot
+from roboco.ports.task_store import Snapshot
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.team import Agent, Team
-from roboco.ports import Templates
+from roboco.ports.model import Templates
 
 
 def render_prompt(prompts: Templates, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:

@@ -10,8 +10,9 @@ from itertools import islice
 from roboco.domain.paths import WORKSPACE_FILE, summary_path
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports import Files, Schedule, WorkerRegistry, WorkspaceIdentity
-from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT
+from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, WorkerRegistry, WorkspaceIdentity
+from roboco.ports.schedule import Schedule
+from roboco.ports.workspace import Files
 
 SAMPLE_SIZE = 20
 """Open tasks that a coordinator searches in its workspace if others have registered another one."""

@@ -14,8 +14,8 @@ from roboco.domain.team.team import Team
 from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import UNFINISHED_USAGE, Usage
 from roboco.engine.engine import Engine
-from roboco.ports import OperationSpan, Snapshot
-from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS
+from roboco.ports.task_store import Snapshot
+from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS, OperationSpan
 
 
 def unfinished_usage(team: Team, task: Snapshot) -> Usage:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from roboco.domain.paths import WORKSPACE_FILE
 from roboco.errors import CorruptHistory
-from roboco.ports import Files, WorkerRegistry, WorkspaceIdentity
+from roboco.ports.registry import WorkerRegistry, WorkspaceIdentity
+from roboco.ports.workspace import Files
 
 CACHE_SECONDS = 5.0
 """Seconds for which the registry is cached: many followers of a process share it."""

@@ -4,9 +4,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from roboco.domain.history.priority import Priority
-from roboco.ports.leases import ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.task_store import Phase
-from roboco.ports.tools import ListingRequest
 
 
 class AttemptStatus(StrEnum):

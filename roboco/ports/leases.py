@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from roboco.domain.history.priority import Priority
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import Snapshot, TokenUsage
 
 
@@ -38,17 +38,6 @@ class CancelRequest:
     """The time of the request, in Unix seconds."""
     emitted_chunks: int
     """The number of chunks that the turn had emitted at that time."""
-
-
-@dataclass(frozen=True)
-class TurnAssignment:
-    """The turn that a message assigns to an agents worker."""
-
-    task_id: str
-    seq: int
-    epoch: int
-    attempt: int
-    priority: Priority = "normal"
 
 
 @dataclass(frozen=True)
@@ -118,19 +107,6 @@ class TurnLeases(Protocol):
 
         With `dispatched`, record this moment as its last dispatch, and end a delay of the turn.
         """
-
-
-@dataclass(frozen=True)
-class ToolAssignment:
-    """The tool call that a message assigns to a tools worker."""
-
-    task_id: str
-    seq: int
-    """The position of the step with the call."""
-    epoch: int
-    call_id: str
-    attempt: int
-    priority: Priority = "normal"
 
 
 class ToolLeases(Protocol):

@@ -17,14 +17,6 @@ Listings = Mapping[str, Listing]
 
 
 @dataclass(frozen=True)
-class ListingRequest:
-    """A request to a tools worker to list the tools of a server for the task."""
-
-    task_id: str
-    server: str
-
-
-@dataclass(frozen=True)
 class MissingListing:
     """A missing listing that a turn needs."""
 

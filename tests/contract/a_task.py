@@ -11,26 +11,16 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports import (
-    Attempts,
-    Commit,
-    DeadLetters,
-    Decision,
-    EventLogs,
-    Inbox,
-    Phase,
-    RateLimiter,
-    Schedule,
-    Snapshot,
-    TaskStore,
-    Ticket,
-    ToolAssignment,
-    ToolLeases,
-    TurnAssignment,
-    TurnClaim,
-    TurnLeases,
-    WorkerRegistry,
-)
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.attempts import Attempts
+from roboco.ports.dead_letters import DeadLetters
+from roboco.ports.inbox import Inbox
+from roboco.ports.leases import ToolLeases, TurnClaim, TurnLeases
+from roboco.ports.logs import EventLogs
+from roboco.ports.rate_limits import RateLimiter, Ticket
+from roboco.ports.registry import WorkerRegistry
+from roboco.ports.schedule import Schedule
+from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TaskStore
 from tests.contract.samples import TASK, chain, step_after
 
 LIMITS = ModelLimits(("shared=2/100",))

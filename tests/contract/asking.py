@@ -7,9 +7,9 @@ import pytest
 
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
-from roboco.ports import ModelStream
-from roboco.ports import Reply as Ended
-from roboco.ports import Request as Asked
+from roboco.ports.model import ModelStream
+from roboco.ports.model import Reply as Ended
+from roboco.ports.model import Request as Asked
 from tests.support.servers.model_server import Record
 
 KEY = "sk-secret-0123456789"

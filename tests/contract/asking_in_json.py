@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from roboco.ports import Request as Asked
-from roboco.ports import RequestedCall
+from roboco.ports.model import Request as Asked
+from roboco.ports.model import RequestedCall
 from tests.contract.asking import asked
 from tests.support.servers.model_server import ModelServer, Reply
 

@@ -20,7 +20,7 @@ from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.adapters.workspace.s3 import S3Files, connect_s3
 from roboco.adapters.workspace.s3_history import S3Histories
-from roboco.ports import Files, Histories
+from roboco.ports.workspace import Files, Histories
 from tests.conftest import need
 from tests.contract.a_task import ATask
 from tests.contract.asking import KEY

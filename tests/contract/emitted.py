@@ -3,7 +3,8 @@
 from concurrent.futures import Future
 
 from roboco.domain.stream.event import StreamChunk
-from roboco.ports import Chunk, LeaseStatus, TokenUsage, TurnClaim, TurnLeases
+from roboco.ports.leases import Chunk, LeaseStatus, TurnClaim, TurnLeases
+from roboco.ports.task_store import TokenUsage
 
 SECONDS = 60.0
 """How long what came of it is waited for."""

@@ -1,7 +1,7 @@
 """What a history holds: written by one worker, and read back in every way."""
 
 from roboco.domain.history.step import TaskStep, verify_chain
-from roboco.ports import Histories
+from roboco.ports.workspace import Histories
 from tests.contract.samples import TASK, chain
 
 

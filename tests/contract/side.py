@@ -15,7 +15,9 @@ from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.history.state import fold
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent
-from roboco.ports import CallState, Commit, Decision, Snapshot, TokenUsage, ToolAssignment, TurnAssignment, TurnClaim
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.leases import TurnClaim
+from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
 from tests.contract.a_task import ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, chain, said, told

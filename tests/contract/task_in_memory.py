@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports import Ticket
+from roboco.ports.rate_limits import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.support.memory_ports.board import MemoryBoard

@@ -18,7 +18,7 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports import Ticket
+from roboco.ports.rate_limits import Ticket
 from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.support.stack import until

@@ -7,7 +7,8 @@ import pytest
 from roboco.adapters.redis import dead_letters as dead_letters
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
-from roboco.ports import Attempts, DeadLetters
+from roboco.ports.attempts import Attempts
+from roboco.ports.dead_letters import DeadLetters
 from tests.contract.a_task import SHORT, ATask
 from tests.contract.task_on_redis import TaskOnRedis
 

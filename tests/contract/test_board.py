@@ -14,7 +14,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
-from roboco.ports import CallState, Commit, Decision, Phase
+from roboco.ports.task_store import CallState, Commit, Decision, Phase
 from tests.contract.a_task import ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, chain, said, step_after, told

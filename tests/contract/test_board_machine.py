@@ -17,7 +17,7 @@ from roboco.adapters.redis import task_store as redis_board
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.status import TaskStatus
-from roboco.ports import Decision, Phase, TokenUsage
+from roboco.ports.task_store import Decision, Phase, TokenUsage
 from tests.contract.machine import MACHINE
 from tests.contract.samples import told
 from tests.contract.side import CALLS, STEPS, Side, assert_same

@@ -10,7 +10,8 @@ import pytest
 from roboco.domain.history.part import Artifact, ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.errors import TransientError
-from roboco.ports import CallState, Declined, Phase, ToolAssignment
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.task_store import CallState, Declined, Phase
 from tests.contract.a_task import LONG, SHORT, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis

@@ -21,7 +21,7 @@ from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
 from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.adapters.workspace.tries import MAX_TRIES
 from roboco.errors import TransientError
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 from tests.contract.s3_faults import AnswerLost
 from tests.contract.samples import TASK, chain
 from tests.support.memory_ports.objects import MemoryObjects

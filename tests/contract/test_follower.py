@@ -21,7 +21,7 @@ from roboco.adapters.redis.stream import subscriptions as redis_feed
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.domain.stream.event import AnyEvent, ErrorOccurred
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 from tests.contract.emitted import emitted
 from tests.contract.giving_up import gives_up
 from tests.contract.in_a_loop import FollowerInALoop

@@ -17,7 +17,7 @@ from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.paths import history_path
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports import Histories
+from roboco.ports.workspace import Histories
 from tests.contract.kept import assert_holds, written
 from tests.contract.samples import TASK, chain, step_after
 

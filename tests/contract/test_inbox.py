@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from roboco.errors import TransientError
-from roboco.ports import LeaseStatus, Phase
+from roboco.ports.leases import LeaseStatus
+from roboco.ports.task_store import Phase
 from tests.contract.a_task import ATask
 from tests.contract.samples import TASK
 from tests.contract.task_on_redis import TaskOnRedis

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from roboco.adapters.model import reply_assembly as assembly
 from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.ports import ModelStream
-from roboco.ports import Reply as Ended
+from roboco.ports.model import ModelStream
+from roboco.ports.model import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, NOTHING, answer, asked, delta, events, failure, gone
 from tests.contract.asking_in_json import ADD, ADDED, TOOLS, WELL, bodies, in_json, say
 from tests.support.servers.model_server import ModelServer, Reply, Request

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.ports import ModelStream, RequestedCall
-from roboco.ports import Reply as Ended
+from roboco.ports.model import ModelStream, RequestedCall
+from roboco.ports.model import Reply as Ended
 from tests.contract.asking import KEY, LEFT_BEHIND, TOOL, answer, asked, delta, events, failure, gone
 from tests.support.servers.model_server import ModelServer, Reply
 from tests.support.stack import until

@@ -16,7 +16,7 @@ from roboco.adapters.model.openai_model import MAX_ATTEMPTS, OpenAIModel
 from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.team import Agent
 from roboco.errors import ModelError
-from roboco.ports import Reply as Ended
+from roboco.ports.model import Reply as Ended
 from tests.contract.asking import KEY, LEFT_BEHIND, NOTHING, TOOL, answer, asked, delta, events, failure, gone
 from tests.support.servers.model_server import ModelServer, Reply
 

@@ -9,7 +9,7 @@ import pytest
 from roboco.adapters.model import reply_assembly as assembly
 from roboco.adapters.model import sse
 from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.ports import Reply as Ended
+from roboco.ports.model import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, failure, gone
 from tests.faults.hostile.model_server import call, endless, hung
 from tests.support.servers.model_server import ModelServer, Reply

@@ -8,7 +8,7 @@ import pytest
 
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.model.reply_assembly import MAX_TOKEN_COUNT
-from roboco.ports import RequestedCall
+from roboco.ports.model import RequestedCall
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, events, failure
 from tests.support.servers.model_server import ModelServer, Reply
 

@@ -9,8 +9,7 @@ import pytest
 from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports import Ticket
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
 from tests.contract.a_task import LIMITS, LONG, WINDOW, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis

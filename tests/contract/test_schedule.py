@@ -13,7 +13,7 @@ from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.errors import TransientError
-from roboco.ports import Schedule
+from roboco.ports.schedule import Schedule
 from tests.contract.a_task import SHORT, ATask
 from tests.contract.task_on_redis import TaskOnRedis
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from roboco.errors import TransientError
-from roboco.ports import Declined, Phase, TokenUsage, TurnAssignment, TurnClaim
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.leases import TurnClaim
+from roboco.ports.task_store import Declined, Phase, TokenUsage
 from tests.contract.a_task import LONG, SHORT, ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, said, told

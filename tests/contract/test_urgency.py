@@ -2,7 +2,8 @@
 
 import pytest
 
-from roboco.ports import LeaseStatus, Phase
+from roboco.ports.leases import LeaseStatus
+from roboco.ports.task_store import Phase
 from tests.contract.a_task import ATask
 from tests.contract.emitted import emitted
 from tests.contract.samples import TASK, USED, said, told

@@ -19,7 +19,7 @@ from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.adapters.workspace.s3 import S3Files, S3Objects
 from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain.history.step import TaskStep
-from roboco.ports import Files, Histories
+from roboco.ports.workspace import Files, Histories
 from tests.contract.machine import MACHINE
 from tests.contract.s3_faults import AnswerLost, WatchedObjects
 from tests.contract.samples import step_after

@@ -12,7 +12,8 @@ from roboco.domain.history.tool_outcome import ToolOutcome, not_executed_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError
-from roboco.ports import Request, ToolContext
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
 from tests.faults.enumerated import WRONG, Struck
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said

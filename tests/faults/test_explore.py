@@ -10,14 +10,14 @@ from roboco.domain.decision.action import Action, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
+from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator import sweep
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
-from roboco.ports import Chunk, EmitCallback, LeaseStatus, TurnClaim
+from roboco.ports.leases import Chunk, EmitCallback, LeaseStatus, TurnClaim
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrunk, violations
 from tests.faults.explore.shapes import SHAPES

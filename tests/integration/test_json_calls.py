@@ -11,7 +11,7 @@ from roboco.adapters.json_schema import value_error
 from roboco.adapters.local import llama
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports import Reply, Request
+from roboco.ports.model import Reply, Request
 from tests.contract.asking import LEFT_BEHIND
 from tests.contract.conftest import take_down
 from tests.integration.test_local_parts import installed

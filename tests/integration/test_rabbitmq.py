@@ -16,7 +16,8 @@ from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
 from roboco.client.wiring import producer_app
 from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
-from roboco.ports import Phase, TurnAssignment
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Phase
 from roboco.settings import Settings
 from roboco.workers.credentials import RABBITMQ_REFUSED, check_credentials
 from tests.conftest import need

@@ -10,7 +10,7 @@ from celery.result import allow_join_result
 
 import roboco
 from roboco import TaskFailed
-from roboco.client.canvas.team_task import team_task_id
+from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.paths import notifications_path, open_marker_path
 from tests.conftest import need
 from tests.support.celery_shops import shop_app

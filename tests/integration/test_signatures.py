@@ -16,7 +16,7 @@ from roboco import TaskFailed, UsageError
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
-from roboco.client.canvas.team_task import team_task_id
+from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.paths import finished_notifications_path, open_marker_path
 from tests.support.celery_shops import VISIBILITY, shop_app
 from tests.support.events import watched

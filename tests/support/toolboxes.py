@@ -8,7 +8,7 @@ from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.tools.builtin import BuiltinTools, artifact_reader
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.toolbox import FunctionToolbox
-from roboco.ports import Files, Histories
+from roboco.ports.workspace import Files, Histories
 
 
 def toolbox_of(

@@ -5,7 +5,7 @@ import json
 from roboco.adapters.artifacts.store import NewArtifact, write_artifact
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 
 MAX_RESULT_BYTES = 32 * 1024
 """Bytes of a result that the history contains whole."""

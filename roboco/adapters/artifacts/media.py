@@ -9,7 +9,7 @@ from roboco.adapters.artifacts.store import NewArtifact, write_artifact
 from roboco.domain.history.media import Media
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 
 _MIME = re.compile(r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,60}")
 _SUFFIXES = {

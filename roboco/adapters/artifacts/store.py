@@ -15,17 +15,11 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from roboco.adapters.artifacts.mime import HEAD_BYTES, is_text, mime_of
+from roboco.domain.artifact_name import MAX_NAME_CHARS, artifact_name, artifact_uri
 from roboco.domain.history.part import Artifact
-from roboco.domain.paths import (
-    MAX_NAME_CHARS,
-    artifact_info_path,
-    artifact_name,
-    artifact_path,
-    artifact_uri,
-    artifacts_path,
-)
+from roboco.domain.paths import artifact_info_path, artifact_path, artifacts_path
 from roboco.errors import UsageError
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 
 MAX_VERSIONS = 10_000
 """Versions of one name."""

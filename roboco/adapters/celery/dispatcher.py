@@ -19,7 +19,9 @@ from roboco.adapters.celery.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_T
 from roboco.adapters.redis.credential_error import BROKER_URL_SETTING, find_refusal
 from roboco.domain.history.priority import Priority
 from roboco.errors import TransientError
-from roboco.ports import AttemptStatus, ListingRequest, Phase, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.task_store import Phase
 
 SENT_AT: Final = "roboco_sent_at"
 """The header with the time at which a message was sent, in Unix seconds."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from roboco.errors import RobocoError
-from roboco.ports import ListingRequest, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 
 NAME_ARGUMENTS: Final = (
     "task_id",

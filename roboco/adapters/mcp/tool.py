@@ -5,8 +5,8 @@ from typing import Any
 
 from roboco.adapters.mcp.reduced_schema import reduced_schema
 from roboco.domain.canonical_json import well_formed
+from roboco.domain.team.effect import Effect
 from roboco.domain.team.mcp_server import McpServer, McpToolSettings
-from roboco.domain.team.tool_spec import Effect
 
 MAX_DESCRIPTION_CHARS = 4000
 """Maximum number of characters of a description."""

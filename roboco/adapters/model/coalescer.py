@@ -2,7 +2,7 @@
 
 import asyncio
 
-from roboco.ports import OnText
+from roboco.ports.model import OnText
 
 COALESCE_INTERVAL = 0.005
 """Minimum seconds between two texts. Texts that arrive meanwhile are joined. The first is sent immediately."""

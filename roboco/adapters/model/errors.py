@@ -10,7 +10,7 @@ from roboco.adapters.retry_after import parse_retry_after as parse_retry_after
 from roboco.adapters.retry_after import parse_seconds
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import ModelError
-from roboco.ports import Request
+from roboco.ports.model import Request
 
 RATE_LIMIT_CODE = "rate_limit"
 """The code of a ModelError that the caller waits out. Not this process alone: all processes share the limit."""

@@ -17,7 +17,7 @@ from roboco.adapters.model.plain_messages import plain_messages
 from roboco.adapters.model.strict_schema import JsonSchema, is_strict, strict_schema
 from roboco.adapters.model.tool_descriptions import describe_tools
 from roboco.domain.canonical_json import validated_json, well_formed
-from roboco.ports import Request, RequestedCall
+from roboco.ports.model import Request, RequestedCall
 
 MAX_CALLS = 8
 """Calls in one answer."""

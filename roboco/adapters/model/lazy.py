@@ -3,7 +3,7 @@
 import importlib
 
 from roboco.adapters.per_process import PerProcess
-from roboco.ports import Model, ModelStream, OnText, Request
+from roboco.ports.model import Model, ModelStream, OnText, Request
 
 _MODULE = "roboco.adapters.model.openai_model"
 

@@ -39,7 +39,7 @@ from roboco.adapters.model.sse import iter_chunks
 from roboco.adapters.model.tool_call_filter import SpokenWords
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
-from roboco.ports import ModelStream, OnText, Reply, Request
+from roboco.ports.model import ModelStream, OnText, Reply, Request
 
 _log = logging.getLogger(__name__)
 _NO_EXTRA_ARGUMENTS: Mapping[str, Any] = {}

@@ -16,7 +16,7 @@ from typing import Any
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.tokens import estimate_tokens_of_bytes
 from roboco.errors import ModelError
-from roboco.ports import Reply, RequestedCall
+from roboco.ports.model import Reply, RequestedCall
 
 MAX_HELD_CHARS = 1_000_000
 """Characters of a reply that is held back until it is complete."""

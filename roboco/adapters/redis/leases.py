@@ -12,7 +12,8 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import hash_fields, parse_snapshot
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, unnumbered_json
-from roboco.ports import CancelRequest, Chunk, EmitCallback, LeaseStatus, ToolAssignment, TurnAssignment, TurnClaim
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, LeaseStatus, TurnClaim
 
 
 class RedisTurnLeases:

@@ -23,7 +23,7 @@ from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, unnumbered_json
-from roboco.ports import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage
+from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage
 
 MAX_LOGGED_CHUNKS = 10_000
 """Chunks that a content log keeps when a step is committed. The history has the older text."""

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from roboco.adapters.sandbox.limits import MAX_PAGE_BYTES, SandboxLimits
-from roboco.domain.paths import artifact_name
+from roboco.domain.artifact_name import artifact_name
 from roboco.errors import UsageError
 
 

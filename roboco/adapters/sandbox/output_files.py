@@ -8,7 +8,7 @@ from pathlib import Path
 
 from roboco.adapters.sandbox.limits import SandboxLimits
 from roboco.adapters.sandbox.result import WrittenFile
-from roboco.domain.paths import artifact_name
+from roboco.domain.artifact_name import artifact_name
 
 _MAX_LISTED = 20
 """Maximum number of files that are listed one by one as not kept."""

@@ -7,7 +7,7 @@ from roboco.adapters.search.passage import MAX_INDEXED_BYTES, Passage, is_text, 
 from roboco.adapters.search.sqlite_index import SqliteIndex
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
-from roboco.ports import Histories
+from roboco.ports.workspace import Histories
 
 ReadArtifact = Callable[[str, str, int], bytes | None]
 """Takes a task id, an artifact's name and a number of bytes; returns the first bytes, or None without an artifact."""

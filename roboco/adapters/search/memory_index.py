@@ -19,7 +19,7 @@ from roboco.adapters.search.snippet import snippet
 from roboco.adapters.search.sqlite_index import PassageRef, SqliteIndex, StoredPassage
 from roboco.adapters.search.vector import cosine, text_hash
 from roboco.errors import TransientError
-from roboco.ports import Histories
+from roboco.ports.workspace import Histories
 
 COMPOUND_WEIGHT = 0.3
 """The weight of a compound, or of a member of one, relative to the word itself."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from roboco.errors import ModelError
-from roboco.ports import Model, ModelStream, OnText, Operation, OperationSpan, Reply, Request, Telemetry
-from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS
+from roboco.ports.model import Model, ModelStream, OnText, Reply, Request
+from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation, OperationSpan, Telemetry
 
 
 class InstrumentedModel:

@@ -16,8 +16,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
-from roboco.ports import MetricSpec
-from roboco.ports.telemetry import METRICS
+from roboco.ports.telemetry import METRICS, MetricSpec
 
 MAX_LABEL_VALUES = 100
 """Values of a label at most: team files contain the names of models and tools."""

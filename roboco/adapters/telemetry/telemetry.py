@@ -6,7 +6,7 @@ from typing import Protocol
 
 from roboco.adapters.telemetry.log_context import LOG_CONTEXT, LogFields, log_fields
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports import MetricSpec, Operation, OperationSpan
+from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
 
 
 class MetricRecorder(Protocol):

@@ -23,7 +23,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports import Operation
+from roboco.ports.telemetry import Operation
 
 EXPORT_DELAY_MS = 1000
 """Milliseconds until spans are sent, unless OTEL_BSP_SCHEDULE_DELAY is set. A killed child loses no more."""

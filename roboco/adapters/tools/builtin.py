@@ -17,7 +17,8 @@ from roboco.adapters.tools.python_tool import run_code
 from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
-from roboco.ports import Files, ToolContext
+from roboco.ports.tools import ToolContext
+from roboco.ports.workspace import Files
 
 MAX_CONTENT_CHARS = 1024 * 1024
 """Maximum number of characters of a text that `artifact_write` accepts."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from roboco.adapters.tools.tool_result import to_json
 from roboco.errors import UsageError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -10,7 +10,8 @@ from roboco.adapters.sandbox.result import RunResult
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
-from roboco.ports import Files, ToolContext
+from roboco.ports.tools import ToolContext
+from roboco.ports.workspace import Files
 
 _END_REASONS = {
     "time": "it ran longer than its time limit",

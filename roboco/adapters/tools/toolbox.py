@@ -36,7 +36,8 @@ from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
-from roboco.ports import Files, Listings, ToolContext
+from roboco.ports.tools import Listings, ToolContext
+from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
-from roboco.ports import VersionedFile
+from roboco.ports.workspace import VersionedFile
 
 _LOCK_FILES = 64
 """Lock files of a folder in which files are replaced: hidden, empty files that stay.

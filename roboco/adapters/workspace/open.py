@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.errors import UsageError
-from roboco.ports import Files, Histories
+from roboco.ports.workspace import Files, Histories
 
 
 class Workspace(NamedTuple):

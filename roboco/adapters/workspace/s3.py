@@ -15,7 +15,7 @@ from roboco.adapters.workspace.path import checked_path
 from roboco.adapters.workspace.tries import MAX_TRIES, tries
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
-from roboco.ports import VersionedFile
+from roboco.ports.workspace import VersionedFile
 
 CONFLICT_STATUSES = frozenset({409, 412})
 """HTTP statuses of a conditional write that lost: 412 as a rule, 409 if two writers collided."""

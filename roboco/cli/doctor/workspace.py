@@ -19,7 +19,7 @@ from roboco.adapters.workspace.s3_open import open_objects
 from roboco.cli.doctor.check import CheckResult, CheckState, expect
 from roboco.cli.doctor.objects import check_objects
 from roboco.errors import RobocoError
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 from roboco.settings import Settings
 
 LOW_DISK_BYTES: Final = 2**30

@@ -23,7 +23,6 @@ from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item
-from roboco.engine.record.summaries import require_summary
 from roboco.errors import TaskFailed, UsageError
 
 
@@ -110,12 +109,12 @@ def _result(engine: Engine, task_id: str, gives: str) -> Any:
     text = last_text(tuple(engine.histories.read(task_id)))
     if gives == "text":
         return text
-    return require_summary(engine, task_id).model_dump(mode="json") | {"text": text}
+    return engine.summaries.require(task_id).model_dump(mode="json") | {"text": text}
 
 
 def _runtime(engine: Engine, notice: Notification) -> float:
     """Return the seconds from the submission to the end of the task."""
-    summary = require_summary(engine, notice.task_id)
+    summary = engine.summaries.require(notice.task_id)
     return (notice.time - summary.created_at).total_seconds()
 
 

@@ -46,7 +46,7 @@ def install(app: Celery, settings: Settings | None = None, queue: str | None = N
 
     orchestrator = PerProcess(lambda: Orchestrator(settings or load_settings()))
     _register(app, orchestrator, {} if queue is None else {"queue": queue})
-    watch_revokes(app, orchestrator)
+    watch_revokes(app, lambda: orchestrator()._engine)
     warn_of_broker(app, settings)
 
 

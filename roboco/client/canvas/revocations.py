@@ -12,10 +12,10 @@ from celery import Celery
 from celery.worker import state
 
 from roboco.adapters.celery.background import run_periodically
-from roboco.client.canvas.team_task import team_task_id
-from roboco.client.orchestrator import Orchestrator
+from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import open_marker_path
+from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import RobocoError, UsageError
 
@@ -27,13 +27,13 @@ STOPPING_POLLS: Final = (0, 10)
 """The polls of an id that stop its team. At the first one, the submission of the team may not have finished."""
 
 
-def watch_revokes(app: Celery, orchestrator: Callable[[], Orchestrator]) -> None:
+def watch_revokes(app: Celery, engine: Callable[[], Engine]) -> None:
     """Stop the teams of revoked Celery tasks while a worker of the application runs in this process."""
     polls: dict[str, int] = {}
-    run_periodically(app, "roboco-revokes", POLL_INTERVAL, lambda: _poll(polls, orchestrator))
+    run_periodically(app, "roboco-revokes", POLL_INTERVAL, lambda: _poll(polls, engine))
 
 
-def _poll(polls: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> None:
+def _poll(polls: dict[str, int], engine: Callable[[], Engine]) -> None:
     revoked = {str(celery_id) for celery_id in list(state.revoked)}
     for forgotten in polls.keys() - revoked:
         del polls[forgotten]
@@ -41,15 +41,15 @@ def _poll(polls: dict[str, int], orchestrator: Callable[[], Orchestrator]) -> No
         poll = polls.get(celery_id, 0)
         try:
             if poll in STOPPING_POLLS:
-                stop_team(orchestrator(), celery_id)
+                stop_team(engine(), celery_id)
             polls[celery_id] = poll + 1
         except RobocoError as error:
             _log.warning("the team of revoked Celery task %s could not be stopped yet: %s", celery_id, error)
 
 
-def stop_team(orchestrator: Orchestrator, celery_id: str) -> None:
+def stop_team(engine: Engine, celery_id: str) -> None:
     """Stop the task that the Celery task has submitted, if it is open."""
-    engine, task_id = orchestrator._engine, team_task_id(celery_id)
+    task_id = team_task_id(celery_id)
     if engine.files.get(open_marker_path(task_id)) is None:
         return
     item = Stop(item_id="revoked", created_at=engine.now(), reason="revoked")

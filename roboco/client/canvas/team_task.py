@@ -11,11 +11,11 @@ from kombu.utils import json
 from roboco.adapters.celery.continuation import serialize_request
 from roboco.adapters.celery.names import BROKER_KEY, ENDED_TASK
 from roboco.client.canvas.broker import broker_mistake, broker_of
+from roboco.client.canvas.task_ids import team_task_id
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team
-from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.ids import is_task_id
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.notification import NotifyTarget
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
@@ -36,12 +36,6 @@ class TeamInvocation:
     ignore_result: bool
     queue: str | None
     """The queue for the tasks after it, or None for the queue of the Celery task."""
-
-
-def team_task_id(celery_id: str) -> str:
-    """Return the id of the task that a Celery task submits: the same for each of its messages."""
-    named = f"celery-{celery_id}"
-    return named if is_task_id(named) else f"celery-{sha256(celery_id)[:32]}"
 
 
 def submit_team(

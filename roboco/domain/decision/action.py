@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.history.part import Part, ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus

@@ -9,13 +9,21 @@ from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
-from roboco.domain.decision.router import Route, Router, route
-from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router, route
+from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
 from roboco.domain.history.goal import reminder
-from roboco.domain.history.history import AFTER_RESULTS, History
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
-from roboco.domain.history.state import LIMIT, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE, is_limit_notice
+from roboco.domain.history.state import (
+    AFTER_RESULTS,
+    LIMIT,
+    NEW_LIMITS,
+    REMINDED_GOALS,
+    WRAP_UP_RULE,
+    History,
+    is_limit_notice,
+)
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.inbox.item import UserMessage, pause_reason
 from roboco.domain.limits import Limits
@@ -24,8 +32,6 @@ from roboco.domain.team.collaboration import END, TO_USER
 from roboco.domain.team.team import Team
 
 STOPPED = "stopped"
-ATTEMPTS = "attempts"
-"""The code of the error of exhausted attempts."""
 GOALS = "goals"
 LOOP = "loop"
 RAISE_LIMIT_HINT = "raise the limit to go on"

@@ -2,30 +2,15 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
-from roboco.domain.history.history import History
+from roboco.domain.decision.edge_conditions import holds
+from roboco.domain.decision.route import Route
+from roboco.domain.history.state import History
 from roboco.domain.history.step import USER
 from roboco.domain.team.collaboration import END, TO_USER, Custom, Edge, Graph, Manual, Sequential
 from roboco.domain.team.condition import Condition
 from roboco.domain.team.team import Team
-
-
-@dataclass(frozen=True)
-class Route:
-    """The next agent, "USER" or "END", with the rule that chose it and the candidates."""
-
-    to: str
-    router: str
-    rule: str
-    reason: str
-    candidates: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """Return the route as JSON for a step's `metadata.routing`."""
-        return asdict(self) | {"candidates": list(self.candidates)}
-
 
 Router = Callable[[Team, History], Route]
 
@@ -105,7 +90,7 @@ def _graph(team: Team, model: Graph, history: History) -> Route:
     candidates = tuple(_rule(node, index, edge) for index, edge in enumerate(edges))
     for edge, rule in zip(edges, candidates, strict=True):
         used_up = edge.max_times is not None and history.state.rules.get(rule, 0) >= edge.max_times
-        if not used_up and (edge.when is None or edge.when.holds(history.current_run)):
+        if not used_up and (edge.when is None or holds(edge.when, history.current_run)):
             return Route(edge.to, "graph", rule, _reason(node, edge), candidates)
     return Route(TO_USER, "graph", f"{node}: no edge", f"no edge of {node} holds", candidates)
 

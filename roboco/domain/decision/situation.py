@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Item, LimitChange, Stop, UserMessage
 
+ATTEMPTS = "attempts"
+"""The code of the error of exhausted attempts."""
 INTERRUPTED = "the user interrupted the work"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
@@ -18,9 +18,8 @@ from roboco.domain.decision.tool_answers import (
     needs_resolution,
     spec_of,
 )
-from roboco.domain.history.history import History
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.state import ACHIEVED_GOALS
+from roboco.domain.history.state import ACHIEVED_GOALS, History
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import pause_reason

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from roboco.domain.artifact_name import artifact_name
 from roboco.domain.canonical_json import well_formed_json
-from roboco.domain.paths import artifact_name
 from roboco.domain.schema import RecordModel
 
 

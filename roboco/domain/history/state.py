@@ -1,6 +1,11 @@
-"""TaskState: the fold of a history. It is updated step by step, so that no turn has to read the whole history."""
+"""TaskState: the fold of a history, and History: the view of a task's past for routers and `decide`.
+
+The state is updated step by step, so that no turn has to read the whole history. The cost of a decision therefore does
+not grow with the number of steps.
+"""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +29,11 @@ WRAP_UP_RULE = "wrap up"
 """The rule by which an agent makes the last turn at a limit."""
 MAX_RECENT_ITEMS = 64
 """The number of ids of the newest inbox items that are remembered, so that a repeated item is dropped."""
+
+COORDINATOR_TAIL_LENGTH = 64
+"""The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
+AFTER_RESULTS = "results"
+"""The rule by which an agent that called tools acts again."""
 
 
 class TaskState(RecordModel):
@@ -192,6 +202,37 @@ class TaskState(RecordModel):
         return tuple(_achieved(goal, achieved.get(goal.name)) for goal in self.goals), self.reminders
 
 
+@dataclass(frozen=True)
+class History:
+    """The state of all steps, and the newest steps."""
+
+    state: TaskState
+    tail: tuple[TaskStep, ...]
+    """The newest steps in order; at least the last one."""
+
+    @property
+    def last(self) -> TaskStep:
+        """Return the newest step."""
+        return self.tail[-1]
+
+    @property
+    def current_run(self) -> tuple[TaskStep, ...]:
+        """Return the current run: the steps since the last agent took over, with their results and the user's messages.
+
+        It is empty if the last step is a message of the user.
+        """
+        if self.last.agent_name == USER:
+            return ()
+        agent = self.state.last_agent
+        for index in range(len(self.tail) - 1, -1, -1):
+            step = self.tail[index]
+            if step.agent_name not in (agent, TOOL_EXECUTOR, USER):
+                return self.tail[index + 1 :]
+            if step.agent_name == agent and not _continues(step):
+                return self.tail[index:]
+        return self.tail
+
+
 def fold(steps: Iterable[TaskStep]) -> TaskState:
     """Return the state after all these steps, which start with the first one."""
     state = TaskState()
@@ -238,3 +279,7 @@ def item_ids_of(step: TaskStep) -> tuple[str, ...]:
     decided = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
     item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *decided]
     return tuple(item_id for item_id in item_ids if isinstance(item_id, str))
+
+
+def _continues(step: TaskStep) -> bool:
+    return (step.metadata.get("routing") or {}).get("rule") == AFTER_RESULTS

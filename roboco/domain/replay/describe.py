@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ErrorPart, TextPart, ToolResultPart
 from roboco.domain.history.state import NEW_LIMITS, REMINDED_GOALS
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep

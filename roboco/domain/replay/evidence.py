@@ -11,12 +11,12 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
-from roboco.domain.decision.decide import ATTEMPTS, STOPPED, decide
-from roboco.domain.decision.router import Route, Router
-from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
+from roboco.domain.decision.decide import STOPPED, decide
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router
+from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.state import NEW_LIMITS, TaskState
+from roboco.domain.history.state import NEW_LIMITS, History, TaskState
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.inbox.item import (

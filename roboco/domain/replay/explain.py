@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import AFTER_RESULTS, History
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.state import ACHIEVED_GOALS, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE
+from roboco.domain.history.state import ACHIEVED_GOALS, AFTER_RESULTS, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE, History
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.replay.describe import describe
 from roboco.domain.replay.evidence import decide_with_results, history_prefixes

@@ -5,8 +5,8 @@ from typing import Any
 
 from roboco.domain.decision.action import Wait
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
 from roboco.domain.history.part import Part
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.replay.describe import recorded_action

@@ -18,9 +18,8 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
 from roboco.domain.history.part import ToolCall, ToolResultPart
-from roboco.domain.history.state import fold
+from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.replay.evidence import TAIL_LENGTH, RecordedCall, decide_with_results

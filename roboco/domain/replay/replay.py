@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import GOALS, LOOP, STOPPED
-from roboco.domain.decision.router import Route, Router, route
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
-from roboco.domain.history.state import LIMIT, NEW_LIMITS, REMINDED_GOALS
+from roboco.domain.history.state import LIMIT, NEW_LIMITS, REMINDED_GOALS, History
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.replay.describe import describe, recorded_action, rule_of
 from roboco.domain.replay.evidence import (

@@ -1,17 +1,10 @@
-"""Conditions on an edge of a routing graph.
+"""Conditions on an edge of a routing graph. `domain/decision/edge_conditions.py` tests them."""
 
-A condition tests the agent's current run: its steps and their tool results since it took over. Text and metadata are
-those of the last step. Tools and artifacts are those of the whole run, because an agent that calls a tool writes
-another step before its run ends.
-"""
-
-from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from roboco.domain.history.step import TaskStep
-from roboco.domain.pattern import check_pattern, matches
+from roboco.domain.pattern import check_pattern
 
 MAX_GLOB_CHARS = 200
 
@@ -54,48 +47,3 @@ class Condition(BaseModel):
         """Return the number of conditions in this one, including itself."""
         inner = (*(self.any_ or ()), *(self.all_ or ()), *filter(None, (self.not_,)))
         return 1 + sum(condition.size for condition in inner)
-
-    def holds(self, current_run: tuple[TaskStep, ...]) -> bool:
-        """Return True if every test holds for the agent's current run, which is oldest step first and never empty."""
-        return all(self._tests(current_run))
-
-    def _tests(self, current_run: tuple[TaskStep, ...]) -> list[bool]:
-        last = current_run[-1]
-        tests: list[bool] = []
-        if self.contains is not None:
-            tests.append(self.contains in last.text)
-        if self.matches is not None:
-            tests.append(matches(self.matches, last.text))
-        if self.metadata is not None:
-            tests.append(all(_value_at(last.metadata, key) == value for key, value in self.metadata.items()))
-        return tests + self._tool_tests(current_run) + self._nested_tests(current_run)
-
-    def _tool_tests(self, current_run: tuple[TaskStep, ...]) -> list[bool]:
-        calls = {call.id: call.tool_name for step in current_run for call in step.calls}
-        failed = {calls.get(result.tool_call_id) for step in current_run for result in step.results if result.is_error}
-        names = [artifact.name for step in current_run for artifact in step.artifacts]
-        tests: list[bool] = []
-        if self.tool_called is not None:
-            tests.append(self.tool_called in calls.values())
-        if self.tool_failed is not None:
-            tests.append(self.tool_failed in failed)
-        if self.artifact is not None:
-            tests.append(any(fnmatchcase(name, self.artifact) for name in names))
-        return tests
-
-    def _nested_tests(self, current_run: tuple[TaskStep, ...]) -> list[bool]:
-        tests: list[bool] = []
-        if self.not_ is not None:
-            tests.append(not self.not_.holds(current_run))
-        if self.any_ is not None:
-            tests.append(any(condition.holds(current_run) for condition in self.any_))
-        if self.all_ is not None:
-            tests.append(all(condition.holds(current_run) for condition in self.all_))
-        return tests
-
-
-def _value_at(metadata: dict[str, Any], dotted: str) -> Any:
-    value: Any = metadata
-    for key in dotted.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import EnvVarName, InputModel, Price
-from roboco.domain.team.tool_spec import Effect
+from roboco.domain.team.effect import Effect
 from roboco.domain.url import url_error
 
 MAX_SERVER_TOOLS = 200

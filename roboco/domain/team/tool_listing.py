@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import RecordModel
-from roboco.domain.team.tool_spec import Effect
+from roboco.domain.team.effect import Effect
 from roboco.errors import CorruptHistory
 
 MAX_LISTING_CHARS = 4 * 1024 * 1024

@@ -6,9 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Price, ToolName
 from roboco.domain.team.approval import ArgumentCondition
-
-Effect = Literal["pure", "idempotent", "irreversible"]
-"""What a tool does to the world, and so what becomes of a call whose worker is lost."""
+from roboco.domain.team.effect import Effect
 
 
 def _approval_kind(value: Any) -> str:

@@ -12,9 +12,11 @@ never lost. If the worker dies before that, the next pass finds the item in a st
 
 import logging
 
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.tool_answers import needs_change_approval
 from roboco.domain.history.part import with_step_id
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox.item import Item
@@ -28,12 +30,13 @@ from roboco.engine import usage
 from roboco.engine.coordinator import delegate, outage
 from roboco.engine.coordinator.archive import archive
 from roboco.engine.coordinator.next_step import NextStep
+from roboco.engine.coordinator.pending_calls import start_sub_task
 from roboco.engine.engine import Engine
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import recover
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.tool_listings import tool_differences
-from roboco.ports import Commit, Decision, Phase, Snapshot, TokenUsage
+from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS
 
 _log = logging.getLogger(__name__)
@@ -53,13 +56,27 @@ def decide_and_execute(next_step: NextStep, pending_items: tuple[Item, ...], giv
         case AppendStep() as action:
             _append_step(engine, task_id, next_step.team, task, action)
             return True
-        case StartTurn() | CallTools() as action:
-            return not next_step.record_and_dispatch(action)
+        case StartTurn() as action:
+            return next_step.record_and_dispatch(action) is None
+        case CallTools() as action:
+            return not _start_calls(next_step, action)
         case Wait() as action:
             outage.register_for_answer(engine, task_id, next_step.team, pending_items)
             return _record_wait(engine, task_id, task, action)
         case End() as action:
             return _record_end(engine, task_id, task, action)
+
+
+def _start_calls(next_step: NextStep, action: CallTools) -> bool:
+    """Record the calls, dispatch those of workers, and submit the sub-tasks. Return False if nothing was recorded."""
+    epoch = next_step.record_and_dispatch(action)
+    if epoch is None:
+        return False
+    for call in action.calls:
+        if call.tool_name == DELEGATE:
+            assignment = next_step.assignment(call, epoch)
+            start_sub_task(next_step.engine, next_step.team, next_step.task, assignment, call)
+    return True
 
 
 def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, action: AppendStep) -> None:
@@ -80,7 +97,7 @@ def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, actio
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    report_attempts(engine, task_id, task, step)
+    report_attempts(engine.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.task_store.commit(task_id, task.epoch, Commit(step, task.state.after(step), events)):
         _apply_stored_steps(engine, task_id)
@@ -90,7 +107,7 @@ def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, actio
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:
     """Apply the stored step to Redis, although another pass has recorded a different decision meanwhile."""
-    now = engine.task_store.load(task_id, recover.COORDINATOR_TAIL_LENGTH)
+    now = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
     if now is not None:
         recover.catch_up(engine, task_id, now)
 

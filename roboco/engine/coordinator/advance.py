@@ -12,6 +12,7 @@ recorded once per epoch, and a step once per position. The sweeper repeats the p
 from contextlib import suppress
 from dataclasses import dataclass
 
+from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.start_time import ETA, start_time_of
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
 from roboco.domain.paths import open_marker_path
@@ -19,7 +20,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.actions import decide_and_execute, stay_waiting
-from roboco.engine.coordinator.archive import close_again, close_task, compaction_due
+from roboco.engine.coordinator.archive import close_again, close_task
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinator.pending_calls import PendingCalls
@@ -29,7 +30,8 @@ from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.errors import TransientError
-from roboco.ports import Operation, Phase, Snapshot
+from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.telemetry import Operation
 
 MAX_MOVES = 100
 """The most moves of one pass. If the task needs more, the pass wakes a coordinator for the next ones."""

@@ -13,6 +13,7 @@ repeats the pass.
 
 from collections import deque
 
+from roboco.domain.history.compaction import archiving_due
 from roboco.domain.paths import CLOSED, closing_marker, events_path, history_path, open_marker_path, summary_path
 from roboco.domain.stream.event_file import merged_log, to_stored
 from roboco.domain.task_summary import TaskSummary, parse_summary
@@ -21,28 +22,11 @@ from roboco.engine.coordinator import delegate
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.errors import TransientError
-from roboco.ports import Phase, Snapshot, VersionedFile
+from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.workspace import VersionedFile
 
-FIRST_COMPACTION = 16
 _RETRY_DELAYS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds after each attempt to replace a file that another worker has written meanwhile."""
-
-
-def compaction_due(seq: int) -> bool:
-    """Return True if the history is compacted after the step at this position: after 16 steps, 256, 4096, and so on.
-
-    On S3 each step is stored as a segment object. Compaction merges the segments into one file. With these positions a
-    step is written once as a segment, 1/15 times on average by compactions on the way, and once when the task ends.
-    Readers fetch many segments in parallel, so a long tail of segments is cheap.
-    """
-    return _is_due(seq, FIRST_COMPACTION)
-
-
-def _is_due(seq: int, factor: int) -> bool:
-    point = FIRST_COMPACTION
-    while point < seq + 1:
-        point *= factor
-    return point == seq + 1
 
 
 def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
@@ -56,7 +40,7 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     if before is not None and not summary.supersedes(before):
         return
     archived = 0 if before is None else before.steps
-    if any(_is_due(seq, 2) or seq < FIRST_COMPACTION for seq in range(archived, task.seq)):
+    if any(archiving_due(seq) for seq in range(archived, task.seq)):
         _write_events(engine, task_id)
     _write_summary(engine, summary)
 

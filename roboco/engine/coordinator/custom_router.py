@@ -3,8 +3,9 @@
 import logging
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.decision.router import Route, Router
-from roboco.domain.history.history import History
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router
+from roboco.domain.history.state import History
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError

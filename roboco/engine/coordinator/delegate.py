@@ -17,7 +17,7 @@ from roboco.domain.history.lineage import Parent, parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import last_text
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
-from roboco.domain.ids import sub_task_id
+from roboco.domain.ids import answer_id, sub_task_id
 from roboco.domain.inbox.item import ExternalToolResult, Stop
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.limits import Limits, ToolLimits, UsageLimits
@@ -28,10 +28,9 @@ from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.engine.intake.accept_task import accept_and_wake
-from roboco.engine.intake.answer import answer_id
-from roboco.engine.record.summaries import stored_summary
 from roboco.errors import UsageError
-from roboco.ports import Snapshot, ToolContext
+from roboco.ports.task_store import Snapshot
+from roboco.ports.tools import ToolContext
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ def start_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, cal
     spent = (step.created_at - (engine.frozen_teams.started_at(task_id, task.state) or step.created_at)).total_seconds()
     limits = _limits_of_sub_task(team, task, sub_team.limits, max(0.0, spent))
     accept_and_wake(engine, submission, sub_team.model_copy(update={"limits": limits}), parent)
-    summary = stored_summary(engine, child)
+    summary = engine.summaries.get(child)
     if summary is not None and summary.status.ended:
         _send_result(engine, parent, summary, _stored_last_text(engine, child))
 
@@ -79,7 +78,7 @@ def _limits_of_sub_task(team: Team, task: Snapshot, limits: Limits, seconds: flo
 def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Send the result of a sub-task to its parent task. Do nothing for other tasks, or if the parent has ended."""
     parent = parent_of(task_id, task.first)
-    summary = None if parent is None else stored_summary(engine, task_id)
+    summary = None if parent is None else engine.summaries.get(task_id)
     if parent is not None and summary is not None:
         _send_result(engine, parent, summary, last_text(task.tail))
 
@@ -97,7 +96,7 @@ def sub_task_usage(engine: Engine, task_id: str, call: ToolCall) -> dict[str, in
     if task is not None:
         state = task.state
         return {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "cost": state.cost}
-    summary = stored_summary(engine, child)
+    summary = engine.summaries.get(child)
     return {} if summary is None else _usage_of_summary(summary)
 
 

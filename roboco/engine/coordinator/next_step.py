@@ -22,21 +22,22 @@ from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
+from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT
+from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskStarted
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.archive import compaction_due
 from roboco.engine.coordinator.custom_router import guarded_router
-from roboco.engine.coordinator.pending_calls import dispatch_call
 from roboco.engine.engine import Engine
-from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
-from roboco.ports import CallState, Commit, Decision, Phase, Snapshot, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,22 @@ class NextStep:
             return True
         return len(History(task.state, task.tail).current_run) < len(task.tail)
 
-    def record_and_dispatch(self, action: StartTurn | CallTools) -> bool:
-        """Record the action and dispatch it. Return False, and do neither, if the epoch has changed or an item came."""
+    def record_and_dispatch(self, action: StartTurn | CallTools) -> int | None:
+        """Record the action and dispatch it, without delegating calls. Return the new epoch.
+
+        Return None, and do neither, if the epoch has changed or an item came.
+        """
         choice, events = self._decision(action)
         choice = replace(choice, seen_item_ids=frozenset(self.task.item_ids))
         epoch = self.engine.task_store.record_decision(self.task_id, self.task.epoch, choice, events)
-        if epoch is None:
-            return False
-        self._dispatch(action, epoch)
-        return True
+        if epoch is not None:
+            self._dispatch(action, epoch)
+        return epoch
+
+    def assignment(self, call: ToolCall, epoch: int) -> ToolAssignment:
+        """Return the assignment of a call of the last step, which was recorded with this epoch."""
+        attempt = self.task.calls.get(call.id, CallState()).attempt
+        return ToolAssignment(self.task_id, self.task.seq - 1, epoch, call.id, attempt, priority_of(self.task.first))
 
     def commit_and_continue(self, commit: Commit) -> bool:
         """Commit the step that was just stored, and record and dispatch the action that follows in the same write.
@@ -170,12 +178,17 @@ class NextStep:
     def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:
         engine, task_id, task = self.engine, self.task_id, self.task
         engine.schedule.set(task_id, engine.policy.redelivery_delay)
-        priority = priority_of(task.first)
         if isinstance(action, StartTurn):
-            engine.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, 1, priority), action.agent)
+            assignment = TurnAssignment(task_id, task.seq, epoch, 1, priority_of(task.first))
+            engine.dispatcher.turn(assignment, action.agent)
             return
         for call in action.calls:
-            attempt = task.calls.get(call.id, CallState()).attempt
-            dispatch_call(
-                engine, self.team, task, ToolAssignment(task_id, task.seq - 1, epoch, call.id, attempt, priority), call
-            )
+            if call.tool_name != DELEGATE:
+                dispatch_call(engine, self.team, self.assignment(call, epoch), call)
+
+
+def dispatch_call(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
+    """Send the call to the tools workers."""
+    spec = team.tool(call.tool_name)
+    timeout = BUILTIN_TIMEOUT if spec is None else spec.timeout
+    engine.dispatcher.tool(assignment, call.tool_name, timeout)

@@ -19,7 +19,7 @@ from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.errors import ModelError, UsageError
-from roboco.ports import Snapshot
+from roboco.ports.task_store import Snapshot
 
 _log = logging.getLogger(__name__)
 

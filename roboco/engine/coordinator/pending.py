@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from roboco.domain.history.priority import priority_of
 from roboco.engine.engine import Engine, Policy
-from roboco.ports import Snapshot
+from roboco.ports.task_store import Snapshot
 
 CLOCK_SKEW = 2.0
 """Seconds by which the clocks of the machines may differ without a message being sent twice."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.tool_answers import (
-    BUILTIN_TIMEOUT,
     approval_decisions,
     external_results,
     is_client_call,
@@ -26,8 +25,8 @@ from roboco.domain.inbox.item import Item, Pause
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.stream.event import AnyEvent, ToolReturned, ToolUnknown
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.engine.coordinator import delegate
+from roboco.engine.coordinator.next_step import dispatch_call
 from roboco.engine.coordinator.pending import (
     EXPIRY_MARGIN,
     Decide,
@@ -38,17 +37,16 @@ from roboco.engine.coordinator.pending import (
 )
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports import AttemptStatus, CallState, Snapshot, ToolAssignment
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.task_store import CallState, Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 _log = logging.getLogger(__name__)
 
 
-def dispatch_call(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
-    """Send the call to the tools workers, or submit the sub-task of a delegating call."""
-    if call.tool_name != DELEGATE:
-        _dispatch_to_workers(engine, team, assignment, call)
-        return
+def start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
+    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call."""
     try:
         delegate.start_sub_task(engine, assignment.task_id, team, task, call)
     except UsageError as error:
@@ -82,12 +80,19 @@ class PendingCalls:
         for call, state in unclaimed:
             now = again or needs_approval(self.team, call)  # the approval may have just arrived
             if now and not self._is_blocked(call, state):
-                dispatch_call(self.engine, self.team, self.task, self._assignment(call, state), call)
+                self._dispatch(self._assignment(call, state), call)
         for call, state in open_calls:
             if state.claimed and state.lease_left <= 0:
                 restart_call(self.engine, self.team, self._assignment(call, state), call)
         self._schedule_check(open_calls)
         return Rest() if open_calls else Decide()
+
+    def _dispatch(self, assignment: ToolAssignment, call: ToolCall) -> None:
+        """Send the call to the tools workers, or submit the sub-task of a delegating call."""
+        if call.tool_name == DELEGATE:
+            start_sub_task(self.engine, self.team, self.task, assignment, call)
+        else:
+            dispatch_call(self.engine, self.team, assignment, call)
 
     def _schedule_check(self, open_calls: list[tuple[ToolCall, CallState]]) -> None:
         """Schedule the next check for the first expiry of a lease; earlier if an unclaimed call needs one."""
@@ -119,11 +124,6 @@ class PendingCalls:
     def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
         task = self.task
         return ToolAssignment(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
-
-
-def timeout_of(spec: ToolDeclaration | None) -> float:
-    """Return the seconds that a call of the tool may take."""
-    return BUILTIN_TIMEOUT if spec is None else spec.timeout
 
 
 def close_call(engine: Engine, assignment: ToolAssignment, call: ToolCall, outcome: ToolOutcome) -> None:
@@ -162,7 +162,7 @@ def restart_call(
         engine.telemetry.record(ATTEMPT_RESTARTS, 1, "tool")
         if not worker_lost:
             engine.telemetry.record(LEASE_EXPIRATIONS, 1, "tool")
-        _dispatch_to_workers(engine, team, replace(assignment, attempt=attempt), call)
+        dispatch_call(engine, team, replace(assignment, attempt=attempt), call)
 
 
 def stored_outcome(engine: Engine, task_id: str, call_id: str) -> ToolOutcome | None:
@@ -186,7 +186,3 @@ def _lost_too_often(
     if spec is None or not has_intent:
         return failed_outcome(call.id, why)
     return unknown_outcome(call.id, why, spec.on_unknown)
-
-
-def _dispatch_to_workers(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
-    engine.dispatcher.tool(assignment, call.tool_name, timeout_of(team.tool(call.tool_name)))

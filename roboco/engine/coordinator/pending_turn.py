@@ -18,7 +18,8 @@ from roboco.engine.coordinator.pending import (
 )
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
-from roboco.ports import Snapshot, TurnAssignment
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 RESTART_CHECK_DELAY = 1.0

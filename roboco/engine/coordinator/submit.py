@@ -8,14 +8,16 @@ client dies after the acceptance, the sweeper starts the task.
 """
 
 from roboco.domain.history.start_time import ETA
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_task import AcceptedTask, accept_task, falling_back_to_sweeper, load_into_redis
-from roboco.engine.record.recover import COORDINATOR_TAIL_LENGTH
-from roboco.ports import Operation, Phase
+from roboco.engine.intake.accept_task import AcceptedTask, accept_task, load_into_redis
+from roboco.engine.intake.fallback import falling_back_to_sweeper
+from roboco.ports.task_store import Phase
+from roboco.ports.telemetry import Operation
 
 
 def submit(engine: Engine, submission: Submission, team: Team) -> None:
@@ -51,4 +53,4 @@ def _start_first_turn(engine: Engine, accepted: AcceptedTask) -> bool:
         return False
     next_step = NextStep(engine, accepted.task_id, accepted.team, task)
     action = next_step.decide_locally()
-    return action is not None and next_step.record_and_dispatch(action)
+    return action is not None and next_step.record_and_dispatch(action) is not None

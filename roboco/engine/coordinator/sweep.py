@@ -28,15 +28,16 @@ from roboco.domain.paths import (
     team_path,
 )
 from roboco.engine import notifications as notify
+from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.actions import IDLE_CHECK_INTERVAL
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.archive import close_again
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
-from roboco.engine.record.inbox_items import restore_inbox
+from roboco.engine.record.recover import restore_inbox
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
 
@@ -51,8 +52,6 @@ FIRST_RETRY_DELAY = 5.0
 """Seconds until the next pass over a task whose pass failed or killed its worker. The delay doubles each time."""
 MAX_FAILURES = 10
 """Failures after which a sweep leaves its other entries to the next one."""
-ATTEMPT_KINDS = ("pass", "failed-pass", "router")
-"""The kinds of attempts that are counted for a task."""
 
 
 def sweep(engine: Engine, lock_seconds: float, run_pass: RunPass = advance) -> int:
@@ -213,8 +212,7 @@ def _start_new_generation(engine: Engine, task_id: str) -> None:
 
     Reset the counts of lost sweepers: Redis may have restored old ones.
     """
-    for kind in ATTEMPT_KINDS:
-        engine.attempts.finish(f"{kind}:{task_id}")
+    reset_attempts(engine, task_id)
     restore_inbox(engine, task_id)
     recover.reset_logs(engine, task_id)
     task = engine.task_store.load(task_id, 1)

@@ -11,7 +11,8 @@ from typing import Any
 
 from roboco.engine.engine import Engine
 from roboco.engine.retry import retry
-from roboco.ports import LeaseStatus, ModelStream, TurnClaim
+from roboco.ports.leases import LeaseStatus, TurnClaim
+from roboco.ports.model import ModelStream
 from roboco.ports.telemetry import INTERRUPT_LATENCY_SECONDS
 
 CLOSE_TIMEOUT = 1.0

@@ -1,26 +1,14 @@
 """claimed_turn: a turn that a worker has claimed, and the results of an attempt to run it."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record import rate_tickets as tickets
-from roboco.ports import OperationSpan, Ticket, TurnClaim
-
-
-class TurnOutcome(StrEnum):
-    """The result of an attempt to run a turn. Flower shows its text."""
-
-    COMMITTED = "committed"
-    RATE_LIMITED = "waits until its model's rate limit allows it"
-    OUTAGE = "waits, because its model cannot be reached"
-    DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
-    CUT_OFF = "the model's answer broke off in the middle: another attempt replaces it"
-    REPLACED = "another attempt has replaced it"
-    CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
-    OBSOLETE = "done before, or no longer wanted"
+from roboco.ports.leases import TurnClaim
+from roboco.ports.rate_limits import Ticket
+from roboco.ports.telemetry import OperationSpan
 
 
 @dataclass(frozen=True)

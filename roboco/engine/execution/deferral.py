@@ -11,7 +11,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.engine.coordinator import outage
-from roboco.engine.execution.claimed_turn import ClaimedTurn, TurnOutcome
+from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.execution.claimed_turn import ClaimedTurn
 from roboco.errors import ModelError
 
 QUARANTINE_DELAY, MAX_QUARANTINE_DELAY = 5.0, 15.0

@@ -15,11 +15,13 @@ import logging
 from roboco.domain.history.part import ToolCall
 from roboco.domain.inbox.item import Pause
 from roboco.engine.engine import Engine
-from roboco.engine.execution.claimed_turn import ClaimedTurn, TurnOutcome
+from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.execution.claimed_turn import ClaimedTurn
 from roboco.engine.execution.deferral import defer
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.errors import NotRunnable, TransientError, UsageError
-from roboco.ports import Declined, ToolAssignment
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.task_store import Declined
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,9 @@ from roboco.domain.team.known_tools import unlisted_tool_error
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
-from roboco.ports import Listings, Reply, RequestedCall, TurnClaim
+from roboco.ports.leases import TurnClaim
+from roboco.ports.model import Reply, RequestedCall
+from roboco.ports.tools import Listings
 
 MALFORMED = "malformed_tool_call"
 """The error code of a step whose model wrote no readable tool call."""

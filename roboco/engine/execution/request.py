@@ -4,11 +4,11 @@ import base64
 from dataclasses import dataclass, field, replace
 
 from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
+from roboco.domain.artifact_name import artifact_name
 from roboco.domain.decision.budget import limit_reached, reserve
-from roboco.domain.history.history import AFTER_RESULTS
-from roboco.domain.history.state import WRAP_UP_RULE
+from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE
 from roboco.domain.limits import Limits
-from roboco.domain.paths import artifact_name, artifact_path
+from roboco.domain.paths import artifact_path
 from roboco.domain.prompt.chat import ChatMessage, image_mime_type
 from roboco.domain.prompt.coordinator_tools import coordinator_tools
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
@@ -19,7 +19,9 @@ from roboco.engine.engine import Engine
 from roboco.engine.execution.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.prompt import render_prompt
 from roboco.engine.usage import unfinished_usage
-from roboco.ports import Listings, Request, TurnClaim
+from roboco.ports.leases import TurnClaim
+from roboco.ports.model import Request
+from roboco.ports.tools import Listings
 
 EXPECTED_REPLY_TOKENS = 500
 """Tokens that rate limits reserve for a reply whose length nothing bounds."""

@@ -27,7 +27,8 @@ from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
 from roboco.engine.usage import failed_reply_usage, unfinished_usage
 from roboco.errors import ModelError
-from roboco.ports import Reply, Request, TurnClaim
+from roboco.ports.leases import TurnClaim
+from roboco.ports.model import Reply, Request
 
 MAX_THROTTLED = 8
 """Times that a turn is deferred because its model server is at its rate limit, until that counts as a failure."""

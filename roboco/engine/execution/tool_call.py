@@ -20,7 +20,6 @@ irreversible run again with every attempt, with neither file.
 import logging
 import threading
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 
 from roboco.domain.builtin_tools import DELEGATE
@@ -34,25 +33,20 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration
 from roboco.engine.coordinator.pending_calls import close_call, restart_call, result_event, stored_outcome
 from roboco.engine.engine import Engine
+from roboco.engine.execution.attempt_outcome import CallOutcome
 from roboco.engine.execution.not_runnable import release_call
 from roboco.engine.intake.answer import approved_call
 from roboco.engine.record.tool_listings import changed_tool_refusal
 from roboco.engine.retry import retry
 from roboco.errors import NotRunnable
-from roboco.ports import Operation, OperationSpan, Snapshot, ToolAssignment, ToolContext
-from roboco.ports.telemetry import TOOL_SECONDS
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.task_store import Snapshot
+from roboco.ports.telemetry import TOOL_SECONDS, Operation, OperationSpan
+from roboco.ports.tools import ToolContext
 
 _log = logging.getLogger(__name__)
 
 LOST_REASON = "the worker that ran this call was lost, or the call was ended because its time was up"
-
-
-class CallOutcome(StrEnum):
-    """The result of an attempt to run a call. Flower shows its text."""
-
-    DONE = "done, done before, or no longer wanted"
-    CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
-    RELEASED = "released, because this worker lacks the tool's function: another worker runs it, or the task is paused"
 
 
 def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome:

@@ -28,8 +28,9 @@ from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending_turn import restart_turn
 from roboco.engine.engine import Engine
+from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.cancellation import Cancellation
-from roboco.engine.execution.claimed_turn import ClaimedTurn, TurnOutcome
+from roboco.engine.execution.claimed_turn import ClaimedTurn
 from roboco.engine.execution.deferral import (
     defer,
     defer_for_outage,
@@ -59,16 +60,11 @@ from roboco.engine.record.tool_listings import listings_for
 from roboco.engine.retry import retry
 from roboco.engine.usage import failed_reply_usage, record_turn_metrics, unfinished_usage_metadata
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
-from roboco.ports import (
-    Commit,
-    Listings,
-    MissingListing,
-    ModelStream,
-    Operation,
-    OperationSpan,
-    Reply,
-    TurnAssignment,
-)
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.model import ModelStream, Reply
+from roboco.ports.task_store import Commit
+from roboco.ports.telemetry import Operation, OperationSpan
+from roboco.ports.tools import Listings, MissingListing
 
 _log = logging.getLogger(__name__)
 MAX_ERROR_CHARS = 2000

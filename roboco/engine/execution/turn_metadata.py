@@ -4,7 +4,7 @@ from roboco.domain.usage import Usage
 from roboco.engine.execution.request import PreparedRequest
 from roboco.engine.execution.summarize import Ready
 from roboco.engine.usage import estimated_usage
-from roboco.ports import Reply
+from roboco.ports.model import Reply
 
 
 def reply_metadata(prepared: PreparedRequest, reply: Reply) -> dict[str, object]:

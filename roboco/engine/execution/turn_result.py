@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from roboco.domain.decision.decide import failure_reason
-from roboco.domain.history.history import History
 from roboco.domain.history.lineage import parent_of
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.state import History, TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.team import Team
-from roboco.engine.execution.claimed_turn import TurnOutcome
-from roboco.ports import Snapshot, TurnAssignment
+from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Snapshot
 
 
 @dataclass(frozen=True)

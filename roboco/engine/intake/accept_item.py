@@ -33,9 +33,8 @@ from roboco.domain.inbox.item import (
 )
 from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.engine.engine import Engine
-from roboco.engine.record.summaries import is_closed, stored_summary
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +170,7 @@ def _reject(engine: Engine, task_id: str, item: Item, ended: bool = False) -> No
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
         _refuse_unless_applied(engine, task_id, item)
-    elif ended or is_closed(engine, task_id):
+    elif ended or engine.summaries.is_closed(task_id):
         engine.files.delete(item_path(task_id, item.item_id))
     elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
         engine.files.delete(item_path(task_id, item.item_id))
@@ -185,7 +184,7 @@ def _refuse_unless_applied(engine: Engine, task_id: str, item: Item) -> None:
 
 
 def _closed_message(engine: Engine, task_id: str) -> str:
-    summary = stored_summary(engine, task_id)
+    summary = engine.summaries.get(task_id)
     if summary is None:
         return f"no task {task_id!r} in this workspace"
     status = summary.status

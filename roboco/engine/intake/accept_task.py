@@ -14,9 +14,6 @@ sweeper finds the task after one redelivery delay, and not only when it fills th
 This module accepts the task. `coordinator/submit.py` also starts the first turn.
 """
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from roboco.domain.history.lineage import Parent
@@ -35,14 +32,12 @@ from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import freeze_team
-from roboco.engine.intake.send import check_attachments
+from roboco.engine.intake.attachments import check_attachments
+from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.prompt import render_prompt
-from roboco.engine.record.inbox_items import restore_inbox
-from roboco.engine.record.summaries import require_summary
-from roboco.errors import Overloaded, TransientError, UsageError
-from roboco.ports import Operation
-
-_log = logging.getLogger(__name__)
+from roboco.engine.record.recover import restore_inbox
+from roboco.errors import Overloaded, UsageError
+from roboco.ports.telemetry import Operation
 
 
 @dataclass(frozen=True)
@@ -100,15 +95,6 @@ def accept_task(
     engine.schedule.set(task_id, engine.policy.redelivery_delay)  # before the marker: a crash after it is found soon
     engine.files.create(open_marker_path(task_id), OPENED)
     return AcceptedTask(task_id, team, stored, is_known=stored.digest != first.digest)
-
-
-@contextmanager
-def falling_back_to_sweeper(task_id: str) -> Iterator[None]:
-    """Log a failure of Redis or the broker instead of raising it: the sweeper finds the marker and starts the task."""
-    try:
-        yield
-    except TransientError as error:
-        _log.warning("task %s is accepted, and the sweeper will start it: %s", task_id, error)
 
 
 def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
@@ -190,7 +176,7 @@ def _store_summary(engine: Engine, task_id: str, team: Team, first: TaskStep) ->
     )
     if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary
-    return require_summary(engine, task_id)
+    return engine.summaries.require(task_id)
 
 
 def _first_events(engine: Engine, task_id: str, team: Team, first: TaskStep) -> list[AnyEvent]:

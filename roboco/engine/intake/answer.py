@@ -14,7 +14,7 @@ from roboco.domain.decision.tool_answers import is_client_call, needs_approval, 
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.ids import check_item_id, check_task_id
+from roboco.domain.ids import answer_id, approval_id, change_id, check_task_id
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, UnknownResolution, parse_item
 from roboco.domain.paths import applied_path, item_path
 from roboco.domain.team.team import Team
@@ -24,27 +24,13 @@ from roboco.engine.intake.accept_item import accept_item, check_idempotent, chec
 from roboco.engine.record import recover
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Snapshot, ToolContext
+from roboco.ports.task_store import Snapshot
+from roboco.ports.tools import ToolContext
 
 MAX_EXTERNAL_RESULT_CHARS = 16 * 1024 * 1024
 """The most characters of JSON in the result of a client tool. A file takes a result that the history cannot hold."""
 MAX_SHOWN_ID_CHARS = 80
 """The most characters of a call id in an error message."""
-
-
-def answer_id(call_id: str) -> str:
-    """Return the id of the item with the external result of the call."""
-    return check_item_id(f"answer-{call_id}")
-
-
-def approval_id(call_id: str) -> str:
-    """Return the id of the item that approves or denies the call."""
-    return check_item_id(f"verdict-{call_id}")
-
-
-def change_id(call_id: str) -> str:
-    """Return the id of the item that approves or denies the change of the call's tool."""
-    return check_item_id(f"change-{call_id}")
 
 
 def answer(engine: Engine, task_id: str, outcome: ToolOutcome) -> None:

@@ -32,9 +32,8 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import freeze_team
 from roboco.engine.intake.accept_item import check_idempotent, stored_item
-from roboco.engine.intake.accept_task import falling_back_to_sweeper
+from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
-from roboco.engine.record.summaries import require_summary
 from roboco.errors import UsageError
 
 
@@ -162,4 +161,4 @@ def _store_summary(engine: Engine, task_id: str, team: Team, steps: list[TaskSte
     )
     if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary
-    return require_summary(engine, task_id)
+    return engine.summaries.require(task_id)

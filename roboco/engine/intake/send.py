@@ -2,11 +2,9 @@
 
 from typing import Literal
 
-from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_task_id
-from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.inbox.item import UserMessage
-from roboco.domain.paths import artifact_info_path, artifact_name, artifact_path, team_path
+from roboco.domain.paths import team_path
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.errors import UsageError
@@ -30,24 +28,6 @@ def accept_message(engine: Engine, task_id: str, message: UserMessage, if_busy: 
         if if_busy == "reject":
             _reject_if_busy(engine, task_id)
     accept_item(engine, task_id, message.model_copy(update={"interrupts": if_busy == "interrupt"}))
-
-
-def check_attachments(engine: Engine, task_id: str, attachments: Attachments) -> tuple[Artifact, ...]:
-    """Return the attached artifacts. Raise UsageError if an artifact is not stored, or if a JSON Schema is invalid."""
-    for where, schema in attachments.schemas.items():
-        if mistake := engine.toolbox.schema_error(schema):
-            raise UsageError(f"{where}: {mistake}")
-    return tuple(_artifact(engine, task_id, name) for name in attachments.artifacts)
-
-
-def _artifact(engine: Engine, task_id: str, name: str) -> Artifact:
-    try:
-        info = engine.files.get(artifact_info_path(task_id, artifact_name(name)))
-    except ValueError as error:
-        raise UsageError(f"artifacts: {error}") from error
-    if info is None or engine.files.size(artifact_path(task_id, artifact_name(name))) is None:
-        raise UsageError(f"artifacts: no file {name[:120]!r} is stored with task {task_id!r}; upload it first")
-    return Artifact.model_validate_json(info)
 
 
 def _reject_if_busy(engine: Engine, task_id: str) -> None:

@@ -9,8 +9,8 @@ from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import CALL_ITEMS, stored_item
 from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import UsageError
-from roboco.ports import CallState, Phase, Snapshot
 from roboco.ports.registry import COORDINATOR, POOLS
+from roboco.ports.task_store import CallState, Phase, Snapshot
 
 MAX_ITEMS_READ = 100
 """The most items of a waiting task's inbox that are read."""

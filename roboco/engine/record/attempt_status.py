@@ -4,44 +4,45 @@ A killed worker reports nothing. The worker that finds the attempt's step stored
 reports the end of the attempt instead.
 """
 
-from roboco.domain.decision.decide import ATTEMPTS
+from roboco.domain.decision.situation import ATTEMPTS
 from roboco.domain.history.step import TaskStep
-from roboco.engine.engine import Engine
-from roboco.ports import AttemptStatus, Phase, Snapshot, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.dispatcher import AttemptStatus, Dispatcher
+from roboco.ports.task_store import Phase, Snapshot
 
 
-def report_attempts(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
+def report_attempts(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
     """Report the ends of the pending attempts, after the step at their position was stored. A repetition is harmless.
 
     A worker that has just made the step does not call this: it reports its own attempt.
     """
     match task.phase:
         case Phase.TURN:
-            _report_turn(engine, task_id, task, step)
+            _report_turn(dispatcher, task_id, task, step)
         case Phase.TOOLS:
-            _report_calls(engine, task_id, task, step)
+            _report_calls(dispatcher, task_id, task, step)
         case _:
             return
 
 
-def _report_turn(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
+def _report_turn(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
     if step.by_agent:
         attempt = int(step.metadata.get("attempt", task.attempt))
         end = AttemptStatus.DONE if step.error is None else AttemptStatus.FAILED
-        engine.dispatcher.report_attempt_end(TurnAssignment(task_id, task.seq, task.epoch, attempt), task.agent, end)
+        dispatcher.report_attempt_end(TurnAssignment(task_id, task.seq, task.epoch, attempt), task.agent, end)
     elif task.claimed or task.deferred_for is not None:  # an unclaimed turn is refused when its message arrives
         assignment = TurnAssignment(task_id, task.seq, task.epoch, task.attempt)
-        engine.dispatcher.report_attempt_end(
+        dispatcher.report_attempt_end(
             assignment, task.agent, _status_without_result(step, task.claimed and task.lease_left <= 0)
         )
 
 
-def _report_calls(engine: Engine, task_id: str, task: Snapshot, step: TaskStep) -> None:
+def _report_calls(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
     for call in task.tail[-1].calls:
         state = task.calls.get(call.id)
         if state is not None and state.claimed and state.outcome is None:
             assignment = ToolAssignment(task_id, task.seq - 1, task.epoch, call.id, state.attempt)
-            engine.dispatcher.report_attempt_end(
+            dispatcher.report_attempt_end(
                 assignment, call.tool_name, _status_without_result(step, state.lease_left <= 0)
             )
 

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.paths import failures_path
-from roboco.ports import Files
+from roboco.ports.workspace import Files
 
 
 def call_failures(files: Files, task_id: str) -> dict[str, CallFailure]:

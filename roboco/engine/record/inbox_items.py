@@ -17,10 +17,9 @@ from roboco.domain.inbox.item import (
     parse_item,
     superseded,
 )
-from roboco.domain.paths import applied_path, inbox_path, item_path
+from roboco.domain.paths import applied_path, item_path
 from roboco.engine.engine import Engine
-from roboco.engine.record.summaries import is_closed
-from roboco.ports import Snapshot
+from roboco.ports.task_store import Snapshot
 
 
 def pending_items(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
@@ -29,7 +28,7 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, .
     A closed task has none, though Redis may have lost its end: their senders get UsageError.
     """
     found: list[Item] = []
-    if task.item_ids and is_closed(engine, task_id):
+    if task.item_ids and engine.summaries.is_closed(task_id):
         for item_id in task.item_ids:
             engine.inbox.remove(task_id, item_id)
         return ()
@@ -84,15 +83,3 @@ def mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
         engine.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
         engine.files.delete(item_path(task_id, item_id))
     engine.inbox.remove(task_id, item_id)
-
-
-def restore_inbox(engine: Engine, task_id: str) -> bool:
-    """Add the items of the workspace's inbox to the inbox in Redis, which may have lost them. Return True if any exist.
-
-    Do nothing for a closed task.
-    """
-    names = engine.files.names(inbox_path(task_id))
-    if names and is_closed(engine, task_id):
-        return False
-    engine.inbox.add(task_id, [name.removesuffix(".json") for name in names])
-    return bool(names)

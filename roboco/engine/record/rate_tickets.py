@@ -7,7 +7,8 @@ from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
-from roboco.ports import Phase, Snapshot, Ticket
+from roboco.ports.rate_limits import Ticket
+from roboco.ports.task_store import Phase, Snapshot
 
 MAX_SUMMARY_TICKETS = 4
 """The most summaries of a turn, newest first, whose places are released."""

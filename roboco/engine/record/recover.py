@@ -10,11 +10,11 @@ messages and leases from before the loss are refused.
 from collections.abc import Mapping, Sequence
 
 from roboco.domain.decision.tool_answers import needs_resolution
-from roboco.domain.history.state import TaskState, fold
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
-from roboco.domain.paths import CLOSED, OPENED, open_marker_path, summary_path
+from roboco.domain.paths import CLOSED, OPENED, inbox_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
     AnyEvent,
@@ -31,12 +31,8 @@ from roboco.domain.stream.event import (
 from roboco.domain.task_summary import parse_summary
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
-from roboco.engine.record.inbox_items import restore_inbox
 from roboco.errors import CorruptHistory
-from roboco.ports import CallState, Commit, Phase, Snapshot
-
-COORDINATOR_TAIL_LENGTH = 64
-"""The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
+from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
 
 
 def load_task(engine: Engine, task_id: str) -> Snapshot | None:
@@ -66,6 +62,18 @@ def rebuild(engine: Engine, task_id: str) -> None:
     archived_epoch = 0 if before is None else before.epoch
     engine.task_store.create(task_id, steps, fold(steps), [event], archived_epoch)
     engine.schedule.set(task_id, engine.policy.redelivery_delay)
+
+
+def restore_inbox(engine: Engine, task_id: str) -> bool:
+    """Add the items of the workspace's inbox to the inbox in Redis, which may have lost them. Return True if any exist.
+
+    Do nothing for a closed task.
+    """
+    names = engine.files.names(inbox_path(task_id))
+    if names and engine.summaries.is_closed(task_id):
+        return False
+    engine.inbox.add(task_id, [name.removesuffix(".json") for name in names])
+    return bool(names)
 
 
 def reset_logs(engine: Engine, task_id: str) -> None:
@@ -107,7 +115,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
                 return True
         state = state.after(step)
         if not moved:
-            report_attempts(engine, task_id, task, step)
+            report_attempts(engine.dispatcher, task_id, task, step)
         if moved:
             events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:

@@ -31,7 +31,8 @@ from roboco.domain.team.tool_listing import Listing, ToolChange, parse_listing
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.errors import Conflict, UsageError
-from roboco.ports import ListingRequest, Listings, MissingListing
+from roboco.ports.assignment import ListingRequest
+from roboco.ports.tools import Listings, MissingListing
 
 FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.25, 60.0
 """Seconds until a deferred turn checks for a listing again. The delay doubles each time."""

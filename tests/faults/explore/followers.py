@@ -11,6 +11,7 @@ from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
+from roboco.engine.intake.unattended import why_unattended
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.reader import Reader
 from tests.support.memory_ports.world import World
@@ -67,7 +68,7 @@ class Follower:
             return
         logs = cast(RedisFollower, self)
         summary = partial(self.world.summary, self.task_id)
-        worker_check = WorkerCheck(self.world.engine, self.task_id, "memory")
+        worker_check = WorkerCheck(self.task_id, lambda: why_unattended(self.world.engine, "memory", self.task_id))
         following = TaskStream(self.task_id, self.world.engine, logs, summary, worker_check)
         for item in following.remaining(self._view, self._position):
             self._show(item.data)

@@ -14,7 +14,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import to_stored
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.intake.accept_item import stored_item
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 from tests.faults.explore.followers import Follower
 from tests.faults.explore.run import Run
 from tests.faults.explore.users import Deed

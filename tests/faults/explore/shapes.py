@@ -6,7 +6,7 @@ from typing import Any
 
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Said, Script, ScriptedModel, said
 from tests.support.memory_ports.notices import HOOK, SHOP

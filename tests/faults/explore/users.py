@@ -7,6 +7,7 @@ from typing import Literal
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
+from roboco.domain.ids import answer_id, approval_id
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import LimitOverrides
@@ -20,7 +21,7 @@ from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 from tests.faults.explore.shapes import Shape
 from tests.support.memory_ports.world import TASK, World
 
@@ -129,9 +130,9 @@ class Users:
             return None
         call = calls[choice % len(calls)]
         if kind == "answer":
-            deed = Deed(kind, task_id, answer.answer_id(call.id), self._has_ended(task_id))
+            deed = Deed(kind, task_id, answer_id(call.id), self._has_ended(task_id))
             return self._new(deed, lambda engine: answer.answer(engine, task_id, successful_outcome(call, "seven")))
-        deed = Deed(kind, task_id, answer.approval_id(call.id), self._has_ended(task_id))
+        deed = Deed(kind, task_id, approval_id(call.id), self._has_ended(task_id))
         return self._new(
             deed, lambda engine: answer.decide_approval(engine, task_id, call.id, kind == "approve", "", None)
         )

@@ -10,7 +10,8 @@ from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
-from roboco.ports import CallState, Clock, Commit, Decision, Declined, Phase, Snapshot
+from roboco.ports.clock import Clock
+from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 
 MAX_TAIL_STEPS = 512

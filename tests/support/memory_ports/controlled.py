@@ -8,7 +8,7 @@ from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Act, Journey, assert_whole, member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, team_of

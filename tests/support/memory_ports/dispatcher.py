@@ -4,7 +4,10 @@ from collections import deque
 from dataclasses import dataclass
 
 from roboco.domain.history.priority import Priority
-from roboco.ports import AttemptStatus, Clock, ListingRequest, Phase, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
+from roboco.ports.clock import Clock
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.task_store import Phase
 
 
 @dataclass(frozen=True)

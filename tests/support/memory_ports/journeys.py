@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roboco.domain.decision.router import Route, Router
-from roboco.domain.history.history import History
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.model import Said, Script, said
 from tests.support.memory_ports.reader import items_of, read
 from tests.support.memory_ports.toolbox import Function

@@ -4,18 +4,10 @@ from dataclasses import replace
 
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged
-from roboco.ports import (
-    CancelRequest,
-    Chunk,
-    Clock,
-    Declined,
-    EmitCallback,
-    LeaseStatus,
-    Phase,
-    ToolAssignment,
-    TurnAssignment,
-    TurnClaim,
-)
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.clock import Clock
+from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, LeaseStatus, TurnClaim
+from roboco.ports.task_store import Declined, Phase
 from tests.support.memory_ports.board import snapshot
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 

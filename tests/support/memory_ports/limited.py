@@ -4,7 +4,7 @@ from functools import partial
 
 from roboco.domain.limits import LimitOverrides
 from roboco.engine.intake.limits import set_limits
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Journey, member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, team_of

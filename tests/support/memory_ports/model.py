@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.errors import ModelError
-from roboco.ports import OnText, Reply, Request, RequestedCall
+from roboco.ports.model import OnText, Reply, Request, RequestedCall
 
 
 @dataclass(frozen=True)

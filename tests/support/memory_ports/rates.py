@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
-from roboco.ports import Clock, Ticket
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS
+from roboco.ports.clock import Clock
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from roboco.ports import Clock
+from roboco.ports.clock import Clock
 from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, POOLS, WorkspaceIdentity
 from tests.support.memory_ports.server import MemoryServer
 

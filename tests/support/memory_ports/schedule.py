@@ -6,7 +6,8 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
 from roboco.domain.stream.event import AnyEvent
-from roboco.ports import Clock, Phase
+from roboco.ports.clock import Clock
+from roboco.ports.task_store import Phase
 from tests.support.memory_ports.server import MemoryServer
 
 MAX_LETTERS = 1000

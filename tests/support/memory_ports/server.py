@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
-from roboco.ports import Declined, Phase, TokenUsage
 from roboco.ports.registry import POOLS, WorkspaceIdentity
+from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 
 @dataclass

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports import MetricSpec, Operation, OperationSpan
+from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
 
 
 class KeptTelemetry:

@@ -12,7 +12,7 @@ from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, UsageError
-from roboco.ports import Listings, ToolContext
+from roboco.ports.tools import Listings, ToolContext
 
 Function = Callable[[dict[str, Any], ToolContext], object]
 """A tool of a test: it gets the arguments and the context, and returns JSON or an Outcome."""

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.errors import CorruptHistory
-from roboco.ports import VersionedFile
+from roboco.ports.workspace import VersionedFile
 
 _read = lru_cache(maxsize=4096)(parse_step)
 

@@ -11,8 +11,8 @@ from roboco.domain.decision.action import Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
 from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
@@ -37,7 +37,7 @@ from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import Overloaded, TransientError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 from tests.support.memory_ports.board import MemoryBoard
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.deliverer import MemoryDeliverer

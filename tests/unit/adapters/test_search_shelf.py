@@ -17,7 +17,7 @@ from roboco.adapters.search.index_cache import IndexCache
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Histories
+from roboco.ports.workspace import Histories
 from tests.unit.domain.steps import artifact, steps_of
 
 TASK = "t1"

@@ -7,9 +7,8 @@ import pytest
 
 from roboco.adapters.celery.names import SEND_TASK, SUBMIT_TASK
 from roboco.client.commands import handle
-from roboco.domain.ids import fork_item_id
+from roboco.domain.ids import answer_id, approval_id, change_id, fork_item_id
 from roboco.engine.engine import Policy
-from roboco.engine.intake.answer import answer_id, approval_id, change_id
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import MANUAL

@@ -8,7 +8,7 @@ from roboco.client.session import delta, session
 from roboco.domain.session.session import MessageStatus, SessionDelta, SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.dispatcher import Turn
 from tests.support.memory_ports.journeys import JOURNEYS, MANUAL, SEQUENTIAL, member
 from tests.support.memory_ports.model import Said, said

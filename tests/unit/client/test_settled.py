@@ -12,6 +12,7 @@ from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
+from roboco.engine.intake.unattended import why_unattended
 from tests.contract.samples import NOON
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import TASK, World, given
@@ -48,7 +49,7 @@ def waited(told: Told, *found: TaskStatus, seconds: float = 60.0) -> tuple[TaskS
 
     follower: Any = told
     engine = World(given(lambda request: said("x"))).engine
-    worker_check = WorkerCheck(engine, TASK, "file:///w")
+    worker_check = WorkerCheck(TASK, lambda: why_unattended(engine, "file:///w", TASK))
     following = TaskStream(TASK, engine, cast(RedisFollower, follower), look, worker_check)
     status = following.wait_at_rest(time.monotonic() + seconds).status
     return status, len(seen)

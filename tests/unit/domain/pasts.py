@@ -14,7 +14,8 @@ from roboco.domain.team.collaboration import Custom
 from roboco.engine.intake.answer import resolve_unknown
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
-from roboco.ports import Request, ToolContext
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.controlled import ASK, CONTROLLED, CUT_OFF, children_of
 from tests.support.memory_ports.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns
 from tests.support.memory_ports.model import Said, Script, said

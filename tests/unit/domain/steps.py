@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from roboco.domain.history.history import History
-from roboco.domain.history.state import fold
+from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import call_id_at, step_id_at
 

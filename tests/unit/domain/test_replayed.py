@@ -7,11 +7,10 @@ import pytest
 
 from roboco.domain.decision.action import AppendStep
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.history import History
 from roboco.domain.history.part import ErrorPart, TextPart
-from roboco.domain.history.state import fold
+from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import ORCHESTRATOR, TaskStep
 from roboco.domain.replay.evidence import history_prefixes, recorded_results
 from roboco.domain.replay.replay import RecordedTask, ReplayStep, replay

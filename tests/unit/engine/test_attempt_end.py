@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
-from roboco.ports import AttemptStatus
+from roboco.ports.dispatcher import AttemptStatus
 from tests.support.memory_ports.journeys import GRAPH, TOOLS, member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Call, Crash, make

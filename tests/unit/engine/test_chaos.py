@@ -12,7 +12,8 @@ from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError, UsageError
-from roboco.ports import Request, ToolContext
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.reader import items_of, read

@@ -24,7 +24,7 @@ from roboco.engine.intake import accept_item as receiving
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.ports import Phase
+from roboco.ports.task_store import Phase
 from tests.support.memory_ports.controlled import DELEGATING
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, assert_whole
 from tests.support.memory_ports.reader import items_of, read

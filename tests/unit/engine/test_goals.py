@@ -11,7 +11,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.execution import reply
 from roboco.errors import UsageError
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member
 from tests.support.memory_ports.model import Said, Script, said
 from tests.support.memory_ports.watch import Fault

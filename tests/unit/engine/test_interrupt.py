@@ -9,7 +9,8 @@ import pytest
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from roboco.ports import Request, ToolContext
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import Turn
 from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member, speaker
 from tests.support.memory_ports.model import Said, said

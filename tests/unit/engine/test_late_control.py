@@ -7,8 +7,8 @@ import pytest
 
 from roboco.client.receipt import find_receipt
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.router import Route
-from roboco.domain.history.history import History
+from roboco.domain.decision.route import Route
+from roboco.domain.history.state import History
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import ErrorOccurred
@@ -18,7 +18,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.intake import pause as hold
 from roboco.errors import ModelError, TransientError, UsageError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import Advance, Tool
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said

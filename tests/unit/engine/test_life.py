@@ -8,7 +8,8 @@ from typing import Any
 
 from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome, unknown_outcome
 from roboco.domain.status import TaskStatus
-from roboco.ports import Request, ToolContext
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
 from tests.faults.enumerated import ALL
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, Journey, member
 from tests.support.memory_ports.model import Said, said

@@ -5,7 +5,8 @@ from typing import Any
 from roboco.domain.status import TaskStatus
 from roboco.engine.execution.tool_call import close_overdue_call
 from roboco.errors import ModelError
-from roboco.ports import Request, ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.model import Request
 from roboco.ports.telemetry import (
     ATTEMPT_RESTARTS,
     COST,

@@ -9,7 +9,10 @@ from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from roboco.ports import Phase, Request, ToolAssignment, ToolContext
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.model import Request
+from roboco.ports.task_store import Phase
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import Tool
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said

@@ -6,8 +6,8 @@ import pytest
 from celery import Celery
 
 from roboco.client.dead_letters import delete, requeue
-from roboco.domain.decision.router import Route
-from roboco.domain.history.history import History
+from roboco.domain.decision.route import Route
+from roboco.domain.history.state import History
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team

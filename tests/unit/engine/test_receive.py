@@ -10,7 +10,8 @@ from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import UsageError
-from roboco.ports import Request, ToolContext
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import Advance
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said

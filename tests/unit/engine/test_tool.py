@@ -11,7 +11,7 @@ from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.execution.tool_call import LOST_REASON, close_overdue_call
 from roboco.errors import TransientError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import Tool
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import said

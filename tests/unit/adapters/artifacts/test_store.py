@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.adapters.artifacts.store import NewArtifact, read_artifact, write_artifact
+from roboco.domain.artifact_name import artifact_name
 from roboco.domain.history.part import Artifact
-from roboco.domain.paths import artifact_name
 from roboco.errors import UsageError
 from tests.support.memory_ports.workspace import MemoryFiles
 

@@ -6,7 +6,7 @@ from celery.exceptions import TimeLimitExceeded
 from roboco.adapters.celery import display as shown
 from roboco.domain.ids import call_id_at
 from roboco.errors import InvalidTeam, ModelError, TransientError, UsageError
-from roboco.ports import ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
 
 CANARY = "canary7f3a"
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from roboco.adapters.tools.function_tool import describe_function, is_tool, tool
 from roboco.errors import UsageError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 
 CONTEXT = ToolContext("t1", "one", "tc_1", "t1/tc_1", 1)
 

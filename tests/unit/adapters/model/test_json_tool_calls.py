@@ -15,7 +15,7 @@ from roboco.adapters.model.plain_messages import plain_messages
 from roboco.adapters.model.strict_schema import ANY_VALUE, is_strict, strict_schema
 from roboco.adapters.model.tool_descriptions import describe_tools
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports import Request
+from roboco.ports.model import Request
 
 TEXT = {"type": "string"}
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}

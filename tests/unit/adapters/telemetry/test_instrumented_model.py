@@ -8,8 +8,8 @@ import pytest
 from roboco.adapters.telemetry.instrumented_model import InstrumentedModel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
-from roboco.ports import Operation, Reply, Request
-from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS
+from roboco.ports.model import Reply, Request
+from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation
 from tests.support.memory_ports.model import Said, ScriptedModel, said
 from tests.support.memory_ports.telemetry import KeptTelemetry
 

@@ -15,7 +15,7 @@ from roboco.adapters.telemetry.redaction import Redactor
 from roboco.adapters.telemetry.telemetry import ProcessTelemetry
 from roboco.adapters.workspace.s3_history import _request_pool
 from roboco.engine.heartbeat import LeaseHeartbeat
-from roboco.ports import Operation
+from roboco.ports.telemetry import Operation
 
 SECRETS = {
     "OPENAI_API_KEY": "sk-the-key-of-the-shop",

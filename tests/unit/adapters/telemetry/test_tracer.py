@@ -15,7 +15,7 @@ from roboco.adapters.telemetry.tracing_setup import open_tracer, tracing_enabled
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import UsageError
-from roboco.ports import Operation
+from roboco.ports.telemetry import Operation
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from roboco.adapters.artifacts.store import read_artifact
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import tool
 from roboco.adapters.tools.toolbox import FunctionToolbox
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.team import Team
@@ -22,7 +22,7 @@ from roboco.domain.team.tool_spec import ToolSpec
 from roboco.domain.team.validation import validate_team
 from roboco.engine.record.call_failures import call_failures
 from roboco.errors import TransientError, UsageError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of

@@ -14,7 +14,7 @@ from celery.app.task import Context
 from roboco.adapters.celery.continuation import MAX_REQUEST_CHARS, serialize_request
 from roboco.celery import install
 from roboco.client.canvas.ended_task import continue_canvas
-from roboco.client.canvas.team_task import team_task_id
+from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path

@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.router import Route
+from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import local_answers
 from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.domain.history.history import AFTER_RESULTS
+from roboco.domain.history.state import AFTER_RESULTS
 from tests.unit.domain.steps import Line, call, history_of, result, routed, steps_of
 
 CALLS: Line = ("one", [call("tc_1")], routed("one"))

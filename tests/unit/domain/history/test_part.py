@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from roboco.domain.artifact_name import artifact_name, artifact_uri
 from roboco.domain.history.part import Artifact, Part, ToolResult
-from roboco.domain.paths import artifact_name, artifact_uri
 from tests.unit.domain.steps import artifact, call, failed, result, text
 
 PARTS: TypeAdapter[Any] = TypeAdapter(Part)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.decision.edge_conditions import holds
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.condition import Condition
 from tests.unit.domain.steps import Line, artifact, call, result, steps_of, text
@@ -16,8 +17,8 @@ TOOLED: tuple[Line, ...] = (
 )
 
 
-def holds(when: dict[str, Any], lines: tuple[Line, ...]) -> bool:
-    return Condition.model_validate(when).holds(tuple(steps_of(*lines)))
+def holds_after(when: dict[str, Any], lines: tuple[Line, ...]) -> bool:
+    return holds(Condition.model_validate(when), tuple(steps_of(*lines)))
 
 
 @pytest.mark.parametrize(
@@ -62,13 +63,13 @@ def holds(when: dict[str, Any], lines: tuple[Line, ...]) -> bool:
     ],
 )
 def test_a_condition_holds_or_not(when: dict[str, Any], lines: tuple[Line, ...], expected: bool) -> None:
-    assert holds(when, lines) is expected
+    assert holds_after(when, lines) is expected
 
 
 def test_no_text_makes_a_pattern_slow() -> None:
     lines: tuple[Line, ...] = (("one", "a" * 100_000 + "b"),)
-    assert not holds({"matches": "(a+)+$"}, lines)
-    assert holds({"matches": "(a+)+b$"}, lines)
+    assert not holds_after({"matches": "(a+)+$"}, lines)
+    assert holds_after({"matches": "(a+)+b$"}, lines)
 
 
 @pytest.mark.parametrize("when", [{}, {"matches": "("}, {"matches": "a{2,1}"}, {"any": []}, {"all": []}, {"says": "x"}])
@@ -80,5 +81,5 @@ def test_what_is_no_condition_is_refused(when: dict[str, Any]) -> None:
 def test_the_visit_may_begin_before_its_calls() -> None:
     """Where a long visit is cut, the results may come first: a failure of an unknown call is nobody's."""
     steps: tuple[TaskStep, ...] = tuple(steps_of(*TOOLED)[1:])
-    assert not Condition.model_validate({"tool_failed": "search"}).holds(steps)
-    assert Condition.model_validate({"contains": "done"}).holds(steps)
+    assert not holds(Condition.model_validate({"tool_failed": "search"}), steps)
+    assert holds(Condition.model_validate({"contains": "done"}), steps)

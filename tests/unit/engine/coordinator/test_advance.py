@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.router import Route, Router
-from roboco.domain.history.history import History
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router
+from roboco.domain.history.state import History
 from roboco.domain.paths import events_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import from_stored

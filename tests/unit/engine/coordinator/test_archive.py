@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roboco.domain.history.compaction import compaction_due
 from roboco.domain.paths import events_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import from_stored
-from roboco.engine.coordinator.archive import compaction_due
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, team_of

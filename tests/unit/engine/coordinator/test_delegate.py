@@ -12,7 +12,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator import delegate
 from roboco.engine.intake import accept_item as receiving
 from roboco.errors import UsageError
-from roboco.ports import Request
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Fault

@@ -9,7 +9,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.outage import MAX_RETRY_AFTER, retry_delay
 from roboco.engine.execution import turn
-from roboco.engine.execution.claimed_turn import TurnOutcome
+from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.errors import ModelError, TransientError
 from tests.support.memory_ports.dispatcher import Turn
 from tests.support.memory_ports.model import Said

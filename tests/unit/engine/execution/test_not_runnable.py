@@ -8,11 +8,11 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
-from roboco.engine.execution.claimed_turn import TurnOutcome
+from roboco.engine.execution.attempt_outcome import CallOutcome, TurnOutcome
 from roboco.engine.execution.not_runnable import MIN_DECLINES
-from roboco.engine.execution.tool_call import CallOutcome, run_call
+from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
-from roboco.ports import WorkspaceIdentity
+from roboco.ports.registry import WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import Tool, Turn
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.registry import MemoryWorkerRegistry

@@ -12,7 +12,7 @@ from roboco.engine.coordinator.advance import advance
 from roboco.engine.execution.reply import InvalidArguments, parse_arguments
 from roboco.engine.execution.turn import run_turn
 from roboco.errors import ModelError
-from roboco.ports import Request, RequestedCall
+from roboco.ports.model import Request, RequestedCall
 from tests.support.memory_ports.dispatcher import Turn
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns
 from tests.support.memory_ports.model import Said, said

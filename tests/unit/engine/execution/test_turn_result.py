@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from celery.exceptions import Retry
 
-from roboco.engine.execution.claimed_turn import TurnOutcome
+from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.execution.turn_result import TurnFailed
 from roboco.errors import ModelError, TaskFailed
-from roboco.ports import AttemptStatus
+from roboco.ports.dispatcher import AttemptStatus
 from roboco.workers.celery_result import turn_result
 from tests.support.memory_ports.dispatcher import Turn
 from tests.support.memory_ports.journeys import member

@@ -14,7 +14,7 @@ from roboco.domain.paths import artifact_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import TransientError, UsageError
-from roboco.ports import ToolContext
+from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.watch import Crash, Fault

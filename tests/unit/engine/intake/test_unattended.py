@@ -14,8 +14,7 @@ from roboco.engine.intake.unattended import missing_worker_messages, why_unatten
 from roboco.engine.registration import Registration, check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.ports import WorkspaceIdentity
-from roboco.ports.registry import POOLS
+from roboco.ports.registry import POOLS, WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import Advance, Message, Tool, Turn
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
@@ -180,7 +179,7 @@ def test_who_follows_a_task_logs_that_no_worker_attends(
     world = begun()
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    looks = WorkerCheck(world.engine, TASK, HERE)
+    looks = WorkerCheck(TASK, lambda: why_unattended(world.engine, HERE, TASK))
     looks.check()
     assert looks.missing_worker == ""
     for now[0] in (1010.0, 1015.0, 1069.0, 1075.0):

@@ -10,7 +10,6 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinator import archive
 from roboco.engine.record import recover
-from roboco.engine.record.summaries import is_closed, require_summary, stored_summary
 from roboco.errors import CorruptHistory, UsageError
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.model import said
@@ -42,8 +41,8 @@ def tear(world: World, data: bytes = TORN[1]) -> TaskSummary:
 def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
     world = ended()
     before = tear(world, torn)
-    assert require_summary(world.engine, TASK).model_dump(include=COMPARED) == before.model_dump(include=COMPARED)
-    assert is_closed(world.engine, TASK)
+    assert world.engine.summaries.require(TASK).model_dump(include=COMPARED) == before.model_dump(include=COMPARED)
+    assert world.engine.summaries.is_closed(TASK)
     assert world.files.held[summary_path(TASK)] == torn, "a reader writes nothing"
 
 
@@ -64,14 +63,14 @@ def test_a_task_that_ends_while_its_steps_are_read_counts_as_running(
         return iter(whole[: len(whole) - missing])
 
     monkeypatch.setattr(world.histories, "read", read)
-    found = require_summary(world.engine, TASK)
+    found = world.engine.summaries.require(TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, before.steps - missing)
 
 
 def test_the_summary_of_an_open_task_is_computed_again_and_written_anew() -> None:
     world = waiting()
     tear(world)
-    found = require_summary(world.engine, TASK)
+    found = world.engine.summaries.require(TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, 2)
     world.send("more")
     world.settle()
@@ -109,7 +108,7 @@ def test_without_the_end_in_the_events_an_error_names_the_files_and_what_to_do()
     quoting = b'{"type":"event_error","code":"x","message":"\\"event_task_end\\"","task_id":"a","seq":1}\n'
     world.files.held[events_path(TASK)] = quoting
     with pytest.raises(CorruptHistory) as raised:
-        stored_summary(world.engine, TASK)
+        world.engine.summaries.get(TASK)
     for part in (summary_path(TASK), events_path(TASK), "cannot be read", "restore these files from a backup"):
         assert part in str(raised.value)
 
@@ -117,6 +116,6 @@ def test_without_the_end_in_the_events_an_error_names_the_files_and_what_to_do()
 def test_without_a_summary_there_is_no_task() -> None:
     world = ended()
     del world.files.held[summary_path(TASK)]
-    assert stored_summary(world.engine, TASK) is None
+    assert world.engine.summaries.get(TASK) is None
     with pytest.raises(UsageError, match="no task"):
-        require_summary(world.engine, TASK)
+        world.engine.summaries.require(TASK)

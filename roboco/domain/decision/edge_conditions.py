@@ -1,0 +1,62 @@
+"""edge_conditions: test the conditions on an edge of a routing graph.
+
+A condition tests the agent's current run: its steps and their tool results since it took over. Text and metadata are
+those of the last step. Tools and artifacts are those of the whole run, because an agent that calls a tool writes
+another step before its run ends.
+"""
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+from roboco.domain.history.step import TaskStep
+from roboco.domain.pattern import matches
+from roboco.domain.team.condition import Condition
+
+
+def holds(condition: Condition, current_run: tuple[TaskStep, ...]) -> bool:
+    """Return True if every test holds for the agent's current run, which is oldest step first and never empty."""
+    return all(_tests(condition, current_run))
+
+
+def _tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool]:
+    last = current_run[-1]
+    tests: list[bool] = []
+    if condition.contains is not None:
+        tests.append(condition.contains in last.text)
+    if condition.matches is not None:
+        tests.append(matches(condition.matches, last.text))
+    if condition.metadata is not None:
+        tests.append(all(_value_at(last.metadata, key) == value for key, value in condition.metadata.items()))
+    return tests + _tool_tests(condition, current_run) + _nested_tests(condition, current_run)
+
+
+def _tool_tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool]:
+    calls = {call.id: call.tool_name for step in current_run for call in step.calls}
+    failed = {calls.get(result.tool_call_id) for step in current_run for result in step.results if result.is_error}
+    names = [artifact.name for step in current_run for artifact in step.artifacts]
+    tests: list[bool] = []
+    if condition.tool_called is not None:
+        tests.append(condition.tool_called in calls.values())
+    if condition.tool_failed is not None:
+        tests.append(condition.tool_failed in failed)
+    if condition.artifact is not None:
+        tests.append(any(fnmatchcase(name, condition.artifact) for name in names))
+    return tests
+
+
+def _nested_tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool]:
+    tests: list[bool] = []
+    if condition.not_ is not None:
+        tests.append(not holds(condition.not_, current_run))
+    if condition.any_ is not None:
+        tests.append(any(holds(inner, current_run) for inner in condition.any_))
+    if condition.all_ is not None:
+        tests.append(all(holds(inner, current_run) for inner in condition.all_))
+    return tests
+
+
+def _value_at(metadata: dict[str, Any], dotted: str) -> Any:
+    value: Any = metadata
+    for key in dotted.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

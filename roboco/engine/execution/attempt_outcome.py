@@ -1,0 +1,24 @@
+"""Outcomes of an attempt at a turn or call, for the display of its Celery task."""
+
+from enum import StrEnum
+
+
+class TurnOutcome(StrEnum):
+    """The result of an attempt to run a turn. Flower shows its text."""
+
+    COMMITTED = "committed"
+    RATE_LIMITED = "waits until its model's rate limit allows it"
+    OUTAGE = "waits, because its model cannot be reached"
+    DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
+    CUT_OFF = "the model's answer broke off in the middle: another attempt replaces it"
+    REPLACED = "another attempt has replaced it"
+    CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
+    OBSOLETE = "done before, or no longer wanted"
+
+
+class CallOutcome(StrEnum):
+    """The result of an attempt to run a call. Flower shows its text."""
+
+    DONE = "done, done before, or no longer wanted"
+    CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
+    RELEASED = "released, because this worker lacks the tool's function: another worker runs it, or the task is paused"
