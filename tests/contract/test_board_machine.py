@@ -42,7 +42,7 @@ CHOICES = st.builds(
     reason=st.sampled_from(["", "für dich"]),
     agent=st.sampled_from(["", "writer"]),
     routing=st.sampled_from([None, {"rule": "ü"}]),
-    seen=st.sampled_from([None, None, frozenset(), frozenset({"one"}), frozenset({"one", "two", "gone"})]),
+    seen_item_ids=st.sampled_from([None, None, frozenset(), frozenset({"one"}), frozenset({"one", "two", "gone"})]),
 )
 OUTCOMES = st.sampled_from(
     [ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": 1})), failed_outcome("tc_1", "late")]
