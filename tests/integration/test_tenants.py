@@ -98,7 +98,7 @@ def test_no_new_task_is_taken_when_too_much_waits(narrow: Stack) -> None:
             try:
                 taken.append(limited.run(TEAM, f"task {len(taken)}"))
             except Overloaded as error:
-                return "turns wait for workers already, at most 3 may" in str(error)
+                return "turns wait for workers, at most 3 may" in str(error)
             return False
 
         until(full, 30, "the workers have enough to do")
