@@ -67,7 +67,7 @@ class Stage(Deployed):
             "redis_url": self.valkey.url,
             "workspace": f"s3://{self._s3.bucket}/bench" if self._s3 else f"file://{self.folder}/workspace",
             "s3_endpoint_url": self._s3.endpoint_url if self._s3 else None,
-            "tools": (TOOLS,),
+            "tool_modules": (TOOLS,),
         }
         self.settings = Settings.model_validate(own | self._changes)
         self.redis = connect(self.settings.redis_url)

@@ -41,7 +41,7 @@ class StackOfUsers(Stack):
     """Workers that are each the Redis user of their pool, beside a client that is another one. The model answers."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, around=with_users, health=folder)
+        super().__init__(folder, around=with_users, health_dir=folder)
 
     def __enter__(self) -> Self:
         entered = super().__enter__()
