@@ -112,7 +112,9 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
 
 def _add(app: Celery, name: str, run: Callable[..., object], **options: Any) -> None:
-    register_as: Any = app.task(name=name, bind=True, **options)
+    register_as: Any = app.task(
+        name=name, bind=True, shared=False, **options
+    )  # not for other applications of the process
     register_as(run)
 
 

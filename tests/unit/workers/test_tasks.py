@@ -27,7 +27,7 @@ class EngineOfTest:
 
 @cache
 def worker() -> tuple[Celery, EngineOfTest]:
-    """The application of a worker: one for all tests, since Celery adds shared tasks to later applications."""
+    """The application of a worker: one for all tests."""
     app, engine = Celery("test", set_as_current=False), EngineOfTest()
     tasks.register(app, cast(ProcessEngine, engine))
     return app, engine
