@@ -1,6 +1,6 @@
 """The team without a model and without servers: `python -m unittest`.
 
-`rehearse` runs the team on recorded answers. `roboco to-test` writes such a recording from a task that has run.
+`rehearse` runs the team on recorded answers. `roboco export-test` writes such a recording from a task that has run.
 """
 
 import unittest
