@@ -1,13 +1,14 @@
 """Commands, modules and settings exist that the documents and the project of `roboco init` name."""
 
 import re
+import tomllib
 
 import click
 import pytest
 
 from roboco.cli.main import commands
 from roboco.settings import Settings, variable_of
-from tests.support.documents import PAGES
+from tests.support.documents import GUIDES, PAGES
 from tests.support.stack import ROOT
 
 PROJECT = sorted(path for path in (ROOT / "roboco" / "examples" / "project").iterdir() if path.is_file())
@@ -45,3 +46,12 @@ def test_named_settings_exist() -> None:
     known = {variable_of(field) for field in Settings.model_fields} | {"ROBOCO_LOCAL_MODEL"}
     named = {name for text in TEXTS for name in VARIABLE.findall(text)}
     assert sorted(named - known) == []
+
+
+def test_the_index_names_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    _, table = (GUIDES / "index.md").read_text(encoding="utf-8").split("## Extras")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(project["optional-dependencies"]) - {
+        "dev",
+        "peers",
+    }
