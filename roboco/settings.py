@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -272,7 +273,9 @@ def _message(field: str, kind: str, message: str, value: object) -> str:
     """Return the message of a validation error."""
     variable = variable_of(field)
     if kind == "extra_forbidden":
-        return f"{variable} is not a setting; settings: {', '.join(map(variable_of, Settings.model_fields))}"
+        nearest = get_close_matches(variable, map(variable_of, Settings.model_fields), n=3)
+        similar = f"similar: {', '.join(nearest)}; " if nearest else ""
+        return f"{variable} is not a setting; {similar}`roboco docs settings` lists all"
     if kind == "value_error":  # the value may hold a password
         return f"{variable} {message.removeprefix('Value error, ')}"
     return f"{variable}={value!r}: {message}"

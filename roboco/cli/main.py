@@ -51,7 +51,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tasks": ("commands.tasks:tasks", "List the tasks of the workspace, oldest first."),
         "show": ("commands.show:show", "Show a task: its steps, files and cost."),
         "why": ("commands.why:why", "Explain who acted in a task and why."),
-        "context": ("commands.context:context", "Show what the model was sent for a step, and what was left out."),
+        "context": ("commands.context:context", "Show the steps that the model received for a step."),
         "session": ("commands.session:session", "Print a task as a conversation, as JSON."),
         "delta": ("commands.session:delta", "Print the changes of a task's conversation as JSON."),
         "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),

@@ -1,17 +1,21 @@
-"""Commands and modules that the documents name exist."""
+"""Commands, modules and settings exist that the documents and the project of `roboco init` name."""
 
 import re
+import tomllib
 
 import click
 import pytest
 
 from roboco.cli.main import commands
-from tests.support.documents import PAGES
+from roboco.settings import Settings, variable_of
+from tests.support.documents import GUIDES, PAGES
 from tests.support.stack import ROOT
 
-TEXTS = [page.read_text(encoding="utf-8") for page in PAGES]
+PROJECT = sorted(path for path in (ROOT / "roboco" / "examples" / "project").iterdir() if path.is_file())
+TEXTS = [page.read_text(encoding="utf-8") for page in (*PAGES, *PROJECT)]
 LINES = re.compile(r"`(roboco [^`]+)`|^(?:\w+=\S+ )*(roboco [^\n#]+)$", re.MULTILINE)
 NAME = re.compile(r"[a-z][a-z-]*")
+VARIABLE = re.compile(r"\bROBOCO_[A-Z0-9_]*[A-Z0-9]\b")
 MODULE = re.compile(r"`(roboco/[\w/]*\w(?:\.py)?)`")
 SHOWN = sorted({" ".join((one or two).split()) for text in TEXTS for one, two in LINES.findall(text)})
 
@@ -36,3 +40,18 @@ def test_documents_show_commands() -> None:
 def test_named_modules_exist() -> None:
     named = {name for text in TEXTS for name in MODULE.findall(text)}
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_named_settings_exist() -> None:
+    known = {variable_of(field) for field in Settings.model_fields} | {"ROBOCO_LOCAL_MODEL"}
+    named = {name for text in TEXTS for name in VARIABLE.findall(text)}
+    assert sorted(named - known) == []
+
+
+def test_the_index_names_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    _, table = (GUIDES / "index.md").read_text(encoding="utf-8").split("## Extras")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == set(project["optional-dependencies"]) - {
+        "dev",
+        "peers",
+    }

@@ -98,13 +98,18 @@ def test_an_empty_variable_is_none() -> None:
         ("ROBOCO_RETENTION", "-1", "ROBOCO_RETENTION='-1': "),
         ("ROBOCO_PREFIX", "a{b}", "ROBOCO_PREFIX='a{b}': "),
         ("ROBOCO_PREFIX", "a b", "ROBOCO_PREFIX='a b': "),
-        ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is not a setting; settings: ROBOCO_REDIS_URL, ROBOCO_BROKER_URL"),
+        ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is not a setting; similar: ROBOCO_REDIS_URL"),
     ],
 )
 def test_a_wrong_variable_is_told(name: str, value: str, told: str) -> None:
     with pytest.raises(UsageError) as raised:
         load_settings({name: value})
     assert str(raised.value).startswith(told)
+
+
+def test_a_variable_unlike_any_setting() -> None:
+    with pytest.raises(UsageError, match=r"^ROBOCO_XYZZY_42 is not a setting; `roboco docs settings` lists all$"):
+        load_settings({"ROBOCO_XYZZY_42": "1"})
 
 
 def test_all_wrong_variables_are_told_at_once() -> None:

@@ -18,7 +18,7 @@ from roboco.errors import UsageError
 @click.option("--step", "seq", type=int, help="The position of an agent's step; by default the newest one.")
 @options.as_json
 def context(task_id: str, seq: int | None, as_json: bool) -> None:
-    """Show what the model was sent for a step, and what was left out.
+    """Show the steps that the model received for a step.
 
     The command prints the steps of the history that the prompt contained, those that it left out and why, the number of
     tokens, and the changes since the previous step of the same agent.

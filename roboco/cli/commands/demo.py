@@ -1,7 +1,6 @@
 """roboco demo: a shipped team at work, for a first look."""
 
 import os
-import shutil
 import sys
 from dataclasses import dataclass
 from importlib import resources
@@ -13,6 +12,7 @@ import yaml
 
 from roboco.adapters.extras import require_extra
 from roboco.adapters.team.file import parse_team
+from roboco.cli.commands.init import on_shell_path
 from roboco.cli.interactive.run_team import RunOptions, run_team
 from roboco.cli.terminal import options
 from roboco.cli.terminal.screen import Screen
@@ -87,7 +87,7 @@ def _tool_modules(team: Team) -> tuple[str, ...]:
 
 def _program() -> str:
     """Return the command by which the user's shell finds this program."""
-    return "roboco" if shutil.which("roboco") else os.path.relpath(sys.argv[0])
+    return "roboco" if on_shell_path() else os.path.relpath(sys.argv[0])
 
 
 def _print_teams(screen: Screen) -> None:

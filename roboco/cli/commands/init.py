@@ -1,6 +1,9 @@
 """roboco init: a project to begin with, which runs as it is."""
 
+import os
 import re
+import shutil
+import sys
 from importlib import resources
 from pathlib import Path
 from shlex import quote
@@ -25,12 +28,31 @@ def init(folder: Path) -> None:
     create_project(folder)
     click.echo(f"created {folder}: {', '.join(FILES)}")
     click.echo("\nnext:")
-    for command in (
+    for command in next_commands(folder):
+        click.echo(f"  {command}")
+
+
+def next_commands(folder: Path) -> list[str]:
+    """Return shell commands for a new project; the first one activates the virtual environment if necessary."""
+    activate = Path(sys.prefix, "bin", "activate")
+    return [
+        *([f". {quote(str(activate))}"] if not on_shell_path() and activate.exists() else []),
         f"cd {quote(str(folder))} && . ./settings.env",
         "roboco run team.yaml 'a note about the sea'",
         "python -m unittest",
-    ):
-        click.echo(f"  {command}")
+    ]
+
+
+def on_shell_path() -> bool:
+    """Return True if the user's shell finds `roboco` without a folder.
+
+    `uvx` adds its temporary environment to the PATH of this process alone. Unlike an activated environment, it sets UV
+    and no VIRTUAL_ENV.
+    """
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    if "UV" in os.environ and "VIRTUAL_ENV" not in os.environ:
+        path = [entry for entry in path if entry != str(Path(sys.prefix, "bin"))]
+    return shutil.which("roboco", path=os.pathsep.join(path)) is not None
 
 
 def create_project(folder: Path) -> None:

@@ -1,0 +1,44 @@
+"""The commands that `roboco init` and `roboco demo` propose run in the user's shell."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from roboco.cli.commands.init import next_commands, on_shell_path
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the `bin` of a virtual environment with roboco, which is no part of PATH."""
+    folder = tmp_path / "venv" / "bin"
+    folder.mkdir(parents=True)
+    for name in ("roboco", "activate"):
+        (folder / name).touch(mode=0o755)
+    monkeypatch.setattr(sys, "prefix", str(folder.parent))
+    monkeypatch.setenv("PATH", "/nowhere")
+    for name in ("UV", "VIRTUAL_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def test_a_shell_without_roboco_activates_the_environment(environment: Path) -> None:
+    first, second, *_ = next_commands(Path("shop"))
+    assert first == f". {environment / 'activate'}"
+    assert second == "cd shop && . ./settings.env"
+
+
+def test_an_activated_environment_needs_no_activation(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(environment))
+    assert on_shell_path()
+    assert next_commands(Path("shop"))[0] == "cd shop && . ./settings.env"
+    monkeypatch.setenv("UV", "uv")
+    monkeypatch.setenv("VIRTUAL_ENV", str(environment.parent))
+    assert on_shell_path()
+
+
+def test_the_environment_of_uvx_is_not_on_the_shells_path(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{environment}:/nowhere")
+    monkeypatch.setenv("UV", "uv")
+    assert not on_shell_path()
+    assert next_commands(Path("shop"))[0].endswith("/venv/bin/activate")
