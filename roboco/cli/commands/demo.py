@@ -87,7 +87,10 @@ def _tool_modules(team: Team) -> tuple[str, ...]:
 
 def _program() -> str:
     """Return the command by which the user's shell finds this program."""
-    return "roboco" if on_shell_path() else os.path.relpath(sys.argv[0])
+    if on_shell_path():
+        return "roboco"
+    program = os.path.relpath(sys.argv[0])
+    return os.path.abspath(program) if program.startswith(os.pardir) else program
 
 
 def _print_teams(screen: Screen) -> None:

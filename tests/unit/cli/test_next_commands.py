@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from roboco.cli.commands.demo import _program
 from roboco.cli.commands.init import next_commands, on_shell_path
 
 
@@ -42,3 +43,14 @@ def test_the_environment_of_uvx_is_not_on_the_shells_path(environment: Path, mon
     monkeypatch.setenv("UV", "uv")
     assert not on_shell_path()
     assert next_commands(Path("shop"))[0].endswith("/venv/bin/activate")
+
+
+def test_the_program_is_named_relative_to_the_folder_or_in_full(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(environment / "roboco")])
+    monkeypatch.chdir(tmp_path)
+    assert _program() == "venv/bin/roboco"
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path / "shop")
+    assert _program() == str(environment / "roboco")
