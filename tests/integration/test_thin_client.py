@@ -34,8 +34,8 @@ with Orchestrator() as roboco:
         if isinstance(item.data, TextPartDelta):
             break
     long.interrupt("shorter")
-    task.stop("enough")
-    long.stop("enough")
+    task.stop("enough", timeout=30)  # a result may be that of a task that waits, until the stop is applied
+    long.stop("enough", timeout=30)
     assert task.result(timeout=30).status == long.result(timeout=30).status == "cancelled"
     print("".join(texts), task.task_id)
 """
