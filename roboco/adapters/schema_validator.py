@@ -51,7 +51,7 @@ class Validation:
         self._searchers: dict[str, Callable[[str], bool]] = {}
 
     def find_error(self, value: Any) -> str:
-        """Return the first error with its path, or "". Raise Unusable if there is no result within the limits."""
+        """Return the first error with its path, or "". Raise ValidationAborted if a limit is reached before."""
         return self.apply(self._root, value, ())
 
     def apply(self, schema: Any, value: Any, path: JsonPath) -> str:
@@ -77,14 +77,14 @@ class Validation:
         return not self.apply(schema, value, ())
 
     def follow(self, ref: str) -> Any:
-        """Return the schema that a reference leads to. Raise Unusable if it leads to none."""
+        """Return the schema that a reference leads to. Raise ValidationAborted if it leads to none."""
         found = referenced(ref, self._root)
         if not isinstance(found, dict | bool):
             raise ValidationAborted(f"the reference {ref!r:.80} leads to no schema in it")
         return found
 
     def spend(self, steps: int) -> None:
-        """Count steps. Raise Unusable if the validation takes too many of them, or too much time."""
+        """Count steps. Raise ValidationAborted if the validation takes too many of them, or too much time."""
         self._left -= steps
         if self._left < 0:
             raise ValidationAborted(
@@ -137,7 +137,7 @@ class Validation:
                 return f"{{{','.join(pairs)}}}"
 
     def matches(self, pattern: str, text: str) -> bool:
-        """Return True if the pattern is found in the text. Raise Unusable if the text is too long for it."""
+        """Return True if the pattern is found in the text. Raise ValidationAborted if the text is too long for it."""
         search = self._searchers.get(pattern)
         if search is None:
             self.spend(weight(pattern) * _STEPS_PER_WEIGHT)
@@ -169,9 +169,8 @@ def excerpt(value: Any, depth: int = 2) -> str:
 
 def shorten(text: str, max_chars: int) -> str:
     """Return the text without its middle if it is long."""
-    return (
-        text if len(text) <= max_chars else f"{text[: max_chars // 2 - 3]} ... {text[len(text) - max_chars // 2 + 2 :]}"
-    )
+    half = max_chars // 2
+    return text if len(text) <= max_chars else f"{text[: half - 3]} ... {text[len(text) - half + 2 :]}"
 
 
 def _path_text(path: JsonPath) -> str:

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class ThreadPool:
-    """A pool of at most `most` threads for all event loops of a process. A forked process gets a new pool."""
+    """A pool of at most `max_threads` threads for all event loops of a process. A forked process gets a new pool."""
 
     def __init__(self, max_threads: int) -> None:
         self._max_threads = max_threads

@@ -41,7 +41,7 @@ class LeaseHeartbeat:
 
     @contextmanager
     def renewing(self, renew: Callable[[], bool], on_lost: Callable[[], None]) -> Iterator[None]:
-        """Renew a lease until the block ends. If a renewal is refused, call `lost` once, in the heartbeat's thread."""
+        """Renew a lease until the block ends. If a renewal is refused, call `on_lost` once in its thread."""
         key = object()
         with self._changed:
             self._leases[key] = _Lease(renew, on_lost, contextvars.copy_context())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 
 class TextReader:
-    """Reads a text in pieces. `more` is True if the text continues after the part that was read."""
+    """Reads a text in pieces. `has_more` is True if the text continues after the part that was read."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

@@ -10,9 +10,9 @@ from celery.signals import worker_ready, worker_shutting_down
 
 
 def run_periodically(app: Celery, name: str, interval: float, run: Callable[[], object]) -> None:
-    """Call `act` every `pause` seconds, from when a worker of the application is ready until it shuts down.
+    """Call `run` every `interval` seconds, from when a worker of the application is ready until it shuts down.
 
-    The calls happen in a thread called `name` of the worker's main process. It also ends if `act` returns False or
+    The calls happen in a thread called `name` of the worker's main process. It also ends if `run` returns False or
     raises.
     """
     stop_requests: SimpleQueue[None] = SimpleQueue()

@@ -71,7 +71,7 @@ class FairQueues:
     def _query(self, command: str, queues: Sequence[str], priority: Priority | None, *arguments: int) -> list[Any]:
         """Return the answers of Redis to a command about the list of each queue.
 
-        This and `waiting` use `_q_for_pri` and `_size` of kombu's channel: it has no public names for its lists.
+        This and `count_waiting` use `_q_for_pri` and `_size` of kombu's channel: it has no public names for its lists.
         """
         with self._connection() as connection, connection.default_channel.client.pipeline(transaction=False) as pipe:
             channel = connection.default_channel

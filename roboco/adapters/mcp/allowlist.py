@@ -11,7 +11,7 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables
     """Raise UsageError unless an entry allows the server.
 
     For a server that is started, an entry must be its whole command line; otherwise its address or a prefix of it.
-    `variables` are the variables of the worker that servers may get; the server may name no other.
+    `allowed_variables` are the variables of the worker that servers may get; the server may name no other.
     """
     if forbidden := sorted({*server.env, *server.headers.values()} - set(allowed_variables)):
         raise UsageError(

@@ -39,7 +39,7 @@ class ChunkBatcher:
         self._running = False
 
     def send(self, keys: list[str], arguments: list[Any], on_answer: Callable[[Any], None]) -> None:
-        """Add a call to the next batch. The batcher's thread calls `answered` with the answer, or with the error."""
+        """Add a call to the next batch. The batcher's thread calls `on_answer` with the answer, or with the error."""
         self._calls.put(_Call(keys, arguments, on_answer))
         with self._lock:  # otherwise the thread may end between the put and the check, and leave the call
             if not self._running:

@@ -48,7 +48,7 @@ def connect_subscriber(url: str) -> redis.Redis:
 
 
 def is_same_instance(client: redis.Redis, expected: str | None) -> bool:
-    """Return True if this is the Redis instance with the id `run`.
+    """Return True if this is the Redis instance with the id `expected`.
 
     In a cluster, each primary that answers must be part of that id. A primary that does not answer has lost nothing
     yet; a node that takes its place has another id.

@@ -67,7 +67,7 @@ class LazyCluster:
         return Script(cast(Any, self), cast(Any, script.encode()))
 
     def refresh(self, max_age: float = 0.0) -> Self:
-        """Read the topology of the cluster again if it is older than `age` seconds. Return this client."""
+        """Read the topology of the cluster again if it is older than `max_age` seconds. Return this client."""
         cluster = self._connect()
         if time.monotonic() - self._refreshed_at > max_age:
             cluster.nodes_manager.initialize()

@@ -27,7 +27,10 @@ class RedisInbox:
         epoch: int | None = None,
         block_claim: bool = False,
     ) -> None:
-        """Add the items. With `urgent` or `hold`, also request the end of the pending work, of this epoch if given."""
+        """Add the items. With `interrupt` or `block_claim`, also request the end of the pending work.
+
+        With `epoch`, request the end of the work of this epoch alone.
+        """
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
         request = "1" if interrupt else "hold" if block_claim else "0"
         fixed = [request, self._keys.signals, task_id, "" if epoch is None else epoch, UNKNOWN_TASK_TTL]

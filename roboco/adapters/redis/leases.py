@@ -88,7 +88,7 @@ class RedisTurnLeases:
     def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
         """Count that the pending decision was found unclaimed. Return the count, or 0 if the fence moved.
 
-        With `again`, also record this moment as its last dispatch.
+        With `dispatched`, also record this moment as its last dispatch.
         """
         arguments = [epoch, uuid.uuid4().hex, int(dispatched)]
         return int(self._scripts.run("count_redelivery", [self._keys.state(task_id)], *arguments))

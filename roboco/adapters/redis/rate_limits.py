@@ -120,7 +120,7 @@ class RedisRateLimiter:
         return float(wait) / 1000
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
-        """Record the tokens that the ticket's request has used, and that it was sent `ago` seconds ago."""
+        """Record the tokens that the ticket's request has used, and that it was sent `seconds_ago` seconds ago."""
         if buckets := self._limiting_buckets(profile, ticket):
             names = [self._buckets.admission_key(profile, ticket), *_bucket_keys(buckets)]
             self._scripts.run(

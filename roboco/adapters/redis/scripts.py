@@ -183,7 +183,8 @@ def translating_errors() -> Iterator[None]:
 def _unavailable(error: Exception) -> TransientError:
     if refused := find_refusal(error):
         return TransientError(str(refused))
-    return TransientError(f"redis does not answer: {error}; check ROBOCO_REDIS_URL and that the server runs")
+    cause = str(error).rstrip(".")
+    return TransientError(f"redis does not answer: {cause}; check ROBOCO_REDIS_URL and that the server runs")
 
 
 def _scripts_missing() -> TransientError:

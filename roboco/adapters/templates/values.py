@@ -130,8 +130,7 @@ def dump_json(value: Any, budget: RenderBudget, indent: int | None) -> str:
 
 
 class _JsonWriter:
-    """JSON with sorted names, and with HTML's special characters escaped. Each piece is charged, and the size is
-    limited.
+    """JSON with sorted names and escaped HTML characters. Each piece is charged, and the size is limited.
 
     Python's own encoder has no limit. With an indent, an item in 700 lists becomes a line of up to 5600 spaces. Its
     iterencode() could be stopped, but its time is proportional to the depth of the values: 0.9 s for 40,000 items in

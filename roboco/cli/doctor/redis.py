@@ -155,7 +155,7 @@ def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:
         except (KeyError, ValueError) as error:
             found = f"task {task_id!r} below {keys.prefix!r} cannot be read: {type(error).__name__}"
             return CheckResult("redis keys", "fail", found, todo)
-    return CheckResult("redis keys", "ok", f"prefix {keys.prefix!r}, {client.zcard(keys.schedule)} open tasks")
+    return CheckResult("redis keys", "ok", f"prefix {keys.prefix!r}, open tasks: {client.zcard(keys.schedule)}")
 
 
 def _refused_commands(client: redis.Redis, keys: Keys) -> list[str]:

@@ -9,7 +9,7 @@ MAX_WIDTH: Final = 70
 
 
 class Progress:
-    """Writes the line; nothing if `shown` is False, since the output is no terminal."""
+    """Writes the line; nothing if `enabled` is False, since the output is no terminal."""
 
     def __init__(self, file: TextIO, enabled: bool) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""TopPicture: tasks, workers, queues and rates at one moment, and Viewer, which takes one picture after another."""
+"""TopSnapshot: tasks, workers, queues and rates at one moment, and Sampler, which takes one snapshot after another."""
 
 import time
 from dataclasses import asdict, dataclass, replace

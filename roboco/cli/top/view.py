@@ -54,7 +54,7 @@ class TopView:
         now = self._snapshot
         parts = [
             (0, Text("roboco top", "bold")),
-            (1, Text(f"{now.open_tasks} open tasks")),
+            (1, Text(f"{now.open_tasks} open task{'' if now.open_tasks == 1 else 's'}")),
             (4, Text(f"{now.streams} followers")),
             (2, Text(f"{now.dead_letters} dead letters" if now.dead_letters else "", "red")),
             (6, Text(one_line(self._address, 60), "dim")),

@@ -230,7 +230,7 @@ def _with_requested(asked: TaskStep, action: Action, situation: Situation, recor
         elif one.is_external and call.tool_name == DELEGATE:
             situation = _with_item(situation, _external_result(asked, call, one))
         elif one.is_external:
-            situation = _with_outcome(situation, call, unknown_outcome(call.id, "nobody knows", "ask"))
+            situation = _with_outcome(situation, call, unknown_outcome(call.id, "its effect is unknown", "ask"))
         elif not one.denied:
             situation = _with_outcome(situation, call, one.outcome(call))
     return situation

@@ -40,7 +40,7 @@ def rehearsed(*turns: dict[str, Any]) -> Rehearsal:
 
 
 class TeamTest(unittest.TestCase):
-    """Who acts, after which answer."""
+    """The order of the agents, for different answers of the critic."""
 
     def test_tool(self) -> None:
         """A note is short."""

@@ -2,7 +2,7 @@
 
 A process that exists proves nothing, and a main loop that runs proves little: the broker may have lost the consumer, or
 the pool may be stuck. So the worker sends messages to itself over the channel that consumes its queues, and gives its
-pool a job whenever a slot is free. A fully busy worker can do neither, and counts as live for `BUSY` seconds.
+pool a job whenever a slot is free. A fully busy worker can do neither, and counts as live for MAX_BUSY_SECONDS.
 """
 
 from dataclasses import dataclass
