@@ -27,6 +27,8 @@ LIMITS = ModelLimits(("shared=2/100",))
 """The operator's limits of `rates` and `brief_rates`."""
 LONG = 60.0
 """Seconds of a lease that outlives every test."""
+SLOT = 0.01
+"""Seconds of a slot of `rates` and `brief_rates`."""
 WINDOW = 0.5
 """Seconds for which what was asked of a model counts for `brief_rates`, whose end a test waits for."""
 SHORT = 0.03

@@ -19,7 +19,7 @@ from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Ticket
-from tests.contract.a_task import LIMITS, LONG, SHORT, WINDOW, ATask
+from tests.contract.a_task import LIMITS, LONG, SHORT, SLOT, WINDOW, ATask
 from tests.contract.samples import TASK
 from tests.support.stack import until
 
@@ -43,8 +43,8 @@ class TaskOnRedis(ATask):
         self.attempts = RedisAttempts(client, keys, LONG)
         self.brief_attempts = RedisAttempts(client, keys, SHORT)
         self.dead = RedisDeadLetters(lambda: client, keys)
-        self.rates = RedisRateLimiter(scripts, keys, LIMITS, LONG)
-        self.brief_rates = RedisRateLimiter(scripts, keys, LIMITS, WINDOW)
+        self.rates = RedisRateLimiter(scripts, keys, LIMITS, LONG, slot=SLOT)
+        self.brief_rates = RedisRateLimiter(scripts, keys, LIMITS, WINDOW, slot=SLOT)
 
     def outlive(self, seconds: float) -> None:
         """Wait for so long, and a little longer."""

@@ -1,16 +1,21 @@
 """Rates: no window of time holds more than a provider allows, whoever asks, and waiting turns keep their order."""
 
+import itertools
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
-from tests.contract.a_task import LIMITS, LONG, WINDOW, ATask
+from tests.contract.a_task import LIMITS, LONG, SLOT, WINDOW, ATask
 from tests.contract.samples import TASK, told
 from tests.contract.task_on_redis import TaskOnRedis
 
@@ -18,8 +23,6 @@ FREE = ModelProfile(model="m")
 TOKENS = ModelProfile(model="m", tokens_per_minute=100)
 REQUESTS = ModelProfile(model="m", requests_per_minute=2)
 SHARED = ModelProfile(model="shared")
-SLOT = LONG / 60 + 0.01
-"""Seconds by which a request may count longer than a window."""
 
 
 def of(name: str, tenant: str = "", team: str = "desk") -> Ticket:
@@ -34,7 +37,7 @@ def test_tokens_of_a_window_are_not_exceeded(task: ATask) -> None:
     rates = task.rates
     assert rates.reserve(TOKENS, of("a"), 60) == 0
     assert rates.reserve(TOKENS, of("b"), 40) == 0
-    assert 0 < rates.reserve(TOKENS, of("c"), 10) <= LONG + SLOT
+    assert 0 < rates.reserve(TOKENS, of("c"), 10) <= LONG + 2 * SLOT
     task.outlive(task.brief_rates.reserve(TOKENS, of("c"), 10))
     assert task.brief_rates.reserve(TOKENS, of("c"), 10) == 0
 
@@ -42,7 +45,7 @@ def test_tokens_of_a_window_are_not_exceeded(task: ATask) -> None:
 def test_requests_of_a_window_are_not_exceeded(task: ATask) -> None:
     rates = task.rates
     assert [rates.reserve(REQUESTS, of(name), 1) for name in "ab"] == [0, 0]
-    assert 0 < rates.reserve(REQUESTS, of("c"), 1) <= LONG + SLOT
+    assert 0 < rates.reserve(REQUESTS, of("c"), 1) <= LONG + 2 * SLOT
     task.outlive(task.brief_rates.reserve(REQUESTS, of("c"), 1))
     assert task.brief_rates.reserve(REQUESTS, of("c"), 1) == 0
 
@@ -56,7 +59,7 @@ def test_who_waits_keeps_its_place(task: ATask) -> None:
     rates = task.rates
     rates.reserve(TOKENS, of("a"), 100)
     first, second, third = (rates.reserve(TOKENS, of(name), 60) for name in "bcd")
-    assert 0 < first <= LONG + SLOT < second <= third
+    assert 0 < first <= LONG + 2 * SLOT < second <= third
     again = rates.reserve(TOKENS, of("b"), 60)
     assert again <= first
     task.outlive(task.brief_rates.reserve(TOKENS, of("b"), 60))
@@ -67,7 +70,7 @@ def test_who_waits_keeps_its_place(task: ATask) -> None:
 def test_a_larger_request_than_a_window_waits_until_it_is_alone(task: ATask) -> None:
     rates = task.rates
     assert rates.reserve(TOKENS, of("a"), 1) == 0
-    assert 0 < rates.reserve(TOKENS, of("huge"), 10_000) <= LONG + SLOT
+    assert 0 < rates.reserve(TOKENS, of("huge"), 10_000) <= LONG + 2 * SLOT
     task.outlive(task.brief_rates.reserve(TOKENS, of("huge"), 10_000))
     assert task.brief_rates.reserve(TOKENS, of("huge"), 10_000) == 0
     assert rates.reserve(TOKENS, of("b"), 1) > 0
@@ -86,7 +89,7 @@ def test_requests_that_no_longer_count_are_forgotten(task: ATask) -> None:
     many = ModelProfile(model="m", requests_per_minute=1000)
     for ticket in "abc":
         assert task.brief_rates.reserve(many, of(ticket), 1) == 0
-    task.outlive(WINDOW + WINDOW / 60)
+    task.outlive(WINDOW + 2 * SLOT)
     assert task.brief_rates.reserve(many, of("d"), 1) == 0
     assert task.tickets(many, of("d")) == {of("d").name}
 
@@ -96,11 +99,69 @@ def test_what_left_the_window_is_removed(redis_task: TaskOnRedis) -> None:
     window = Buckets(redis_task.keys, LIMITS).of(many, "", "desk")[0].keys[0]
     assert redis_task.brief_rates.reserve(many, of("a"), 1) == 0
     client: Any = redis_task.client
-    old = set(client.hkeys(window))
-    redis_task.outlive(WINDOW + 2 * WINDOW / 60)
+    old = slots_of(client.hgetall(window))
+    redis_task.outlive(WINDOW + 2 * SLOT)
     assert redis_task.brief_rates.reserve(many, of("b"), 1) == 0
     assert old
-    assert not old & set(client.hkeys(window))
+    assert not old.keys() & slots_of(client.hgetall(window)).keys()
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from("rrru"), st.integers(1, 50), st.floats(0, 0.03)), min_size=1, max_size=25))
+def test_the_sums_of_a_bucket_equal_its_slots(redis_task: TaskOnRedis, requests: list[tuple[str, int, float]]) -> None:
+    many = ModelProfile(model="m", requests_per_minute=100_000, tokens_per_minute=10**6)
+    rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, LIMITS, 0.05, slot=0.005)
+    names = Buckets(redis_task.keys, LIMITS).of(many, "", "desk")[0].keys
+    client: Any = redis_task.client
+    for kind, tokens, seconds in requests:
+        ticket = of(uuid.uuid4().hex)
+        assert rates.reserve(many, ticket, tokens) == 0
+        time.sleep(seconds)  # slots leave the window meanwhile
+        if kind == "u":
+            rates.record_usage(many, ticket, 2 * tokens, seconds / 2)
+        found = client.hgetall(names[0])
+        slots = slots_of(found)
+        for name, suffix in (("requests", "r"), ("tokens", "t")):
+            assert int(found.get(name, 0)) == sum(count for slot, count in slots.items() if slot.endswith(suffix))
+            assert all(int(slot[:-1]) >= int(found["oldest"]) for slot in slots)
+
+
+def slots_of(found: dict[str, str]) -> dict[str, int]:
+    """Return the counts of each slot in the hash of a bucket's usage."""
+    return {name: int(count) for name, count in found.items() if name[:-1].isdigit()}
+
+
+def test_nothing_remains_in_redis_after_an_hour_of_traffic(redis_task: TaskOnRedis) -> None:
+    """The hour is compressed: 60 windows of 50 ms. A third of the waiting tickets is lost with its worker."""
+    client: Any = redis_task.client
+    keys = Keys(f"{redis_task.keys.prefix}-hour")
+    rates = RedisRateLimiter(Scripts(client), keys, LIMITS, window=0.05, grace=0.05, slot=0.005)
+    profile = ModelProfile(model="shared", tokens_per_minute=100)
+    deadline, sizes = time.monotonic() + 60 * 0.05, []
+
+    def send(worker: int) -> None:
+        for number in itertools.count():
+            ticket = of(f"t{worker}-{number}", f"tenant{number % 5}")
+            while (wait := rates.reserve(profile, ticket, 10)) > 0 and number % 3 and time.monotonic() < deadline:
+                time.sleep(min(wait, 0.02))
+            if wait <= 0:
+                rates.record_usage(profile, ticket, 8)
+            elif number % 3 == 1:
+                rates.release(profile, ticket)
+            if time.monotonic() > deadline:
+                return
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(send, worker) for worker in range(4)]
+        while not all(one.done() for one in running):
+            sizes += [client.hlen(name) for name in client.scan_iter(f"{keys.prefix}:*:used")]
+        for one in running:
+            one.result()
+    assert max(sizes) <= 3 + 2 * (0.05 / 0.005 + 2)
+    patience = time.monotonic() + 10
+    while (left := list(client.scan_iter(f"{keys.prefix}:*"))) and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert left == []
 
 
 def test_a_pause_holds_for_all_and_the_longest_counts(task: ATask) -> None:
@@ -168,7 +229,7 @@ def test_who_released_its_tickets_is_not_charged_for_them(task: ATask) -> None:
 
 def test_a_ticket_that_does_not_ask_again_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
     """Also of a worker that died: the others wait for it no longer."""
-    rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, LIMITS, 0.1, grace=0.1)
+    rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, LIMITS, 0.1, grace=0.1, slot=SLOT)
     wait = [rates.reserve(TOKENS, of(name), 100) for name in "abc"][-1]
     redis_task.outlive(wait + 0.2)
     assert rates.reserve(TOKENS, of("d"), 100) == 0

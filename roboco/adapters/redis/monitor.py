@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import redis
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rate_limits import SLOTS_PER_WINDOW, WINDOW_SECONDS, Bucket, Buckets
+from roboco.adapters.redis.rate_limits import SLOT_SECONDS, WINDOW_SECONDS, Bucket, Buckets
 from roboco.adapters.redis.scripts import translating_errors
 from roboco.domain.history.state import TaskState
 from roboco.domain.ids import tenant_of
@@ -116,8 +116,9 @@ class RedisMonitor:
             pipe.get(held_back)
             slots, waiting, until = pipe.execute()
         now = time.time()
-        first = (now - WINDOW_SECONDS) / (WINDOW_SECONDS / SLOTS_PER_WINDOW)
-        counted = [(name[-1], int(count)) for name, count in slots.items() if int(name[:-1]) >= first]
+        first = (now - WINDOW_SECONDS) / SLOT_SECONDS
+        by_slot = [(name, int(count)) for name, count in slots.items() if name[:-1].isdigit()]
+        counted = [(name[-1], count) for name, count in by_slot if int(name[:-1]) >= first]
         return RateUsage(
             model=f"{bucket.model} ({bucket.team})" if bucket.team else bucket.model,
             requests=sum(count for kind, count in counted if kind == "r"),

@@ -22,8 +22,8 @@ from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
 
 WINDOW_SECONDS = 61.0
 """Seconds in which the limits apply: a minute, plus the time that a request may take to reach its server."""
-SLOTS_PER_WINDOW = 60
-"""Slots of a window, as in `_bucket.lua`."""
+SLOT_SECONDS = 1.0
+"""Seconds of a slot in which requests are counted together."""
 RETRY_DELAY = 65.0
 """Seconds, more than a window, after which a ticket asks again, or a quarter of its expected wait if that is longer."""
 WAITING_TASKS_TTL = 86_400
@@ -91,7 +91,10 @@ class Buckets:
 
 
 class RedisRateLimiter:
-    """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them."""
+    """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them.
+
+    `slot` is the width of a slot in seconds; all workers use the same.
+    """
 
     def __init__(
         self,
@@ -100,11 +103,13 @@ class RedisRateLimiter:
         limits: ModelLimits,
         window: float = WINDOW_SECONDS,
         grace: float = TICKET_GRACE,
+        slot: float = SLOT_SECONDS,
     ) -> None:
         self._scripts = scripts
         self._buckets = Buckets(keys, limits)
         self._window_ms = int(window * 1000)
         self._grace_ms = int(grace * 1000)
+        self._slot_ms = int(slot * 1000)
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
         """Return the seconds after which to ask again. 0 or a negative number: the request is admitted.
@@ -114,18 +119,21 @@ class RedisRateLimiter:
         buckets = self._limiting_buckets(profile, ticket)
         names = [self._buckets.pause_key(profile), self._buckets.admission_key(profile, ticket)]
         names += [self._buckets.waiting_tasks_key(profile), *_bucket_keys(buckets)]
-        times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms)
+        times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms, self._slot_ms)
         request = (ticket.name, tokens, ticket.tenant)
         wait = self._scripts.run("rate_reserve", names, *request, *times, *_bucket_limits(buckets))
         return float(wait) / 1000
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
-        """Record the tokens that the ticket's request has used, and that it was sent `seconds_ago` seconds ago."""
-        if buckets := self._limiting_buckets(profile, ticket):
+        """Record the tokens that the ticket's request has used, and that it was sent `seconds_ago` seconds ago.
+
+        Without a limit of tokens nothing changes: the request counts from its admission.
+        """
+        buckets = self._limiting_buckets(profile, ticket)
+        if any(bucket.tokens for bucket in buckets):
             names = [self._buckets.admission_key(profile, ticket), *_bucket_keys(buckets)]
-            self._scripts.run(
-                "rate_record", names, tokens, int(seconds_ago * 1000), self._window_ms, *_bucket_limits(buckets)
-            )
+            times = (int(seconds_ago * 1000), self._window_ms, self._slot_ms)
+            self._scripts.run("rate_record", names, tokens, *times, *_bucket_limits(buckets))
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Remove a waiting ticket, whose request will not be sent."""

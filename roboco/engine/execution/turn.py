@@ -238,9 +238,8 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
     """
     engine = turn.engine
     try:
-        if profile.tokens_per_minute is not None:
-            used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
-            engine.rate_limiter.record_usage(profile, turn.ticket, used, ago)
+        used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
+        engine.rate_limiter.record_usage(profile, turn.ticket, used, ago)
         if awaited:
             outage.schedule_resumptions(engine, profile)
     except TransientError as error:

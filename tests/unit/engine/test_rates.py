@@ -1,12 +1,15 @@
 """Rates of providers: turns that would go beyond them wait, hold no worker, and fail never."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimit, ModelLimits
 from roboco.errors import ModelError
 from tests.support.memory_ports.model import Said
+from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.world import SWEEP, World, given, team_of
 
 LIMIT = 600
@@ -61,6 +64,15 @@ def test_twenty_turns_stay_within_the_tokens_of_every_minute() -> None:
     assert len(provider.asked) == 20
     one_request = 80
     assert LIMIT - one_request <= provider.most_in_a_minute() <= LIMIT + one_request
+
+
+def test_the_tokens_of_a_reply_replace_its_estimate_in_the_operators_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = ModelLimits([ModelLimit("m", OPENAI_BASE_URL, tokens=LIMIT)])
+    monkeypatch.setattr("tests.support.memory_ports.world.MemoryRates", partial(MemoryRates, limits=limits))
+    world, _ = begun(1)
+    settle(world, 1)
+    (bucket,) = world.server.held.buckets.values()
+    assert [request.tokens for request in bucket.made.values()] == [80]
 
 
 def test_requests_a_minute_are_kept() -> None:

@@ -6,17 +6,19 @@
 -- KEYS[4..] keys of one or two buckets, the team's before the operator's; see _bucket.lua
 -- ARGV[1] ticket  ARGV[2] tokens  ARGV[3] tenant  ARGV[4] window in ms  ARGV[5] ms after which a ticket asks again
 -- ARGV[6] ms after that at which a ticket that has not asked again loses its place
--- ARGV[7..] for each bucket: requests for each window, or ''; tokens for each window, or ''
+-- ARGV[7] width of a slot in ms
+-- ARGV[8..] for each bucket: requests for each window, or ''; tokens for each window, or ''
 -- Return the ms after which to ask again; 0 if the request is admitted; -1 if it is admitted and tasks wait for a
 -- reply.
--- Cost: O(log(waiting tickets)) and 60 slots. One call removes at most 100 tickets that lost their place.
+-- Cost: O(1) if no ticket waits, whatever the rate; O(log(waiting tickets)) and 60 slots if the ticket has to wait. One
+-- call removes at most 100 tickets that lost their place.
 local ticket, tenant, window, retry_delay = ARGV[1], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local admitted = -redis.call('EXISTS', KEYS[3])
 if redis.call('EXISTS', KEYS[2]) == 1 then return admitted end
 local now = clock()
 local pause = math.max(0, tonumber(redis.call('GET', KEYS[1]) or '0') - now)
-local width = window / SLOTS
-local newest = math.floor(now / width)
+local width = tonumber(ARGV[7])
+local newest = slots_at(now, window, width)
 
 -- Return the tokens that count in a bucket: at most its limit, so that a large request waits for an empty window.
 local function size(of) return of.tokens and math.min(tonumber(ARGV[2]), of.tokens) or tonumber(ARGV[2]) end
@@ -46,30 +48,15 @@ local function demand_before(of)
   return rank, first + rest * (rank - 1) / math.max(1, redis.call('ZCARD', of.queue) - 2)
 end
 
--- Return the usage of each slot in the window, and its sums of requests and tokens. Drop slots that left the window.
-local function usage(of)
-  local found, r, t = { r = {}, t = {} }, 0, 0
-  local all = redis.call('HGETALL', of.used)
-  for i = 1, #all, 2 do
-    local slot, kind = tonumber(all[i]:sub(1, -2)), all[i]:sub(-1)
-    if (slot + 1) * width + window <= now then
-      redis.call('HDEL', of.used, all[i])
-    else
-      found[kind][slot] = tonumber(all[i + 1])
-      if kind == 'r' then r = r + found.r[slot] else t = t + found.t[slot] end
-    end
-  end
-  return found, r, t
-end
-
--- Return the ms until the window has lost this excess of its usage; beyond the usage, as fast as the limit allows.
-local function until_free(slots, excess, limit)
+-- Return the ms until the window has lost this excess of its usage of a kind, 'r' or 't'; beyond the usage, as fast as
+-- the limit allows.
+local function until_free(of, kind, excess, limit)
   if excess <= 0 then return 0 end
-  local freed = 0
-  for ago = SLOTS + 1, 0, -1 do -- a count of slots, not up to `newest`: that is infinite with a window of 0
-    local slot = newest - ago
-    freed = freed + (slots[slot] or 0)
-    if freed >= excess then return math.max(1, math.ceil((slot + 1) * width + window - now)) end
+  local fields, freed, oldest = {}, 0, of.sums.oldest
+  for slot = oldest, newest do fields[#fields + 1] = string.format('%d%s', slot, kind) end
+  for i, used in ipairs(redis.call('HMGET', of.used, unpack(fields))) do
+    freed = freed + (tonumber(used) or 0)
+    if freed >= excess then return math.max(1, math.ceil((oldest + i) * width + window - now)) end
   end
   return math.ceil(window + (excess - freed) / limit * window)
 end
@@ -79,16 +66,19 @@ local function wait_for(of)
   for _, expired in ipairs(redis.call('ZRANGEBYSCORE', of.deadlines, '-inf', now, 'LIMIT', 0, MAX_EXPIRED)) do
     if expired ~= ticket then remove_ticket(of, expired, false) end
   end
-  if redis.call('EXISTS', of.queue) == 1 then join(of) end
-  local requests, tokens = demand_before(of)
-  local slots, r, t = usage(of)
-  return math.max(of.requests and until_free(slots.r, requests + 1 + r - of.requests, of.requests) or 0,
-    of.tokens and until_free(slots.t, tokens + size(of) + t - of.tokens, of.tokens) or 0, pause)
+  local requests, tokens, sums = 0, 0, advance(of, now, window, width)
+  of.sums, of.queued = sums, redis.call('EXISTS', of.queue) == 1
+  if of.queued then
+    join(of)
+    requests, tokens = demand_before(of)
+  end
+  return math.max(of.requests and until_free(of, 'r', requests + 1 + sums.requests - of.requests, of.requests) or 0,
+    of.tokens and until_free(of, 't', tokens + size(of) + sums.tokens - of.tokens, of.tokens) or 0, pause)
 end
 
 local wait, buckets = pause, {}
 for at = 4, #KEYS, 5 do
-  local of = bucket(at, ARGV[7 + (at - 4) / 5 * 2], ARGV[8 + (at - 4) / 5 * 2])
+  local of = bucket(at, ARGV[8 + (at - 4) / 5 * 2], ARGV[9 + (at - 4) / 5 * 2])
   buckets[#buckets + 1] = of
   wait = wait_for(of)
   if wait > 0 then break end
@@ -104,9 +94,9 @@ for _, of in ipairs(buckets) do
       if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
     end
   else
-    remove_ticket(of, ticket, true)
-    redis.call('HINCRBY', of.used, newest .. 'r', 1)
-    redis.call('HINCRBY', of.used, newest .. 't', size(of))
+    if of.queued then remove_ticket(of, ticket, true) end
+    of.sums.requests, of.sums.tokens = of.sums.requests + 1, of.sums.tokens + size(of)
+    add_usage(of, newest, 1, size(of), of.sums)
     redis.call('PEXPIRE', of.used, ttl)
   end
 end
