@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimit, ModelLimits
+from roboco.domain.team.model_limits import ModelLimits
 from roboco.errors import ModelError
 from tests.support.memory_ports.model import Said
 from tests.support.memory_ports.rates import MemoryRates
@@ -67,7 +67,7 @@ def test_twenty_turns_stay_within_the_tokens_of_every_minute() -> None:
 
 
 def test_the_tokens_of_a_reply_replace_its_estimate_in_the_operators_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = ModelLimits([ModelLimit("m", OPENAI_BASE_URL, tokens=LIMIT)])
+    limits = ModelLimits((f"m=/{LIMIT}",))
     monkeypatch.setattr("tests.support.memory_ports.world.MemoryRates", partial(MemoryRates, limits=limits))
     world, _ = begun(1)
     settle(world, 1)
