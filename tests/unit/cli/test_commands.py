@@ -15,7 +15,7 @@ from roboco.cli.doctor.machine import check_model
 from roboco.cli.main import commands
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
-from tests.unit.cli.shown import BEGAN
+from tests.unit.cli.live_items import BEGAN
 
 BAD = """
 name: bad team

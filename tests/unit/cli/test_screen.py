@@ -11,7 +11,7 @@ from roboco.cli.terminal.word_wrap import WordWrap
 from roboco.domain.history.part import TextPart
 from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.emulator import Emulator
-from tests.unit.cli.shown import called, delta, event, final, returned
+from tests.unit.cli.live_items import called, delta, event, final, returned
 
 WORDS = [f"{'word' * (length % 5)}{length}" for length in range(120)]
 TEXT = " ".join(WORDS)

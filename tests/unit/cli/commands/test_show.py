@@ -12,7 +12,7 @@ from roboco.domain.paths import failure_path, history_path, summary_path, team_p
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.cli.shown import BEGAN
+from tests.unit.cli.live_items import BEGAN
 
 TOOL = {"name": "refund", "function": "shop:refund", "effect": "pure"}
 

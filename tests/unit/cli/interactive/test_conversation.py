@@ -11,7 +11,7 @@ from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.terminal.signals import Interrupted, install_signal_handlers
 from roboco.domain.stream.item import ItemData, stream_item
-from tests.unit.cli.shown import BEGAN, event
+from tests.unit.cli.live_items import BEGAN, event
 
 RUNNING = event("status", status="running", reason="")
 WAITS = event("status", status="user_turn", reason="")

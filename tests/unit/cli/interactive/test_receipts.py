@@ -6,7 +6,7 @@ import pytest
 
 from roboco.cli.interactive.receipts import describe_connection_end, describe_effect
 from roboco.client.receipt import Receipt
-from tests.unit.cli.shown import BEGAN
+from tests.unit.cli.live_items import BEGAN
 
 
 def after(milliseconds: float) -> object:

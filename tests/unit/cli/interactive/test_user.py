@@ -14,7 +14,7 @@ from roboco.cli.terminal.signals import Interrupted
 from roboco.domain.history.part import ToolCall
 from roboco.domain.stream.item import stream_item
 from roboco.domain.team.tool_difference import PartDifference, ToolDifference
-from tests.unit.cli.shown import event
+from tests.unit.cli.live_items import event
 
 
 class Table:

@@ -11,8 +11,8 @@ from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.team.team import Team
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS, member
 from tests.support.memory_ports.world import team_of
-from tests.unit.domain.pasts import PASTS, graph_past, limited, past_of, travelled
-from tests.unit.domain.test_replayed import changed, late, rerouted, with_step
+from tests.unit.domain.recorded_tasks import PASTS, graph_past, limited, past_of, travelled
+from tests.unit.domain.replay.test_replay import changed, late, rerouted, with_step
 
 
 def rehearsed(past: RecordedTask, team: Team | None = None) -> Rehearsal:

@@ -10,7 +10,7 @@ from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart
 from roboco.domain.stream.item import stream_item
-from tests.unit.cli.shown import called, delta, event, final, returned, shown
+from tests.unit.cli.live_items import called, delta, event, final, returned, shown
 
 SELECTED = event("agent_select", agent_name="writer", step_id="step_1", reason="is the first")
 LABEL = "\n── writer · is the first\n"

@@ -27,7 +27,7 @@ from tests.support.memory_ports.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENT
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.support.stack import ROOT
-from tests.unit.domain.pasts import FORK, OTHERS, closed_by, forked, graph_past, travelled
+from tests.unit.domain.recorded_tasks import FORK, OTHERS, closed_by, forked, graph_past, travelled
 from tests.unit.engine.test_listings import listing, shopping
 
 ROUTERS = '''

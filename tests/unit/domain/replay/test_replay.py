@@ -20,7 +20,7 @@ from roboco.domain.team.validation import validate_team
 from tests.support.memory_ports.controlled import CONTROLLED
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, MANUAL, TOOLS, member
 from tests.support.memory_ports.world import team_of
-from tests.unit.domain.pasts import PASTS, graph_past, limited, past_of, travelled
+from tests.unit.domain.recorded_tasks import PASTS, graph_past, limited, past_of, travelled
 
 
 def changed(team: Team, **fields: Any) -> Team:

@@ -10,8 +10,8 @@ from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import GRAPH
-from tests.unit.domain.pasts import FORK, PASTS, forked, graph_past, past_of, travelled
-from tests.unit.domain.test_replayed import rerouted
+from tests.unit.domain.recorded_tasks import FORK, PASTS, forked, graph_past, past_of, travelled
+from tests.unit.domain.replay.test_replay import rerouted
 
 
 def scene(name: str, seq: int) -> StepExplanation:
