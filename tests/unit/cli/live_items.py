@@ -1,4 +1,4 @@
-"""What the live view prints of items, without a terminal."""
+"""Items of a stream, and the output of the live view for them without a terminal."""
 
 import io
 from collections.abc import Iterable
@@ -19,45 +19,45 @@ from roboco.domain.stream.item import (
     stream_item,
 )
 
-BEGAN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+STARTED_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def event(kind: str, seconds: float = 0, **fields: Any) -> ItemData:
-    """The event of this kind that happened so long after the beginning."""
+    """Return the event of this kind, `seconds` after the start of the task."""
     message = parse_stream_message(
-        {"type": f"event_{kind}", "task_id": "t", "timestamp": BEGAN + timedelta(seconds=seconds)} | fields
+        {"type": f"event_{kind}", "task_id": "t", "timestamp": STARTED_AT + timedelta(seconds=seconds)} | fields
     )
     assert not isinstance(message, StreamChunk | StepEnded | ToolCalled | ToolReturned)
     return message
 
 
 def delta(text: str, attempt: int = 1, replace: bool = False) -> TextPartDelta:
-    """A piece of the writer's text."""
+    """Return a piece of the writer's text."""
     return TextPartDelta(text=text, step_id="step_1", agent_name="writer", attempt=attempt, replace=replace)
 
 
-def called(name: str, **args: Any) -> ToolCallItem:
-    """A tool call of the writer."""
+def tool_call(name: str, **args: Any) -> ToolCallItem:
+    """Return a tool call of the writer."""
     part = ToolCallPart(tool_call=ToolCall(id="tc_1", tool_name=name, args=args))
     return ToolCallItem(step_id="step_1", agent_name="writer", part=part)
 
 
-def returned(result: Any = None, error: str | None = None, runtime_ms: int = 5) -> ToolResultItem:
-    """The result of that call."""
-    told = ToolResult(
+def tool_result(result: Any = None, error: str | None = None, runtime_ms: int = 5) -> ToolResultItem:
+    """Return the result of that call."""
+    record = ToolResult(
         tool_call_id="tc_1", result=result, is_error=error is not None, error=error, runtime_ms=runtime_ms
     )
-    return ToolResultItem(tool_name="add", part=ToolResultPart(tool_result=told))
+    return ToolResultItem(tool_name="add", part=ToolResultPart(tool_result=record))
 
 
 def final(agent: str, *parts: Part, **metadata: Any) -> StepFinal:
-    """A committed step of this agent."""
-    step = TaskStep(step_id="step_1", agent_name=agent, parts=parts, created_at=BEGAN, metadata=metadata)
+    """Return a committed step of this agent."""
+    step = TaskStep(step_id="step_1", agent_name=agent, parts=parts, created_at=STARTED_AT, metadata=metadata)
     return StepFinal(step=step)
 
 
-def shown(*items: ItemData, typed: Iterable[str] = ()) -> str:
-    """What is printed for the items."""
+def show_items(*items: ItemData, typed: Iterable[str] = ()) -> str:
+    """Return the output of the live view for the items."""
     file = io.StringIO()
     view = LiveView(Screen(file))
     for message in typed:

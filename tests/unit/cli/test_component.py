@@ -1,4 +1,4 @@
-"""A part that dies is started again, later and later."""
+"""A component that dies is restarted, with growing delays."""
 
 import time
 from pathlib import Path
@@ -12,50 +12,50 @@ from roboco.cli.stack.component import Component
 from roboco.errors import TransientError
 
 
-def part_in(folder: Path, script: str, sign: bytes = b"") -> Component[Server]:
-    log = folder / "part.log"
-    return Component("part", log, lambda: start_server("part", ["sh", "-c", script], log=log), sign)
+def component_in(folder: Path, script: str, ready_marker: bytes = b"") -> Component[Server]:
+    log = folder / "component.log"
+    return Component("component", log, lambda: start_server("component", ["sh", "-c", script], log=log), ready_marker)
 
 
-def test_pauses_grow(tmp_path: Path) -> None:
-    part = part_in(tmp_path, "exit 3")
-    pauses = []
+def test_restart_delays_grow(tmp_path: Path) -> None:
+    component = component_in(tmp_path, "exit 3")
+    delays = []
     for _ in range(3):
-        part.start()
-        part.server.process.wait()
-        pauses.append(part.detect_death())
-        assert part.detect_death() is None  # it is told once
-        assert not part.is_restart_due()
-    assert pauses == [0.5, 1.0, 2.0]
-    assert [part.schedule_restart() for _ in range(6)] == [4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+        component.start()
+        component.server.process.wait()
+        delays.append(component.detect_death())
+        assert component.detect_death() is None  # each death is reported once
+        assert not component.is_restart_due()
+    assert delays == [0.5, 1.0, 2.0]
+    assert [component.schedule_restart() for _ in range(6)] == [4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
-def test_a_part_that_has_worked_is_started_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = part_in(tmp_path, "exit 3")
-    for steady, pause in ((60.0, 0.5), (60.0, 1.0), (-1.0, 0.5)):
-        monkeypatch.setattr(module, "_STABLE_UPTIME", steady)
-        part.start()
-        part.server.process.wait()
-        assert part.detect_death() == pause
+def test_a_component_that_was_stable_is_restarted_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    component = component_in(tmp_path, "exit 3")
+    for uptime, delay in ((60.0, 0.5), (60.0, 1.0), (-1.0, 0.5)):
+        monkeypatch.setattr(module, "_STABLE_UPTIME", uptime)
+        component.start()
+        component.server.process.wait()
+        assert component.detect_death() == delay
 
 
-def test_ready_is_told_once_for_each_start(tmp_path: Path) -> None:
-    part = part_in(tmp_path, "echo ' ready.'; exec sleep 60", b" ready.")
-    for _ in range(2):  # the second time the first one's sign stands in the log already
-        part.start()
+def test_readiness_is_reported_once_for_each_start(tmp_path: Path) -> None:
+    component = component_in(tmp_path, "echo ' ready.'; exec sleep 60", b" ready.")
+    for _ in range(2):  # at the second start, the log holds the marker of the first
+        component.start()
         deadline = time.monotonic() + 10
-        while not part.became_ready():
+        while not component.became_ready():
             assert time.monotonic() < deadline
-        assert not part.became_ready()
-    assert (tmp_path / "part.log").read_text().count("ready") == 2
-    kill(part.server)
+        assert not component.became_ready()
+    assert (tmp_path / "component.log").read_text().count("ready") == 2
+    kill(component.server)
 
 
-def test_a_start_that_fails_is_put_off(tmp_path: Path) -> None:
-    def begin() -> Server:
+def test_a_failed_start_is_delayed(tmp_path: Path) -> None:
+    def fail_to_start() -> Server:
         raise TransientError("no port")
 
-    part = Component("part", tmp_path / "part.log", begin)
+    component = Component("component", tmp_path / "component.log", fail_to_start)
     with pytest.raises(TransientError):
-        part.start()
-    assert part.schedule_restart() == 0.5
+        component.start()
+    assert component.schedule_restart() == 0.5

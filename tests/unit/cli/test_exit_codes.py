@@ -34,8 +34,8 @@ FAILURES = [
 ]
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Have the command `tasks` fail."""
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Make the command `tasks` raise the error."""
 
     @click.command()
     @click.option("--json", is_flag=True, expose_value=False)
@@ -49,7 +49,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_error_has_its_exit_code_and_is_one_json_object_with_json(
     error: Exception, code: int, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing(monkeypatch, error)
+    fail_with(monkeypatch, error)
     assert main.run(["tasks"]) == code
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -66,12 +66,12 @@ def test_error_has_its_exit_code_and_is_one_json_object_with_json(
 
 def test_signal_has_the_exit_code_of_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (2, 15):
-        failing(monkeypatch, Interrupted(number))
+        fail_with(monkeypatch, Interrupted(number))
         assert main.run(["tasks"]) == 128 + number
 
 
 def test_unexpected_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, ZeroDivisionError("bug"))
+    fail_with(monkeypatch, ZeroDivisionError("bug"))
     with pytest.raises(ZeroDivisionError):
         main.run(["tasks", "--json"])
 
@@ -96,17 +96,17 @@ def test_json_after_two_dashes_is_an_argument(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def leaves(command: click.Command, path: str = "") -> list[tuple[str, click.Command]]:
+def leaf_commands(command: click.Command, path: str = "") -> list[tuple[str, click.Command]]:
     """Return each command with its path."""
     if not isinstance(command, click.Group):
         return [(path, command)]
     context = click.Context(command)
     found = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
-    return [leaf for name, one in found if one for leaf in leaves(one, f"{path} {name}".strip())]
+    return [leaf for name, one in found if one for leaf in leaf_commands(one, f"{path} {name}".strip())]
 
 
 @pytest.mark.parametrize(
-    ("path", "command"), leaves(main.commands), ids=lambda value: value if isinstance(value, str) else ""
+    ("path", "command"), leaf_commands(main.commands), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_each_command_that_prints_data_has_json(path: str, command: click.Command) -> None:
     has_json = any("--json" in parameter.opts for parameter in command.params)

@@ -1,4 +1,4 @@
-"""What `run` has to start, by what the environment and the team name."""
+"""The servers that `roboco run` has to start, by the environment and the team."""
 
 from typing import Any
 
@@ -31,5 +31,7 @@ REDIS = {"ROBOCO_REDIS_URL": "redis://elsewhere"}
         ({}, REDIS | {"OPENAI_API_KEY": "k"}, True, MissingServers(redis=False, worker=True, model=False)),
     ],
 )
-def test_missing(profile: dict[str, Any], env: dict[str, str], worker: bool, expected: MissingServers) -> None:
+def test_missing_servers_are_those_that_environment_and_team_lack(
+    profile: dict[str, Any], env: dict[str, str], worker: bool, expected: MissingServers
+) -> None:
     assert missing_servers(team(**profile), env, worker) == expected

@@ -25,8 +25,8 @@ from tests.support.memory_ports.world import TASK, World, given, team_of
 FORK = "fork_1"
 
 
-def past_of(world: World, task_id: str = TASK) -> RecordedTask:
-    """What is recorded of the task."""
+def recorded_task(world: World, task_id: str = TASK) -> RecordedTask:
+    """Return the record of the task."""
     steps, summary = world.history(task_id), world.summary(task_id)
     team, lineage = world.engine.frozen_teams.get(task_id), world.engine.frozen_teams.fork_of(task_id)
     model = team.collaboration_model
@@ -42,13 +42,13 @@ def past_of(world: World, task_id: str = TASK) -> RecordedTask:
     )
 
 
-def travelled(journey: Journey) -> World:
-    """The world of a journey, at its end."""
+def run_journey(journey: Journey) -> World:
+    """Run a journey to its end, and return its world."""
     return journey.travel(journey.world())
 
 
-def closed_by(act: Callable[[World], None]) -> World:
-    """A world in which `act` is done between the results of two of a step's calls; the first word on it ends it."""
+def run_with_closed_calls(act: Callable[[World], None]) -> World:
+    """Run a task in which `act` happens between the results of two calls of a step. Return its world."""
     worlds: list[World] = []
 
     def add(args: dict[str, Any], context: ToolContext) -> int:
@@ -58,8 +58,8 @@ def closed_by(act: Callable[[World], None]) -> World:
         return int(args["a"])
 
     def script(request: Request) -> Said:
-        heard = any(message["content"] == "stop adding" for message in request.messages)
-        return said("I stop") if heard else TOOLS.script(request)
+        interrupted = any(message["content"] == "stop adding" for message in request.messages)
+        return said("I stop") if interrupted else TOOLS.script(request)
 
     worlds.append(World(given(script, {"add": add})))
     worlds[0].submit(TOOLS.team)
@@ -67,8 +67,8 @@ def closed_by(act: Callable[[World], None]) -> World:
     return worlds[0]
 
 
-def asked_a_person(happened: bool) -> World:
-    """A world in which a person said whether a payment had its effect."""
+def run_with_unknown_outcome(happened: bool) -> World:
+    """Run a task in which a user resolves whether a lost payment happened. Return its world."""
     ran: list[int] = []
 
     def pay(args: dict[str, Any], context: ToolContext) -> str:
@@ -88,8 +88,8 @@ def asked_a_person(happened: bool) -> World:
     return world
 
 
-def waiting_for(tool: str) -> World:
-    """A world whose task waits for somebody's word on a call of this tool."""
+def run_until_waiting(tool: str) -> World:
+    """Run a task until it waits for an approval or a client's result of a call of this tool. Return its world."""
     team = team_of(
         agents=[member("lead", tools=["pay"])],
         tools=[{"name": "pay", "function": "shop.sums:pay", "effect": "pure", "approval": "required"}],
@@ -100,29 +100,31 @@ def waiting_for(tool: str) -> World:
     return world
 
 
-def interrupted_while(tool: str) -> World:
-    """A world in which the user interrupts such a wait, and then stops the task."""
-    world = waiting_for(tool)
+def interrupt_wait(tool: str) -> World:
+    """Run a task until it waits on a call of this tool, and interrupt the wait. Return its world."""
+    world = run_until_waiting(tool)
     world.given.model.script = lambda request: said("never mind")
     world.interrupt("leave it")
     world.settle()
     return world
 
 
-def delegated() -> World:
-    return travelled(CONTROLLED["delegating"])
+def run_delegation() -> World:
+    return run_journey(CONTROLLED["delegating"])
 
 
-def forked(source: World, **wished: Any) -> World:
-    """The world with a fork of its task, which says "another way"."""
+def fork_task(source: World, **options: Any) -> World:
+    """Fork the task with the message "another way", run the fork, and return the world."""
     message = UserMessage(item_id=fork_item_id(FORK), created_at=source.engine.now(), text="another way")
-    fork(source.engine, ForkRequest(TASK, FORK, message=message, **wished))
+    fork(source.engine, ForkRequest(TASK, FORK, message=message, **options))
     source.settle(FORK)
     return source
 
 
-def limited(script: Script = lambda request: said("a word"), raised: int | None = None, **limits: Any) -> World:
-    """A world whose task comes to one of these limits; if it pauses there, `raised` is its new `max_steps`."""
+def run_to_limit(
+    script: Script = lambda request: said("a word"), new_max_steps: int | None = None, **limits: Any
+) -> World:
+    """Run a task to one of these limits. If it pauses there, set its `max_steps` and go on. Return its world."""
     team = team_of(
         agents=[member("first", tools=["add"]), member("second")],
         tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
@@ -132,42 +134,46 @@ def limited(script: Script = lambda request: said("a word"), raised: int | None 
     world = World(given(script, {"add": lambda args, context: 3}))
     world.submit(team)
     world.settle()
-    if raised is not None:
-        set_limits(world.engine, TASK, LimitOverrides(max_steps=raised), "raise1")
+    if new_max_steps is not None:
+        set_limits(world.engine, TASK, LimitOverrides(max_steps=new_max_steps), "raise1")
         world.settle()
     return world
 
 
-OTHERS = team_of(agents=[member("second"), member("third")], collaboration_model={"type": "sequential", "rounds": 3})
-PASTS: dict[str, Callable[[], RecordedTask]] = {
+OTHER_TEAM = team_of(
+    agents=[member("second"), member("third")], collaboration_model={"type": "sequential", "rounds": 3}
+)
+RECORDED_TASKS: dict[str, Callable[[], RecordedTask]] = {
     **{
-        name: lambda journey=journey: past_of(travelled(journey))  # type: ignore[misc]
+        name: lambda journey=journey: recorded_task(run_journey(journey))  # type: ignore[misc]
         for name, journey in {**JOURNEYS, **CONTROLLED, **CUT_OFF}.items()
     },
-    "calls closed by an interruption": lambda: past_of(closed_by(lambda world: world.interrupt("stop adding"))),
-    "calls closed by a stop": lambda: past_of(closed_by(lambda world: world.stop())),
-    "a payment that a person vouches for": lambda: past_of(asked_a_person(True)),
-    "a payment that was lost": lambda: past_of(asked_a_person(False)),
-    "an approval that nobody waited for": lambda: past_of(interrupted_while("pay")),
-    "a client's call that nobody waited for": lambda: past_of(interrupted_while("client_ask")),
-    "waiting for an approval": lambda: past_of(waiting_for("pay")),
-    "waiting for the client": lambda: past_of(waiting_for("client_ask")),
-    "a sub-task": lambda: past_of(world := delegated(), children_of(world)[0]),
-    "a fork": lambda: past_of(forked(travelled(SEQUENTIAL), seq=2), FORK),
-    "a fork of another team": lambda: past_of(forked(travelled(SEQUENTIAL), seq=2, team=OTHERS), FORK),
-    "at a limit": lambda: past_of(limited(max_steps=3)),
-    "at a limit of an agent": lambda: past_of(limited(agents={"second": {"max_steps": 1}})),
-    "wrapped up at a limit": lambda: past_of(limited(max_steps=3, at_limit="wrap_up")),
-    "paused at a limit": lambda: past_of(limited(max_steps=3, at_limit="pause")),
-    "a limit that was raised": lambda: past_of(limited(max_steps=3, at_limit="pause", raised=50)),
-    "a call that a limit refused": lambda: past_of(limited(_adds, max_calls=1)),
-    "round in circles": lambda: past_of(limited(_adds_for_ever, max_repeats=2)),
-    "waiting for the user": lambda: past_of(_waits()),
+    "calls closed by an interruption": lambda: recorded_task(
+        run_with_closed_calls(lambda world: world.interrupt("stop adding"))
+    ),
+    "calls closed by a stop": lambda: recorded_task(run_with_closed_calls(lambda world: world.stop())),
+    "a payment that a user confirmed": lambda: recorded_task(run_with_unknown_outcome(True)),
+    "a payment that was lost": lambda: recorded_task(run_with_unknown_outcome(False)),
+    "an approval after an interruption": lambda: recorded_task(interrupt_wait("pay")),
+    "a client's call after an interruption": lambda: recorded_task(interrupt_wait("client_ask")),
+    "waiting for an approval": lambda: recorded_task(run_until_waiting("pay")),
+    "waiting for the client": lambda: recorded_task(run_until_waiting("client_ask")),
+    "a sub-task": lambda: recorded_task(world := run_delegation(), children_of(world)[0]),
+    "a fork": lambda: recorded_task(fork_task(run_journey(SEQUENTIAL), seq=2), FORK),
+    "a fork of another team": lambda: recorded_task(fork_task(run_journey(SEQUENTIAL), seq=2, team=OTHER_TEAM), FORK),
+    "at a limit": lambda: recorded_task(run_to_limit(max_steps=3)),
+    "at a limit of an agent": lambda: recorded_task(run_to_limit(agents={"second": {"max_steps": 1}})),
+    "wrapped up at a limit": lambda: recorded_task(run_to_limit(max_steps=3, at_limit="wrap_up")),
+    "paused at a limit": lambda: recorded_task(run_to_limit(max_steps=3, at_limit="pause")),
+    "a limit that was raised": lambda: recorded_task(run_to_limit(max_steps=3, at_limit="pause", new_max_steps=50)),
+    "a call that a limit refused": lambda: recorded_task(run_to_limit(_call_add_twice, max_calls=1)),
+    "repeated calls": lambda: recorded_task(run_to_limit(_call_add_repeatedly, max_repeats=2)),
+    "waiting for the user": lambda: recorded_task(_run_until_user_turn()),
 }
-"""Recorded tasks by what is special about them."""
+"""Functions that return recorded tasks, by the feature of the task."""
 
 
-def _waits() -> World:
+def _run_until_user_turn() -> World:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
@@ -175,14 +181,14 @@ def _waits() -> World:
     return world
 
 
-def _adds(request: Request) -> Said:
+def _call_add_twice(request: Request) -> Said:
     return said("done") if own_turns(request) else said("", ("add", {"a": 1}), ("add", {"a": 2}))
 
 
-def _adds_for_ever(request: Request) -> Said:
+def _call_add_repeatedly(request: Request) -> Said:
     return said("", ("add", {"a": 1}))
 
 
-def graph_past() -> RecordedTask:
-    """The writer and the critic, who took three drafts."""
-    return past_of(travelled(GRAPH))
+def graph_task() -> RecordedTask:
+    """Return the recorded task of the writer and the critic, with three drafts."""
+    return recorded_task(run_journey(GRAPH))

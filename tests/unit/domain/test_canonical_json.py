@@ -1,4 +1,4 @@
-"""JSON in one spelling, and texts that UTF-8 can carry."""
+"""Canonical JSON, and texts that can be encoded as UTF-8."""
 
 import hashlib
 import json
@@ -16,22 +16,22 @@ ANY_TEXT = st.lists(PIECES, max_size=5).map("".join)
 
 @given(JSON)
 def test_equal_values_have_equal_bytes(value: object) -> None:
-    spelled = canonical_json(value)
-    assert json.loads(spelled) == value
-    assert canonical_json(json.loads(json.dumps(value, indent=2))) == spelled
+    encoded = canonical_json(value)
+    assert json.loads(encoded) == value
+    assert canonical_json(json.loads(json.dumps(value, indent=2))) == encoded
 
 
-def test_the_spelling() -> None:
+def test_keys_are_sorted_and_spaces_left_out() -> None:
     assert canonical_json({"b": [1, 2.5, None], "a": "ü\n"}) == '{"a":"ü\\n","b":[1,2.5,null]}'
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_no_json_is_refused(number: float) -> None:
+def test_a_number_that_json_lacks_is_refused(number: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical_json({"a": number})
 
 
-def test_the_digest_is_of_utf_8() -> None:
+def test_the_digest_is_of_the_utf_8_bytes() -> None:
     assert sha256("ü") == hashlib.sha256(b"\xc3\xbc").hexdigest()
 
 
@@ -47,12 +47,12 @@ def test_the_digest_is_of_utf_8() -> None:
         ("", ""),
     ],
 )
-def test_halves_are_joined_and_lone_ones_replaced(text: str, expected: str) -> None:
+def test_surrogate_pairs_are_joined_and_lone_surrogates_replaced(text: str, expected: str) -> None:
     assert well_formed(text) == expected
 
 
 @given(ANY_TEXT)
-def test_every_text_becomes_one_that_utf_8_can_carry(text: str) -> None:
+def test_well_formed_text_can_be_encoded(text: str) -> None:
     formed = well_formed(text)
     formed.encode()
     assert well_formed(formed) == formed
@@ -65,5 +65,5 @@ def test_every_text_becomes_one_that_utf_8_can_carry(text: str) -> None:
         max_leaves=4,
     )
 )
-def test_every_json_becomes_one_that_utf_8_can_carry(value: object) -> None:
+def test_well_formed_json_can_be_encoded(value: object) -> None:
     canonical_json(well_formed_json(value)).encode()

@@ -1,4 +1,4 @@
-"""Tools that no process of ours runs, as they are offered to an agent."""
+"""Tools that the coordinator or the client answers, as an agent sees them."""
 
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.state import TaskState
@@ -23,7 +23,7 @@ STATE = TaskState(
 )
 
 
-def test_an_agent_is_offered_what_it_may_call() -> None:
+def test_an_agent_gets_the_coordinator_tools_that_it_may_call() -> None:
     tools = {one["function"]["name"]: one["function"] for one in coordinator_tools(TEAM, TEAM.agent("one"), STATE)}
     assert set(tools) == {"client_ask", "achieve_answer", "handoff", "delegate"}
     assert "two: closes" in tools["handoff"]["description"]
@@ -34,6 +34,6 @@ def test_an_agent_is_offered_what_it_may_call() -> None:
     assert coordinator_tools(TEAM, TEAM.agent("two"), TaskState()) == ()
 
 
-def test_what_the_arguments_of_such_a_tool_must_fit() -> None:
+def test_goals_and_client_tools_have_the_declared_schema() -> None:
     assert schema_of(STATE, "achieve_answer") == schema_of(STATE, "client_ask") == ARGUMENTS
     assert schema_of(STATE, "handoff") is None

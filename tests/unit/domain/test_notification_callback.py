@@ -1,4 +1,4 @@
-"""Callbacks: a tenant reaches the Celery tasks and queues that the operator names, and with no other option."""
+"""Callbacks: a tenant reaches only the Celery tasks and queues that the operator allows, without other options."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from roboco.errors import UsageError
 from tests.integration.test_webhooks import notice
 
 DECIMAL = {"__type__": "decimal", "__value__": "1e9999999"}
-"""What kombu's JSON reads as a Decimal."""
+"""JSON that kombu decodes as a Decimal."""
 ALLOWED = ("shop.heard", "shop.paid@money")
 
 
@@ -29,7 +29,7 @@ def signature(task: str = "shop.heard", options: object = None, **more: Any) -> 
         signature(subtask_type=None, immutable=True, chord_size=None, args=[1], kwargs={"a": 1}),
     ],
 )
-def test_what_the_operator_names_is_allowed(given: dict[str, Any]) -> None:
+def test_a_callback_that_the_operator_allows_is_accepted(given: dict[str, Any]) -> None:
     check_callback(NotifyTarget(celery=given), ALLOWED)
 
 
@@ -60,15 +60,15 @@ def test_what_the_operator_names_is_allowed(given: dict[str, Any]) -> None:
         (signature(options={"queue": DECIMAL}), "'__type__' is a key in the signature"),
     ],
 )
-def test_what_the_operator_does_not_name_is_refused(given: dict[str, Any], reason: str) -> None:
+def test_a_callback_that_the_operator_does_not_allow_is_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError) as refused:
         check_callback(NotifyTarget(celery=given), ALLOWED)
     assert reason in str(refused.value)
-    with pytest.raises(UsageError, match=re.escape(reason)):  # where it would be sent, too, from a stored task
+    with pytest.raises(UsageError, match=re.escape(reason)):  # delivery of a stored target checks it too
         CallbackSender("memory://", ALLOWED).deliver(NotifyTarget(celery=given), notice())
 
 
-def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
+def test_a_submitted_callback_with_a_continuation_is_refused() -> None:
     with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
         check_callback(NotifyTarget(celery=signature(), confirmed=True, continuation="{}"), ALLOWED)
     with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
@@ -78,22 +78,22 @@ def test_what_goes_on_in_a_canvas_is_not_submitted_from_outside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "warns"),
+    ("stored", "warns"),
     [
         ({"broker": "redis://h/1"}, True),
         ({"broker": "memory://"}, False),
-        ({}, False),  # of a release that does not keep it
+        ({}, False),  # stored by a release without this field
     ],
 )
-def test_deliver_to_another_broker_than_the_applications_warns(
-    kept: dict[str, str], warns: bool, caplog: pytest.LogCaptureFixture
+def test_delivery_to_a_broker_that_is_not_the_applications_warns(
+    stored: dict[str, str], warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    target = NotifyTarget(celery={"task": "roboco.ended"}, confirmed=True, continuation=json.dumps(kept))
+    target = NotifyTarget(celery={"task": "roboco.ended"}, confirmed=True, continuation=json.dumps(stored))
     CallbackSender("memory://").deliver(target, notice())
     assert ("set ROBOCO_CALLBACK_BROKER_URL of the coordinators" in caplog.text) is warns
     assert ("the application that waits for it is redis://h/1" in caplog.text) is warns
 
 
-def test_nothing_is_allowed_by_default() -> None:
+def test_no_callback_is_allowed_by_default() -> None:
     with pytest.raises(UsageError, match="allowed callbacks: none"):
         check_callback(NotifyTarget(celery=signature()), ())

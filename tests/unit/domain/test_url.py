@@ -1,4 +1,4 @@
-"""Addresses of servers: one that programs read in different ways is refused, and none leads out of its entry."""
+"""URLs of servers: an ambiguous one is refused, and an entry of an allowlist covers only URLs below it."""
 
 import pytest
 
@@ -54,7 +54,7 @@ ENTRY = "https://h.example/team"
         ("ftp://h.example/team", "must be"),
     ],
 )
-def test_an_address_that_programs_read_differently_is_refused(url: str, reason: str) -> None:
+def test_an_ambiguous_url_is_refused(url: str, reason: str) -> None:
     assert reason in url_error(url)
     assert not covers(ENTRY, url)
     assert not covers(url, url)
@@ -73,13 +73,13 @@ def test_an_address_that_programs_read_differently_is_refused(url: str, reason: 
         ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
     ],
 )
-def test_an_address_leads_below_its_entry(entry: str, url: str) -> None:
+def test_an_entry_covers_urls_below_it(entry: str, url: str) -> None:
     assert (url_error(entry), url_error(url)) == ("", "")
     assert covers(entry, url)
 
 
 @pytest.mark.parametrize(
-    ("text", "covered"),
+    ("text", "stripped"),
     [
         ("redis://:pw@h1;redis://:pw@h2", "redis://***@h1;redis://***@h2"),
         ("at amqp://u:pw@h1//, and", "at amqp://***@h1//, and"),
@@ -90,15 +90,15 @@ def test_an_address_leads_below_its_entry(entry: str, url: str) -> None:
         ("me@here;redis://h", "me@here;redis://h"),
     ],
 )
-def test_users_and_passwords_are_covered_in_each_address(text: str, covered: str) -> None:
-    assert strip_credentials(text) == covered
+def test_credentials_are_stripped_from_each_url(text: str, stripped: str) -> None:
+    assert strip_credentials(text) == stripped
 
 
-def test_a_password_across_the_end_of_what_is_read_is_covered() -> None:
+def test_a_password_across_the_length_limit_is_stripped() -> None:
     for length in range(MAX_PROCESSED_CHARS - 30, MAX_PROCESSED_CHARS + 5):
         assert "cana" not in log_text(f"{'x' * length} redis://u:canary@h", MAX_PROCESSED_CHARS)
 
 
 @pytest.mark.parametrize("url", ["https://h.example/teams", "https://h.example/TEAM", "https://h.example:8443/team"])
-def test_an_address_beside_the_entry_is_not_below_it(url: str) -> None:
+def test_an_entry_does_not_cover_urls_beside_it(url: str) -> None:
     assert not covers(ENTRY, url)

@@ -1,4 +1,4 @@
-"""The calls for which a waiting task waits, and the command that continues it."""
+"""The pending calls of a waiting task, and the command that continues it."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def pending_of(world: World) -> tuple[PendingActions, tuple[ToolCall, ...]]:
     return PendingActions(world.engine, TASK), world.history()[1].calls
 
 
-def test_calls_that_need_approval() -> None:
+def test_next_command_approves_the_calls_that_need_it() -> None:
     world = task(PAY, ("add", {"a": 1, "b": 2}), ("wire", {"amount": 5}), WIRE)
     pending, (pay, _, _, wire) = pending_of(world)
     assert pending.unapproved() == [pay, wire]
@@ -36,7 +36,7 @@ def test_calls_that_need_approval() -> None:
     assert pending.unapproved() == pending.unknown() == []
 
 
-def test_calls_of_the_client() -> None:
+def test_next_command_answers_the_calls_of_the_client() -> None:
     world = task(ASK, ASK)
     pending, (first, second) = pending_of(world)
     assert pending.unanswered() == [first, second]
@@ -46,7 +46,7 @@ def test_calls_of_the_client() -> None:
     assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command
 
 
-def test_calls_of_unknown_outcome() -> None:
+def test_next_command_resolves_calls_of_unknown_outcome() -> None:
     world = asking()
     pay, *_ = world.history()[1].calls
     pending = PendingActions(world.engine, TASK)
@@ -56,7 +56,7 @@ def test_calls_of_unknown_outcome() -> None:
     assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == command
 
 
-def test_calls_of_a_changed_tool() -> None:
+def test_next_command_shows_how_a_tool_has_changed() -> None:
     world, _ = shopping(2, later=listing("Sell."))
     world.settle()
     pending = PendingActions(world.engine, TASK)
@@ -73,6 +73,6 @@ def test_calls_of_a_changed_tool() -> None:
         (TaskStatus.USER_TURN, True, f"run it again with --id {TASK} on a terminal"),
     ],
 )
-def test_no_calls(status: TaskStatus, is_local: bool, command: str) -> None:
+def test_next_command_without_calls_follows_from_the_status(status: TaskStatus, is_local: bool, command: str) -> None:
     pending = PendingActions(World(asking().given).engine, TASK)
     assert next_command(TASK, pending, status, is_local) == command

@@ -1,4 +1,4 @@
-"""What arrives from outside, as it stands in its file."""
+"""Inbox items, as they are stored in their files."""
 
 import pytest
 from pydantic import ValidationError
@@ -16,11 +16,11 @@ from tests.unit.domain.steps import START
         Stop(item_id="i", created_at=START, reason="enough"),
     ],
 )
-def test_an_item_is_read_back(item: UserMessage | Stop) -> None:
+def test_an_item_survives_serialization(item: UserMessage | Stop) -> None:
     assert parse_item(item.model_dump_json()) == item
 
 
 @pytest.mark.parametrize("data", ["{}", "[]", '{"kind": "dance"}', '{"kind": "stop"}'])
-def test_what_is_no_item_is_refused(data: str) -> None:
+def test_an_invalid_item_is_refused(data: str) -> None:
     with pytest.raises(ValidationError):
         parse_item(data)

@@ -1,4 +1,4 @@
-"""tell: who acted and why, in words that need no knowledge of how teams are routed."""
+"""explain: which agent acted and why, in words that need no knowledge of routing."""
 
 from dataclasses import replace
 
@@ -10,47 +10,47 @@ from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import GRAPH
-from tests.unit.domain.recorded_tasks import FORK, PASTS, forked, graph_past, past_of, travelled
-from tests.unit.domain.replay.test_replay import rerouted
+from tests.unit.domain.recorded_tasks import FORK, RECORDED_TASKS, fork_task, graph_task, recorded_task, run_journey
+from tests.unit.domain.replay.test_replay import reroute
 
 
-def scene(name: str, seq: int) -> StepExplanation:
-    """The scene of this step."""
-    [found] = explain(PASTS[name](), str(seq))
+def explain_step(name: str, seq: int) -> StepExplanation:
+    """Return the explanation of this step."""
+    [found] = explain(RECORDED_TASKS[name](), str(seq))
     return found
 
 
-@pytest.mark.parametrize("name", PASTS)
-def test_every_step_of_an_agent_is_told(name: str) -> None:
-    past = PASTS[name]()
-    scenes = explain(past)
-    assert [one.seq for one in scenes] == [step.seq for step in past.steps if step.by_agent]
-    assert all(one.why and one.before and one.events and one.router for one in scenes)
-    assert str(past.status) in current_status(past) or past.reason in current_status(past)
-    for step in past.steps:
-        assert explain(past, step.step_id) == explain(past, str(step.seq))
+@pytest.mark.parametrize("name", RECORDED_TASKS)
+def test_every_step_of_an_agent_is_explained(name: str) -> None:
+    task = RECORDED_TASKS[name]()
+    explanations = explain(task)
+    assert [one.seq for one in explanations] == [step.seq for step in task.steps if step.by_agent]
+    assert all(one.why and one.before and one.events and one.router for one in explanations)
+    assert str(task.status) in current_status(task) or task.reason in current_status(task)
+    for step in task.steps:
+        assert explain(task, step.step_id) == explain(task, str(step.seq))
 
 
-def test_an_edge_and_those_that_were_closed() -> None:
-    told = scene("graph", 5)
-    assert told.before == ("critic said: “not yet 2”",)
-    assert told.why == "edge number 2 from critic was the first that was open: after critic always"
-    assert told.candidates == (
+def test_the_taken_edge_and_the_closed_edges_are_explained() -> None:
+    explanation = explain_step("graph", 5)
+    assert explanation.before == ("critic said: “not yet 2”",)
+    assert explanation.why == "edge number 2 from critic was the first that was open: after critic always"
+    assert explanation.candidates == (
         Candidate("critic[0] -> END", False, 'closed: its condition did not hold: {"contains": "APPROVED"}'),
         Candidate("critic[1] -> writer", True, "taken"),
     )
-    assert told.events == ("writer said: “draft number 3”",)
+    assert explanation.events == ("writer said: “draft number 3”",)
 
 
-def test_an_edge_that_is_used_up() -> None:
-    past = graph_past()
+def test_an_edge_at_its_max_times_is_closed() -> None:
+    task = graph_task()
     closed = {"rule": "critic: no edge", "to": "USER", "candidates": ["critic[0] -> END", "critic[1] -> writer"]}
-    step = past.steps[-1].model_copy(
+    step = task.steps[-1].model_copy(
         update={"seq": 7, "agent_name": "user", "metadata": {"routing": closed}, "parts": (TextPart(text="hm"),)}
     )
-    team = past.team.model_copy(
+    team = task.team.model_copy(
         update={
-            "collaboration_model": past.team.collaboration_model.model_validate(
+            "collaboration_model": task.team.collaboration_model.model_validate(
                 {
                     "type": "graph",
                     "routing_graph": {
@@ -60,8 +60,8 @@ def test_an_edge_that_is_used_up() -> None:
             )
         }
     )
-    [told] = explain(replace(past, team=team, steps=(*past.steps, step)), "7")
-    assert told.candidates[1].why == "closed: it was taken 2 times already, max_times is 2"
+    [explanation] = explain(replace(task, team=team, steps=(*task.steps, step)), "7")
+    assert explanation.candidates[1].why == "closed: it was taken 2 times already, max_times is 2"
 
 
 @pytest.mark.parametrize(
@@ -79,30 +79,30 @@ def test_an_edge_that_is_used_up() -> None:
         ("custom", 1, "3 to go", "the user said"),
     ],
 )
-def test_what_led_to_it(name: str, seq: int, why: str, line: str) -> None:
-    told = scene(name, seq)
-    assert why in told.why
-    assert any(line in one for one in told.before), told.before
+def test_the_cause_of_a_turn_is_explained(name: str, seq: int, why: str, line: str) -> None:
+    explanation = explain_step(name, seq)
+    assert why in explanation.why
+    assert any(line in one for one in explanation.before), explanation.before
 
 
-def test_ways_on_of_another_team_are_not_judged() -> None:
-    other = rerouted(writer=["critic"], critic=[{"to": "END", "when": {"contains": "X"}}, "writer"])
-    past = past_of(forked(travelled(GRAPH), seq=4, team=other), FORK)
-    [told] = explain(past, "3")
-    assert [candidate.why for candidate in told.candidates] == ["", "taken"]
-    [own] = explain(past, "7")
+def test_edges_of_another_team_are_not_evaluated() -> None:
+    other = reroute(writer=["critic"], critic=[{"to": "END", "when": {"contains": "X"}}, "writer"])
+    task = recorded_task(fork_task(run_journey(GRAPH), seq=4, team=other), FORK)
+    [explanation] = explain(task, "3")
+    assert [candidate.why for candidate in explanation.candidates] == ["", "taken"]
+    [own] = explain(task, "7")
     assert own.candidates[0].why == 'closed: its condition did not hold: {"contains": "X"}'
 
 
-def test_steps_that_no_agent_wrote() -> None:
-    assert scene("manual", 2).why == "it was the user's turn: after every turn the user decides"
-    assert scene("graph", 0).why == "the user sent a message"
-    assert scene("tools", 2).why == "all calls of the step before were answered"
-    assert scene("answers", 4).why == "the work seemed to be done: 1 round(s) are done"
+def test_steps_that_no_agent_wrote_are_explained() -> None:
+    assert explain_step("manual", 2).why == "it was the user's turn: after every turn the user decides"
+    assert explain_step("graph", 0).why == "the user sent a message"
+    assert explain_step("tools", 2).why == "all calls of the step before were answered"
+    assert explain_step("answers", 4).why == "the work seemed to be done: 1 round(s) are done"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("graph", 'the task ended (completed): no agent is next: critic: contains "APPROVED"'),
         ("held", "the task ended (cancelled): the user stopped it: stopped by the user"),
@@ -112,31 +112,31 @@ def test_steps_that_no_agent_wrote() -> None:
         ("waiting for the client", "it waits for the client to run a tool: the client must run: client_ask (tc_"),
     ],
 )
-def test_how_it_stands(name: str, told: str) -> None:
-    assert current_status(PASTS[name]()).startswith(told)
+def test_current_status_names_the_reason(name: str, expected: str) -> None:
+    assert current_status(RECORDED_TASKS[name]()).startswith(expected)
 
 
-def test_what_comes_next() -> None:
-    def going(past: RecordedTask, steps: int) -> RecordedTask:
-        return replace(past, steps=past.steps[:steps], status=TaskStatus.RUNNING, reason="")
+def test_current_status_names_the_next_action() -> None:
+    def running_after(task: RecordedTask, steps: int) -> RecordedTask:
+        return replace(task, steps=task.steps[:steps], status=TaskStatus.RUNNING, reason="")
 
     next_one = "it is being worked on (running); next: critic acts (graph: writer[0] -> critic)"
-    assert current_status(going(graph_past(), 2)) == next_one
-    assert current_status(going(PASTS["tools"](), 2)).endswith("next: tools run: add, add")
-    assert current_status(going(PASTS["custom"](), 2)) == "it is being worked on (running)"
-    deferred = replace(going(graph_past(), 2), reason="writer waits: model 'm' cannot be reached")
+    assert current_status(running_after(graph_task(), 2)) == next_one
+    assert current_status(running_after(RECORDED_TASKS["tools"](), 2)).endswith("next: tools run: add, add")
+    assert current_status(running_after(RECORDED_TASKS["custom"](), 2)) == "it is being worked on (running)"
+    deferred = replace(running_after(graph_task(), 2), reason="writer waits: model 'm' cannot be reached")
     assert current_status(deferred) == "it waits (running): writer waits: model 'm' cannot be reached"
 
 
-def test_a_step_that_is_not_there() -> None:
+def test_an_unknown_step_is_refused() -> None:
     for wrong in ("7", "-1", "step_of_nobody"):
         with pytest.raises(UsageError, match=r"the steps 0 to 6, those of agents are 1, 2, 3, 4, 5, 6"):
-            explain(graph_past(), wrong)
+            explain(graph_task(), wrong)
 
 
-def test_long_texts_are_cut() -> None:
-    past = graph_past()
-    step = past.steps[1].model_copy(update={"parts": (TextPart(text="word\n" * 1000),)})
-    [told] = explain(replace(past, steps=(past.steps[0], step, *past.steps[2:])), "1")
-    assert len(told.events[0]) < 230
-    assert "\n" not in told.events[0]
+def test_long_texts_are_truncated() -> None:
+    task = graph_task()
+    step = task.steps[1].model_copy(update={"parts": (TextPart(text="word\n" * 1000),)})
+    [explanation] = explain(replace(task, steps=(task.steps[0], step, *task.steps[2:])), "1")
+    assert len(explanation.events[0]) < 230
+    assert "\n" not in explanation.events[0]

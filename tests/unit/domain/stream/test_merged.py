@@ -1,4 +1,4 @@
-"""View: a client sees everything once, wherever it was cut off and whatever was lost in between."""
+"""MergedStream: a follower receives every step once, wherever it disconnects and whatever Redis loses."""
 
 import json
 from collections.abc import Iterator
@@ -32,24 +32,24 @@ from roboco.errors import UsageError
 from tests.support.memory_ports.reader import Reader, items_of, read
 from tests.unit.domain.steps import START, TASK, call, result, text
 
-Record = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-class Server:
-    """Logs and history of one task, as the scripts on the server and the workers keep them."""
+class StreamServer:
+    """Logs and history of one task, as the Redis scripts and the workers keep them."""
 
     def __init__(self) -> None:
         self.steps: list[TaskStep] = []
-        self.log: list[Record] = []
-        self.sent: list[tuple[Record, int]] = []
+        self.log: list[JsonObject] = []
+        self.sent: list[tuple[JsonObject, int]] = []
         self._generation = 0
         self._numbers = {"events": 0, "chunks": 0}
         self._attempt = 0
         self._texts: list[str] = []
-        self.tell(TaskStarted(team="desk", **_AT))
+        self.publish(TaskStarted(team="desk", **_AT))
         self.user("")
 
-    def tell(self, message: AnyEvent | StreamChunk) -> None:
+    def publish(self, message: AnyEvent | StreamChunk) -> None:
         """Number the message, log it and publish it."""
         mine, other = ("chunks", "events") if isinstance(message, StreamChunk) else ("events", "chunks")
         self._numbers[mine] += 1
@@ -57,91 +57,93 @@ class Server:
         self.log.append(numbers | json.loads("{" + unnumbered_json(message)))
         self.sent.append((self.log[-1], len(self.steps)))
 
-    def chunk(self, said: str) -> None:
-        """A piece of text; the turn begins with it if none is under way."""
+    def chunk(self, content: str) -> None:
+        """Publish a piece of text, and start a turn before it if none is running."""
         if not self._attempt:
             self._attempt = 1
-            self.tell(AgentSelected(agent_name="one", step_id=self._step_id, reason="why", **_AT))
-        self._texts.append(said)
-        self.tell(StreamChunk(task_id=TASK, step_id=self._step_id, agent_name="one", attempt=self._attempt, text=said))
+            self.publish(AgentSelected(agent_name="one", step_id=self._step_id, reason="why", **_AT))
+        self._texts.append(content)
+        self.publish(
+            StreamChunk(task_id=TASK, step_id=self._step_id, agent_name="one", attempt=self._attempt, text=content)
+        )
 
     def restart(self, _: str) -> None:
-        """The turn begins again."""
+        """Restart the turn."""
         if self._attempt:
             self._attempt += 1
             self._texts = []
-            self.tell(TurnRestarted(step_id=self._step_id, attempt=self._attempt, reason="lost", **_AT))
+            self.publish(TurnRestarted(step_id=self._step_id, attempt=self._attempt, reason="lost", **_AT))
 
     def commit(self, _: str) -> None:
-        """The turn becomes a step."""
+        """Commit the turn as a step."""
         if self._attempt:
-            self._told(self._store("one", [text("".join(self._texts))], self._of_turn()))
+            self._publish_step(self._store("one", [text("".join(self._texts))], self._of_turn()))
 
-    def late(self, said: str) -> None:
-        """The step of an earlier attempt is the one that counts."""
+    def late(self, content: str) -> None:
+        """Commit the step of an earlier attempt."""
         if self._attempt > 1:
-            self._told(self._store("one", [text(said)], {"attempt": self._attempt - 1, "chunks": 1}))
+            self._publish_step(self._store("one", [text(content)], {"attempt": self._attempt - 1, "chunks": 1}))
 
-    def user(self, said: str) -> None:
-        """A message of the user becomes a step, and ends a turn if one is under way."""
-        self._told(self._store("user", [text(said)], {}))
+    def user(self, content: str) -> None:
+        """Commit a message of the user, which ends a running turn."""
+        self._publish_step(self._store("user", [text(content)], {}))
 
-    def tools(self, said: str) -> None:
-        """The turn becomes a step with a call, and its result the next one."""
+    def tools(self, content: str) -> None:
+        """Commit the turn as a step with a call, and the result as the next step."""
         if self._attempt:
-            called = self._store("one", [text("".join(self._texts)), call(said)], self._of_turn())
-            tool_call = ToolCall(id=said, tool_name="add", args={})
-            self.tell(ToolCalled(step_id=called.step_id, agent_name="one", tool_call=tool_call, **_AT))
-            self._told(called)
-            self.tell(ToolReturned(tool_name="add", tool_result=ToolResult(tool_call_id=said, result=1), **_AT))
-            self._told(self._store("tool_executor", [result(said, 1)], {}))
+            called = self._store("one", [text("".join(self._texts)), call(content)], self._of_turn())
+            tool_call = ToolCall(id=content, tool_name="add", args={})
+            self.publish(ToolCalled(step_id=called.step_id, agent_name="one", tool_call=tool_call, **_AT))
+            self._publish_step(called)
+            self.publish(ToolReturned(tool_name="add", tool_result=ToolResult(tool_call_id=content, result=1), **_AT))
+            self._publish_step(self._store("tool_executor", [result(content, 1)], {}))
 
     def wipe(self, _: str) -> None:
-        """Everything is lost but the history."""
+        """Lose everything except the history."""
         self._generation += 1
         self._numbers = {"events": 0, "chunks": 0}
         self.log = []
         self._attempt = 0
         self._texts = []
-        self.tell(StreamReset(steps=len(self.steps), **_AT))
+        self.publish(StreamReset(steps=len(self.steps), **_AT))
 
     def store_and_wipe(self, _: str) -> None:
-        """The turn's step is in the history, but Redis is lost before it hears of it."""
+        """Append the step of the turn to the history, and lose Redis before it applies the step."""
         if self._attempt:
             self._store("one", [text("".join(self._texts))], self._of_turn())
             self.wipe("")
 
-    def trim(self, said: str) -> None:
-        """The oldest chunks leave the log, but for those of the turn under way."""
-        kept = sum(1 for record in self.log if "events" in record) - len(said)
+    def trim(self, content: str) -> None:
+        """Remove the oldest chunks from the log, except those of the running turn."""
+        kept = sum(1 for record in self.log if "events" in record) - len(content)
         keep = max(kept, len(self._texts))
         chunks = [record for record in self.log if "events" in record]
         gone = [record["seq"] for record in chunks[: len(chunks) - keep]]
         self.log = [record for record in self.log if "chunks" in record or record["seq"] not in gone]
 
     def end(self) -> None:
-        """The task has ended."""
-        self.tell(TaskEnded(status=TaskStatus.COMPLETED, reason="done", **_AT))
+        """End the task."""
+        self.publish(TaskEnded(status=TaskStatus.COMPLETED, reason="done", **_AT))
 
-    def after(self, cursor: str) -> list[Record]:
-        """What the logs hold for a follower at the cursor."""
+    def after(self, cursor: str) -> list[JsonObject]:
+        """Return the log messages for a follower at the cursor."""
         at = Cursor.parse(cursor)
         if at.generation != f"{self._generation:x}":
             return self.log
         return [record for record in self.log if record["seq"] > (at.events if "chunks" in record else at.chunks)]
 
     def read_steps(self, start: int) -> Iterator[TaskStep]:
-        """The history."""
+        """Return the steps of the history from this position on."""
         return iter(self.steps[start:])
 
     @property
     def _step_id(self) -> str:
         return step_id_at(TASK, len(self.steps))
 
-    def _of_turn(self) -> Record:
+    def _of_turn(self) -> JsonObject:
         return {"attempt": self._attempt, "chunks": len(self._texts)}
 
-    def _store(self, author: str, parts: list[Record], metadata: Record) -> TaskStep:
+    def _store(self, author: str, parts: list[JsonObject], metadata: JsonObject) -> TaskStep:
         step = TaskStep.model_validate(
             {
                 "step_id": self._step_id,
@@ -157,31 +159,31 @@ class Server:
         self._texts = []
         return self.steps[-1]
 
-    def _told(self, step: TaskStep) -> None:
-        self.tell(StepEnded(step=step, **_AT))
+    def _publish_step(self, step: TaskStep) -> None:
+        self.publish(StepEnded(step=step, **_AT))
 
 
 _AT: dict[str, Any] = {"task_id": TASK, "timestamp": START}
-CALM = ["chunk", "chunk", "chunk", "commit", "user", "tools"]
-ROUGH = [*CALM, "restart", "late"]
-ALL = [*ROUGH, "wipe", "store_and_wipe", "trim"]
+OPERATIONS = ["chunk", "chunk", "chunk", "commit", "user", "tools"]
+OPERATIONS_AND_RESTARTS = [*OPERATIONS, "restart", "late"]
+OPERATIONS_AND_LOSSES = [*OPERATIONS_AND_RESTARTS, "wipe", "store_and_wipe", "trim"]
 
 
-def runs(names: list[str]) -> st.SearchStrategy[list[tuple[str, str]]]:
-    """Lists of what happens to a server."""
+def operation_lists(names: list[str]) -> st.SearchStrategy[list[tuple[str, str]]]:
+    """Return a strategy of lists of operations on a server."""
     return st.lists(st.tuples(st.sampled_from(names), st.sampled_from(["a", "bc", "def "])), max_size=14)
 
 
-def played(run: list[tuple[str, str]]) -> Server:
-    server = Server()
-    for name, said in run:
-        getattr(server, name)(said)
+def apply_operations(operations: list[tuple[str, str]]) -> StreamServer:
+    server = StreamServer()
+    for name, content in operations:
+        getattr(server, name)(content)
     server.end()
     return server
 
 
-def live(server: Server) -> list[StreamItem]:
-    """What a follower sees that was there all the time; the history is as long as it was then."""
+def follow_live(server: StreamServer) -> list[StreamItem]:
+    """Return the items of a follower from the start. It reads the history as it was at each message."""
     known = [0]
     view = MergedStream(Cursor(), lambda start: server.steps[start : known[0]])
     items: list[StreamItem] = []
@@ -191,85 +193,85 @@ def live(server: Server) -> list[StreamItem]:
     return items
 
 
-def resumed(server: Server, cursor: str) -> list[StreamItem]:
-    """What a follower sees that comes back at the very end."""
+def resume(server: StreamServer, cursor: str) -> list[StreamItem]:
+    """Return the items of a follower that resumes from the cursor after the end."""
     return items_of(server.after(cursor), server.read_steps, cursor)
 
 
-def others(items: list[StreamItem]) -> list[Any]:
-    """All items but texts."""
+def without_texts(items: list[StreamItem]) -> list[Any]:
+    """Return all items except texts."""
     return [item.data for item in items if not isinstance(item.data, TextPartDelta)]
 
 
-@given(runs(ROUGH))
-def test_each_message_is_one_item_but_for_texts_that_replace(run: list[tuple[str, str]]) -> None:
-    server = played(run)
-    items = live(server)
+@given(operation_lists(OPERATIONS_AND_RESTARTS))
+def test_each_message_is_one_item_except_replacing_texts(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
+    items = follow_live(server)
     replacing = [one for one in items if isinstance(one.data, TextPartDelta) and one.data.replace]
     assert len(items) == len(server.sent) + len(replacing)
     assert read(items).steps == server.steps
 
 
-@given(runs(ROUGH))
-def test_a_follower_resumed_at_any_item_sees_exactly_the_rest(run: list[tuple[str, str]]) -> None:
-    server = played(run)
-    items = live(server)
+@given(operation_lists(OPERATIONS_AND_RESTARTS))
+def test_a_follower_that_resumes_at_any_item_receives_exactly_the_rest(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
+    items = follow_live(server)
     for index, item in enumerate(items):
-        assert resumed(server, item.cursor) == items[index + 1 :], f"resumed after item {index}: {item}"
-    assert resumed(server, str(Cursor())) == items
+        assert resume(server, item.cursor) == items[index + 1 :], f"resumed after item {index}: {item}"
+    assert resume(server, str(Cursor())) == items
 
 
-@given(runs([*ROUGH, "trim", "trim"]))
-def test_texts_that_left_the_log_come_from_the_history(run: list[tuple[str, str]]) -> None:
-    server = played(run)
-    items = live(server)
+@given(operation_lists([*OPERATIONS_AND_RESTARTS, "trim", "trim"]))
+def test_trimmed_texts_are_read_from_the_history(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
+    items = follow_live(server)
     for index, item in enumerate(items):
-        rest = resumed(server, item.cursor)
-        assert others(rest) == others(items[index + 1 :])
+        rest = resume(server, item.cursor)
+        assert without_texts(rest) == without_texts(items[index + 1 :])
         assert read([*items[: index + 1], *rest]).steps == server.steps
-    assert read(resumed(server, str(Cursor()))).steps == server.steps
+    assert read(resume(server, str(Cursor()))).steps == server.steps
 
 
-@given(runs(ALL))
-def test_whatever_was_lost_every_step_is_seen_once_and_with_its_text(run: list[tuple[str, str]]) -> None:
-    server = played(run)
-    items = live(server)
+@given(operation_lists(OPERATIONS_AND_LOSSES))
+def test_after_any_loss_a_follower_receives_every_step_once(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
+    items = follow_live(server)
     assert read(items).steps == server.steps
     for index, item in enumerate(items):
         reader = read(items[: index + 1])
-        for later in resumed(server, item.cursor):
+        for later in resume(server, item.cursor):
             reader.show(later.data)
         assert reader.steps == server.steps, f"resumed after item {index}: {item}"
-    assert read(resumed(server, str(Cursor()))).steps == server.steps
+    assert read(resume(server, str(Cursor()))).steps == server.steps
 
 
-@given(runs(ALL))
-def test_the_history_is_read_only_for_steps_that_are_lacking(run: list[tuple[str, str]]) -> None:
-    """Who follows in an event loop asks beforehand, and reads in a thread."""
-    server = played(run)
+@given(operation_lists(OPERATIONS_AND_LOSSES))
+def test_the_history_is_read_only_for_missing_steps(operations: list[tuple[str, str]]) -> None:
+    """An asyncio follower calls `needs_steps` first, and reads in a thread."""
+    server = apply_operations(operations)
     reads: list[int] = []
 
     def read_steps(start: int) -> Iterator[TaskStep]:
         reads.append(start)
         return server.read_steps(start)
 
-    for item in live(server):
+    for item in follow_live(server):
         view = MergedStream(Cursor.parse(item.cursor), read_steps)
         for record in server.after(item.cursor):
-            lacking = view.needs_steps(record)
+            missing = view.needs_steps(record)
             reads.clear()
             list(view.feed(record))
-            assert bool(reads) == lacking, record
+            assert bool(reads) == missing, record
 
 
-@given(runs(ALL))
-def test_a_follower_that_is_always_cut_off_sees_every_step_once(run: list[tuple[str, str]]) -> None:
-    """It takes one item, and comes back with its cursor."""
-    server = played(run)
+@given(operation_lists(OPERATIONS_AND_LOSSES))
+def test_a_follower_that_resumes_after_each_item_receives_every_step_once(operations: list[tuple[str, str]]) -> None:
+    """The follower takes one item, and resumes from its cursor."""
+    server = apply_operations(operations)
     reader = Reader()
     cursor = str(Cursor())
     for _ in range(200):
-        rest = resumed(server, cursor)
+        rest = resume(server, cursor)
         if not rest:
             break
         reader.show(rest[0].data)
@@ -277,10 +279,10 @@ def test_a_follower_that_is_always_cut_off_sees_every_step_once(run: list[tuple[
     assert reader.steps == server.steps
 
 
-@given(runs(ALL))
-def test_a_task_that_left_redis_is_told_from_its_history(run: list[tuple[str, str]]) -> None:
-    server = played(run)
-    items = live(server)
+@given(operation_lists(OPERATIONS_AND_LOSSES))
+def test_a_task_that_left_redis_is_streamed_from_its_history(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
+    items = follow_live(server)
     for index, item in enumerate([None, *items]):
         reader = read(items[:index])
         view = MergedStream(Cursor() if item is None else Cursor.parse(item.cursor), server.read_steps)
@@ -290,29 +292,29 @@ def test_a_task_that_left_redis_is_told_from_its_history(run: list[tuple[str, st
         assert list(view.missing_steps()) == []
 
 
-@given(runs(ALL))
-def test_texts_of_committed_steps_are_those_of_the_history(run: list[tuple[str, str]]) -> None:
-    server = played(run)
+@given(operation_lists(OPERATIONS_AND_LOSSES))
+def test_texts_of_committed_steps_are_those_of_the_history(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
     written = [step.text for step in server.steps if step.by_agent]
-    assert [final_text(item) for item in live(server) if final_text(item)] == [text for text in written if text]
-    assert "".join(final_text(item) for item in resumed(server, str(Cursor()))) == "".join(written)
+    assert [final_text(item) for item in follow_live(server) if final_text(item)] == [text for text in written if text]
+    assert "".join(final_text(item) for item in resume(server, str(Cursor()))) == "".join(written)
 
 
-@given(runs(ALL))
-def test_cursors_are_texts_that_are_read_back(run: list[tuple[str, str]]) -> None:
-    for item in live(played(run)):
+@given(operation_lists(OPERATIONS_AND_LOSSES))
+def test_cursors_survive_serialization(operations: list[tuple[str, str]]) -> None:
+    for item in follow_live(apply_operations(operations)):
         assert str(Cursor.parse(item.cursor)) == item.cursor
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1.2.3.4", ".0.0.0.0x", "g.0.0.0.0", "..0.0.0", "a.0.0.0.-1"])
-def test_what_is_no_cursor_is_refused(cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(UsageError, match="cursor"):
         Cursor.parse(cursor)
 
 
-def test_tool_calls_and_results_are_items_of_their_own() -> None:
-    server = played([("chunk", "x"), ("tools", "tc_1")])
-    types = [item.type for item in live(server)]
+def test_tool_calls_and_results_are_separate_items() -> None:
+    server = apply_operations([("chunk", "x"), ("tools", "tc_1")])
+    types = [item.type for item in follow_live(server)]
     assert types == [
         "event_task_start",
         "step_final",
@@ -326,8 +328,8 @@ def test_tool_calls_and_results_are_items_of_their_own() -> None:
     ]
 
 
-def test_a_step_that_was_had_is_not_shown_again() -> None:
-    server = played([("chunk", "x"), ("commit", "")])
+def test_a_received_step_is_not_shown_again() -> None:
+    server = apply_operations([("chunk", "x"), ("commit", "")])
     view = MergedStream(Cursor(steps=2), server.read_steps)
     shown = [item.data for record in server.log for item in view.feed(record)]
     assert not [item for item in shown if isinstance(item, StepFinal)]

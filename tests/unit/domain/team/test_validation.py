@@ -1,4 +1,4 @@
-"""Mistakes in a team: all at once, each with its path, what was found and what is possible."""
+"""Mistakes in a team file: all in one error, each with its path, the value found and the possible ones."""
 
 import copy
 from typing import Any
@@ -22,8 +22,8 @@ def mistakes(data: object) -> tuple[str, ...]:
     return raised.value.mistakes
 
 
-def changed(path: str, value: object) -> dict[str, Any]:
-    """The example of the design with one place changed; a value of ... takes it out."""
+def change_example(path: str, value: object) -> dict[str, Any]:
+    """Return the example of the design with one value replaced, or removed if `value` is `...`."""
     data = copy.deepcopy(DESIGN)
     *keys, last = [int(key) if key.isdigit() else key for key in path.split("/")]
     place: Any = data
@@ -37,7 +37,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "where", "told"),
+    ("path", "value", "where", "expected"),
     [
         ("name", ..., "name", "is missing"),
         ("name", "1 team", "name", "'1 team'"),
@@ -59,7 +59,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("agents/0/model", "big", "agents[0].model", "no profile 'big', possible are 'standard', 'local'"),
         ("agents/0/tools", ["web"], "agents[0].tools[0]", "no tool 'web', possible are 'web_search', 'artifact_list'"),
         ("agents/0/tools", ["handoff"], "agents[0].tools[0]", "name the agents under 'handoffs'"),
-        ("agents/0/handoffs", ["nobody"], "agents[0].handoffs[0]", "no other agent 'nobody', possible are 'critic'"),
+        ("agents/0/handoffs", ["editor"], "agents[0].handoffs[0]", "no other agent 'editor', possible are 'critic'"),
         ("agents/0/handoffs", ["writer"], "agents[0].handoffs[0]", "no other agent 'writer', possible are 'critic'"),
         ("agents/0/tools", ["delegate"], "agents[0].tools[0]", "name the teams under 'delegates'"),
         ("agents/0/delegates", ["helpers"], "agents[0].delegates[0]", "no team 'helpers', possible are none"),
@@ -158,18 +158,18 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("limits/max_costs", 1, "limits.max_costs", "no such field here"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(path: str, value: object, where: str, told: str) -> None:
-    found = [mistake for mistake in mistakes(changed(path, value)) if mistake.startswith(f"{where}: ")]
-    assert len(found) == 1, mistakes(changed(path, value))
-    assert told in found[0]
+def test_a_mistake_names_its_path(path: str, value: object, where: str, expected: str) -> None:
+    found = [mistake for mistake in mistakes(change_example(path, value)) if mistake.startswith(f"{where}: ")]
+    assert len(found) == 1, mistakes(change_example(path, value))
+    assert expected in found[0]
 
 
 @pytest.mark.parametrize("data", [None, [], "team", 5, {}])
-def test_what_is_no_team_at_all(data: object) -> None:
+def test_data_that_is_no_team_is_refused(data: object) -> None:
     assert mistakes(data)
 
 
-def test_all_mistakes_come_at_once() -> None:
+def test_all_mistakes_are_in_one_error() -> None:
     data = {
         "agents": [
             {"name": "one", "promt": "typo", "tools": ["nothing"], "handoffs": ["two"]},
@@ -197,9 +197,9 @@ def test_all_mistakes_come_at_once() -> None:
     }
 
 
-def test_no_mistake_is_told_twice() -> None:
-    told = mistakes(changed("agents/0/tools", ["web", "web"]))
-    assert len(told) == len(set(told)) == 2
+def test_no_mistake_is_reported_twice() -> None:
+    found = mistakes(change_example("agents/0/tools", ["web", "web"]))
+    assert len(found) == len(set(found)) == 2
 
 
 def test_mistakes_that_were_found_before_come_first() -> None:
@@ -209,7 +209,7 @@ def test_mistakes_that_were_found_before_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("servers", "told"),
+    ("servers", "expected"),
     [
         (
             {"web": {}, "web_x": {"tools": ["a"]}},
@@ -223,7 +223,7 @@ def test_mistakes_that_were_found_before_come_first() -> None:
         ({"own": {}}, "mcp_servers.own: 'own_add' begins with 'own_', as all of this server's tools do"),
     ],
 )
-def test_no_server_with_all_of_its_tools_can_take_another_tools_name(servers: dict[str, Any], told: str) -> None:
+def test_a_server_that_allows_all_tools_cannot_take_another_tools_name(servers: dict[str, Any], expected: str) -> None:
     data = {
         "name": "t",
         "agents": [{"name": "a", "prompt": "x"}],
@@ -231,10 +231,10 @@ def test_no_server_with_all_of_its_tools_can_take_another_tools_name(servers: di
         "mcp_servers": {name: {"command": ["x"]} | server for name, server in servers.items()},
     }
     (mistake,) = mistakes(data)
-    assert mistake.startswith(told)
+    assert mistake.startswith(expected)
 
 
-def test_names_that_a_server_with_all_of_its_tools_may_have_are_possible() -> None:
+def test_names_with_the_prefix_of_a_server_that_allows_all_tools_are_possible() -> None:
     agents: list[dict[str, Any]] = [
         {"name": "a", "prompt": "x", "tools": ["mcp:web", "web_find"]},
         {"name": "b", "prompt": "x"},
@@ -275,15 +275,15 @@ PLACES = [
 
 
 def read_or_refuse(data: object) -> None:
-    """Whatever the data is, it is a team that its workspace can hold, or a InvalidTeam."""
+    """Check that the data is a team that the workspace can store, or raises InvalidTeam."""
     try:
         team = validate_team(data)
     except InvalidTeam as error:
-        told = error.mistakes
+        found = error.mistakes
     else:
         assert Team.model_validate_json(serialize_team(team)) == team
         return
-    assert told
+    assert found
 
 
 @given(DATA)
@@ -293,7 +293,7 @@ def test_arbitrary_data_raises_nothing_but_a_team_error(data: object) -> None:
 
 @given(st.sampled_from(PLACES), DATA)
 def test_a_team_with_arbitrary_data_in_it_raises_nothing_but_a_team_error(path: str, value: object) -> None:
-    read_or_refuse(changed(path, value))
+    read_or_refuse(change_example(path, value))
 
 
 WHEN = "collaboration_model/routing_graph/critic/0/when"
@@ -314,13 +314,13 @@ WHEN = "collaboration_model/routing_graph/critic/0/when"
         ("models/standard/model", "\ud800"),
     ],
 )
-def test_what_the_workspace_cannot_hold_is_a_mistake(path: str, value: object) -> None:
-    read_or_refuse(changed(path, value))
+def test_a_value_that_the_workspace_cannot_store_is_a_mistake(path: str, value: object) -> None:
+    read_or_refuse(change_example(path, value))
 
 
 @pytest.mark.parametrize("depth", [1, 20, 100, 200, 250, 900])
-def test_a_condition_is_nested_as_deeply_as_the_workspace_can_hold(depth: int) -> None:
+def test_a_condition_is_nested_as_deeply_as_the_workspace_can_store(depth: int) -> None:
     when: dict[str, Any] = {"contains": "a"}
     for _ in range(depth):
         when = {"not": when}
-    read_or_refuse(changed(WHEN, when))
+    read_or_refuse(change_example(WHEN, when))
