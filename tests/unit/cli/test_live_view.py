@@ -160,20 +160,20 @@ def test_parts_without_an_event_are_shown_with_their_step() -> None:
 
 
 def test_control_characters_of_items_do_not_reach_the_terminal() -> None:
-    evil = "\x1b]0;title\x07[bold]\x1b[2Jx"
+    hostile = "\x1b]0;title\x07[bold]\x1b[2Jx"
     items = [
-        event("agent_select", agent_name="writer", step_id="step_1", reason=evil),
-        delta(evil),
+        event("agent_select", agent_name="writer", step_id="step_1", reason=hostile),
+        delta(hostile),
         delta("\x1b"),
         delta("[2J"),
-        tool_call(evil, a=evil),
-        tool_result(evil),
-        tool_result(error=evil),
-        event("agent_handoff", from_agent="writer", to_agent="critic", reason=evil),
-        event("turn_restart", step_id="step_1", attempt=2, reason=evil),
-        event("error", code=evil, message=evil),
-        event("user_message", step_id="step_0", text=evil),
-        event("task_end", status="failed", reason=evil),
+        tool_call(hostile, a=hostile),
+        tool_result(hostile),
+        tool_result(error=hostile),
+        event("agent_handoff", from_agent="writer", to_agent="critic", reason=hostile),
+        event("turn_restart", step_id="step_1", attempt=2, reason=hostile),
+        event("error", code=hostile, message=hostile),
+        event("user_message", step_id="step_0", text=hostile),
+        event("task_end", status="failed", reason=hostile),
     ]
     text = show_items(*items)
     assert "\x1b" not in text

@@ -29,7 +29,7 @@ class PollingClient:
         """Poll a delta, and apply it."""
         new = delta(self.world.engine, TASK, self.token)
         if new.rewind_to is not None:
-            self.messages = {at: message for at, message in self.messages.items() if at < new.rewind_to}
+            self.messages = {index: message for index, message in self.messages.items() if index < new.rewind_to}
         self.messages |= new.messages_by_idx
         self.token = new.continuation_token
         self.status = new.status or self.status
@@ -38,7 +38,7 @@ class PollingClient:
     def check(self) -> None:
         """Assert that the client holds the messages and status of the whole session."""
         whole = session(self.world.engine, TASK)
-        assert [self.messages[at] for at in sorted(self.messages)] == whole.messages
+        assert [self.messages[index] for index in sorted(self.messages)] == whole.messages
         assert sorted(self.messages) == list(range(len(whole.messages)))
         assert self.status is whole.status
 

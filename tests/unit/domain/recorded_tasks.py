@@ -68,7 +68,7 @@ def run_with_closed_calls(act: Callable[[World], None]) -> World:
 
 
 def run_with_unknown_outcome(happened: bool) -> World:
-    """Run a task in which a user resolves whether a lost payment happened. Return its world."""
+    """Run a task in which a user resolves whether a payment of unknown outcome happened. Return its world."""
     ran: list[int] = []
 
     def pay(args: dict[str, Any], context: ToolContext) -> str:

@@ -61,7 +61,7 @@ def test_a_signal_during_a_write_keeps_the_mark_of_the_end(
 
 @pytest.mark.parametrize("command", [["-m", "roboco.workers.healthcheck"], ["-m", "roboco.cli.main", "health"]])
 def test_health_without_its_setting_names_the_remedy(command: list[str]) -> None:
-    """A worker and the command that asks for its state have to share a folder."""
+    """The worker and the command `health` share a folder, which the setting names."""
     environment = {name: value for name, value in os.environ.items() if name != "ROBOCO_HEALTH_DIR"}
     ran = subprocess.run([sys.executable, *command, "app"], env=environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (2, "")

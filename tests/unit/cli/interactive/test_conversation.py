@@ -178,9 +178,9 @@ def test_stop_shows_the_remaining_items() -> None:
     task, shown = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(cancelled,)), ShownItems()
     assert Conversation(task, shown).stop("enough", 5) is TaskStatus.CANCELLED
     assert shown[-1].data == cancelled
-    stubborn = Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), shown)
+    endless = Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), shown)
     with pytest.raises(TimeoutError, match=r"'t' has not ended within 0\.3 s"):
-        stubborn.stop("enough", 0.3)
+        endless.stop("enough", 0.3)
 
 
 def test_errors_of_the_stream_and_the_check_are_raised() -> None:

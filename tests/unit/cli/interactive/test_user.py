@@ -17,7 +17,7 @@ from roboco.domain.team.tool_difference import PartDifference, ToolDifference
 from tests.unit.cli.live_items import event
 
 
-class Terminal:
+class TerminalSession:
     """A user who types these lines on a screen, and a task that records its controls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *lines: str | BaseException) -> None:
@@ -71,132 +71,132 @@ class Terminal:
         return line
 
 
-OpenTerminal = Callable[..., Terminal]
+OpenSession = Callable[..., TerminalSession]
 TOO_LATE = UsageError("task 't' has ended (completed)")
 
 
 @pytest.fixture
-def open_terminal(monkeypatch: pytest.MonkeyPatch) -> OpenTerminal:
-    return lambda *lines: Terminal(monkeypatch, *lines)
+def open_session(monkeypatch: pytest.MonkeyPatch) -> OpenSession:
+    return lambda *lines: TerminalSession(monkeypatch, *lines)
 
 
 def call(index: int = 1, **args: Any) -> ToolCall:
     return ToolCall(id=f"tc_{index}", tool_name="pay", args=args)
 
 
-def test_a_reply_may_have_several_lines(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("two", "lines", "")
-    assert terminal.user.answer(TaskStatus.USER_TURN)
-    assert terminal.controls == [("send", "two\nlines")]
-    assert terminal.screen == [
+def test_a_reply_may_have_several_lines(open_session: OpenSession) -> None:
+    session = open_session("two", "lines", "")
+    assert session.user.answer(TaskStatus.USER_TURN)
+    assert session.controls == [("send", "two\nlines")]
+    assert session.screen == [
         "",
         "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)",
     ]
-    terminal.view.show(stream_item(event("user_message", step_id="step_2", text="two\nlines"), ""))
-    assert len(terminal.screen) == 2  # the view does not repeat it
+    session.view.show(stream_item(event("user_message", step_id="step_2", text="two\nlines"), ""))
+    assert len(session.screen) == 2  # the view does not repeat it
 
 
 @pytest.mark.parametrize("lines", [("",), (EOFError(),), ("  ", "")])
-def test_an_empty_reply_sends_nothing(open_terminal: OpenTerminal, lines: Iterable[Any]) -> None:
-    terminal = open_terminal(*lines)
-    assert not terminal.user.answer(TaskStatus.USER_TURN)
-    assert not open_terminal(*lines).user.interject()
-    assert terminal.controls == []
+def test_an_empty_reply_sends_nothing(open_session: OpenSession, lines: Iterable[Any]) -> None:
+    session = open_session(*lines)
+    assert not session.user.answer(TaskStatus.USER_TURN)
+    assert not open_session(*lines).user.interject()
+    assert session.controls == []
 
 
-def test_an_interjection_interrupts_the_task(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("be brief", "")
-    assert terminal.user.interject()
-    assert terminal.controls == [("interrupt", "be brief")]
-    assert terminal.screen[1].startswith("your message, ended by an empty line")
-    assert "Ctrl-C: stop the task" in terminal.screen[1]
+def test_an_interjection_interrupts_the_task(open_session: OpenSession) -> None:
+    session = open_session("be brief", "")
+    assert session.user.interject()
+    assert session.controls == [("interrupt", "be brief")]
+    assert session.screen[1].startswith("your message, ended by an empty line")
+    assert "Ctrl-C: stop the task" in session.screen[1]
 
 
-def test_an_interjection_after_the_end_shows_the_error(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("be brief", "")
-    terminal.refuses = TOO_LATE
-    assert terminal.user.interject()
-    assert terminal.screen[-1] == "task 't' has ended (completed)"
+def test_an_interjection_after_the_end_shows_the_error(open_session: OpenSession) -> None:
+    session = open_session("be brief", "")
+    session.refuses = TOO_LATE
+    assert session.user.interject()
+    assert session.screen[-1] == "task 't' has ended (completed)"
 
 
-def test_an_interjection_during_an_outage_may_be_repeated(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("be brief", "")
-    terminal.refuses = TransientError("redis does not answer")
-    assert not terminal.user.interject()
-    assert terminal.screen[-1] == "redis does not answer; Ctrl-C asks again"
+def test_an_interjection_during_an_outage_may_be_repeated(open_session: OpenSession) -> None:
+    session = open_session("be brief", "")
+    session.refuses = TransientError("redis does not answer")
+    assert not session.user.interject()
+    assert session.screen[-1] == "redis does not answer; Ctrl-C asks again"
 
 
-def test_ctrl_c_at_a_question_is_raised(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("half", Interrupted(2))
+def test_ctrl_c_at_a_question_is_raised(open_session: OpenSession) -> None:
+    session = open_session("half", Interrupted(2))
     with pytest.raises(Interrupted):
-        terminal.user.interject()
-    assert terminal.controls == []
+        session.user.interject()
+    assert session.controls == []
 
 
-def test_each_call_is_approved_or_denied(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("y", "n too much", '{"sum": 2}')
-    terminal.calls = [call(1, sum=1), call(2, sum=999), call(3, sum=3)]
-    assert terminal.user.answer(TaskStatus.APPROVAL)
-    assert terminal.controls == [
+def test_each_call_is_approved_or_denied(open_session: OpenSession) -> None:
+    session = open_session("y", "n too much", '{"sum": 2}')
+    session.calls = [call(1, sum=1), call(2, sum=999), call(3, sum=3)]
+    assert session.user.answer(TaskStatus.APPROVAL)
+    assert session.controls == [
         ("approve", "tc_1", "None"),
         ("deny", "tc_2", "too much"),
         ("approve", "tc_3", "{'sum': 2}"),
     ]
-    assert terminal.screen[1:3] == ["── pay needs your approval", '   {"sum": 1}']
+    assert session.screen[1:3] == ["── pay needs your approval", '   {"sum": 1}']
 
 
-def test_approval_is_asked_for_again_until_the_answer_is_valid(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("perhaps", "{", "[1]", "Y")
-    terminal.calls = [call()]
-    assert terminal.user.answer(TaskStatus.APPROVAL)
-    assert terminal.controls == [("approve", "tc_1", "None")]
-    assert terminal.screen.count("say y, n, n REASON, or a JSON object") == 2
-    assert any(line.startswith("this is no JSON: ") for line in terminal.screen)
+def test_approval_is_asked_for_again_until_the_answer_is_valid(open_session: OpenSession) -> None:
+    session = open_session("perhaps", "{", "[1]", "Y")
+    session.calls = [call()]
+    assert session.user.answer(TaskStatus.APPROVAL)
+    assert session.controls == [("approve", "tc_1", "None")]
+    assert session.screen.count("say y, n, n REASON, or a JSON object") == 2
+    assert any(line.startswith("this is no JSON: ") for line in session.screen)
 
 
-def test_approval_that_is_skipped_or_refused_is_not_sent(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("y", "")
-    terminal.calls = [call(1), call(2)]
-    terminal.refuses = TOO_LATE
-    assert not terminal.user.answer(TaskStatus.APPROVAL)
-    assert "task 't' has ended (completed)" in terminal.screen
-    assert terminal.controls == []
+def test_approval_that_is_skipped_or_refused_is_not_sent(open_session: OpenSession) -> None:
+    session = open_session("y", "")
+    session.calls = [call(1), call(2)]
+    session.refuses = TOO_LATE
+    assert not session.user.answer(TaskStatus.APPROVAL)
+    assert "task 't' has ended (completed)" in session.screen
+    assert session.controls == []
 
 
-def test_approval_shows_the_arguments_in_full(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("y")
-    terminal.calls = [call(text="x" * 500, to="\x1b[2J\u202e\x7f")]
-    terminal.user.answer(TaskStatus.APPROVAL)
-    whole = "\n".join(terminal.screen)
+def test_approval_shows_the_arguments_in_full(open_session: OpenSession) -> None:
+    session = open_session("y")
+    session.calls = [call(text="x" * 500, to="\x1b[2J\u202e\x7f")]
+    session.user.answer(TaskStatus.APPROVAL)
+    whole = "\n".join(session.screen)
     assert "x" * 500 in whole
     assert r"\u001b[2J\u202e\u007f" in whole
     assert '\n     "text": "x' in whole  # a line for each argument
 
 
-def test_changed_tool_is_shown_before_it_is_approved(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal("y")
-    terminal.calls = [call()]
+def test_changed_tool_is_shown_before_it_is_approved(open_session: OpenSession) -> None:
+    session = open_session("y")
+    session.calls = [call()]
     part = PartDifference(part="description", before='"Buy."', after='"Buy\u202e."')
-    terminal.changed = {"tc_1": ToolDifference(call_id="tc_1", server="shop", tool="buy", parts=(part,))}
-    terminal.user.answer(TaskStatus.APPROVAL)
-    assert terminal.screen[4:8] == [
+    session.changed = {"tc_1": ToolDifference(call_id="tc_1", server="shop", tool="buy", parts=(part,))}
+    session.user.answer(TaskStatus.APPROVAL)
+    assert session.screen[4:8] == [
         "── tool buy of MCP server shop has changed · call tc_1",
         "   description",
         '     was "Buy."',
         r'     now "Buy\u202e."',
     ]
-    assert terminal.screen[8].startswith("approve the change? y, n [REASON]; this call does not run")
+    assert session.screen[8].startswith("approve the change? y, n [REASON]; this call does not run")
 
 
-def test_the_user_is_not_asked_if_no_approval_helps(open_terminal: OpenTerminal) -> None:
-    terminal = open_terminal()
-    terminal.unresolved = [call()]
-    assert not terminal.user.answer(TaskStatus.APPROVAL)  # the outcome of a call is unknown
-    terminal.unresolved = []
-    assert terminal.user.answer(TaskStatus.APPROVAL)  # the coordinator has yet to apply the approvals
-    assert not terminal.user.answer(TaskStatus.CLIENT_TOOL_TURN)
-    assert not terminal.user.answer(TaskStatus.PAUSED)
-    assert terminal.prompts == []
+def test_the_user_is_not_asked_if_no_approval_helps(open_session: OpenSession) -> None:
+    session = open_session()
+    session.unresolved = [call()]
+    assert not session.user.answer(TaskStatus.APPROVAL)  # the outcome of a call is unknown
+    session.unresolved = []
+    assert session.user.answer(TaskStatus.APPROVAL)  # the coordinator has yet to apply the approvals
+    assert not session.user.answer(TaskStatus.CLIENT_TOOL_TURN)
+    assert not session.user.answer(TaskStatus.PAUSED)
+    assert session.prompts == []
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,8 @@ def test_a_revoked_task_stays_revoked_if_its_team_completes() -> None:
     made.app.backend.mark_as_revoked(made.celery_id, "revoked")
     replace(GRAPH, wishes={"notify": [continuation_target(made)]}).travel(made.world)
     made.settle()
-    (settled,) = made.world.files.names(finished_notifications_path(TASK, len(made.world.history())))
-    continue_canvas(made.app, made.world.engine, TASK, settled.removesuffix(".json"))
+    (marker,) = made.world.files.names(finished_notifications_path(TASK, len(made.world.history())))
+    continue_canvas(made.app, made.world.engine, TASK, marker.removesuffix(".json"))
     assert made.sent == []
     assert made.state() == "REVOKED"
 

@@ -47,7 +47,7 @@ def ok(call_id: str, value: Any = 1, artifacts: tuple[Artifact, ...] = ()) -> To
     return ToolOutcome(result=ToolResult(tool_call_id=call_id, result=value), artifacts=artifacts)
 
 
-# --- who acts next ---------------------------------------------------------------------------------------------
+# --- the next agent --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

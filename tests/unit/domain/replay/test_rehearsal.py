@@ -89,8 +89,8 @@ def test_a_changed_graph_acts_differently(graph: dict[str, Any], agents: list[st
 def test_an_agent_that_the_team_lacks_does_not_act() -> None:
     assert rehearse_task(graph_task(), team_of(agents=[member("writer")])).agents == ["writer"]
     opened = replace(task := recorded_task(run_journey(TOOLS)), first=3)
-    gone = rehearse_task(replace(opened, steps=task.steps), team_of(agents=[member("closer")]))
-    assert gone.agents == ["closer"]
+    rehearsal = rehearse_task(replace(opened, steps=task.steps), team_of(agents=[member("closer")]))
+    assert rehearsal.agents == ["closer"]
 
 
 def test_a_tool_that_the_team_lacks_is_refused() -> None:

@@ -124,7 +124,7 @@ def test_agent_session_cancelled_message_holds_an_error(line: Line, errors: list
         ("goals_failed", "goals_failed"),
     ],
 )
-def test_agent_session_status_names_who_acts_next(status: str, turn: str) -> None:
+def test_agent_session_status_names_the_next_actor(status: str, turn: str) -> None:
     record = agent_session(session_of(STEPS, TaskStatus(status)))
     assert (record.status, record.task_status) == (turn, status)
     delta = agent_delta(SessionDelta(continuation_token="x", status=TaskStatus(status)))
@@ -143,7 +143,7 @@ def test_agent_session_survives_serialization() -> None:
     assert again.model_dump_json() == record.model_dump_json()
 
 
-def test_agent_delta_keeps_indexes_and_what_to_drop() -> None:
+def test_agent_delta_keeps_indexes_and_the_rewind() -> None:
     session = session_of(STEPS)
     delta = agent_delta(
         SessionDelta(continuation_token="b", messages_by_idx={3: session.messages[3]}, rewind_to=3, title="A title")

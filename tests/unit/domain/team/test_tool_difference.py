@@ -1,4 +1,4 @@
-"""The difference that a person approves is bounded, and no change hides behind a long text."""
+"""The difference that a user approves is bounded, and no change hides behind a long text."""
 
 from typing import Any
 
