@@ -30,9 +30,9 @@ from tests.bench import (
     turn_overhead_s3,
     unit_costs,
 )
-from tests.bench.figures import Result
-from tests.bench.noise import NOISY, Noise
-from tests.bench.stage import Size, Stage
+from tests.bench.harness.results import Result
+from tests.bench.harness.process_stats import NOISY, Noise
+from tests.bench.harness.bench_stack import Size, Stage
 
 BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "turn_overhead": turn_overhead.measure,
@@ -74,7 +74,7 @@ def main() -> None:
             console.print(f"{name}: others took {others:.0%} of the processors meanwhile, the machine was too noisy")
     console.print(f"{_load()} at the end; others took at most {max(busy.values(), default=0):.0%} of the processors")
     if options.plots:
-        plots = importlib.import_module("tests.bench.plots")  # matplotlib is there for it alone
+        plots = importlib.import_module("tests.bench.harness.plots")  # matplotlib is there for it alone
         for path in plots.draw(results, options.plots, machine):
             console.print(f"drawn: {path}", soft_wrap=True)
 

@@ -18,8 +18,8 @@ from redis import Redis
 from roboco import Orchestrator, Task
 from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
 from roboco.adapters.redis.keys import Keys
-from tests.bench.figures import Figure, Goal, Result
-from tests.bench.stage import PATIENCE, Size, Stage, team_of
+from tests.bench.harness.results import Figure, Goal, Result
+from tests.bench.harness.bench_stack import PATIENCE, Size, Stage, team_of
 
 TURNS, CHUNKS, WAITING = 100, 100, 1_000
 INTERVAL = 0.01

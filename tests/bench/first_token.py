@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator
 
 from roboco import Team
-from tests.bench.figures import Lane, Result, difference, milliseconds, ratio
-from tests.bench.listener import Listener
-from tests.bench.stage import Size, Stage, team_of
+from tests.bench.harness.results import Lane, Result, difference, milliseconds, ratio
+from tests.bench.harness.connected_follower import Listener
+from tests.bench.harness.bench_stack import Size, Stage, team_of
 
 SUBMISSIONS = 25
 MESSAGES = ({"role": "system", "content": "short"}, {"role": "user", "content": "Go."})

@@ -14,8 +14,8 @@ from typing import Any
 
 from roboco.adapters.redis.keys import Keys
 from roboco.domain.stream.event import StreamChunk, unnumbered_json
-from tests.bench.figures import Measure, Result, in_turn, ratio
-from tests.bench.stage import Size, Stage, fresh
+from tests.bench.harness.results import Measure, Result, in_turn, ratio
+from tests.bench.harness.bench_stack import Size, Stage, fresh
 from tests.support.stack import ROOT, until
 
 FOLLOWERS, TASKS, CHUNKS = 2_000, 200, 10
@@ -50,7 +50,7 @@ class Crowd:
         url = f"{self._stage.settings.redis_url}?client_name={self.name}"
         sizes = {"tasks": len(self._tasks), "followers": self.followers, "chunks": self._chunks}
         named = {"url": url, "workspace": self._stage.settings.workspace, "name": self.name}
-        with self._stage.process("tests.bench.crowd", output=self._log, **named, **sizes):
+        with self._stage.process("tests.bench.processes.many_followers", output=self._log, **named, **sizes):
             until(lambda: self._read() == 1, SOON, "all listen")
             yield
 

@@ -15,8 +15,8 @@ from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import history_path
 from roboco.engine.record.recover import rebuild
-from tests.bench.figures import Measure, Result, Series, in_turn, ratio, turn_times
-from tests.bench.stage import Size, Stage, await_steps, team_of
+from tests.bench.harness.results import Measure, Result, Series, in_turn, ratio, turn_times
+from tests.bench.harness.bench_stack import Size, Stage, await_steps, team_of
 
 YOUNG, OLD, SPAN, SLICES = 5, 9_900, 100, 2
 BETWEEN = (100, 1_000, 3_000)

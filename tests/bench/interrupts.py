@@ -21,9 +21,9 @@ from rich.console import Console
 
 from roboco import Task
 from roboco.client.receipt import Receipt
-from tests.bench import report
-from tests.bench.figures import Lane, Measure, Result, in_turn, milliseconds, ratio
-from tests.bench.stage import Size, Stage, fresh, team_of
+from tests.bench.harness import report
+from tests.bench.harness.results import Lane, Measure, Result, in_turn, milliseconds, ratio
+from tests.bench.harness.bench_stack import Size, Stage, fresh, team_of
 from tests.support.stack import until
 
 SPEAKING, SILENT = 50, 10
@@ -143,7 +143,7 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
 def _plain(stage: Stage, log: ModelLog) -> Iterator[_Plain]:
     channel = fresh("closer")
     options = {"url": stage.settings.redis_url, "channel": channel, "model": stage.model.base_url}
-    with stage.process("tests.bench.closer", **options):
+    with stage.process("tests.bench.processes.connection_closer", **options):
         yield _Plain(stage, log, channel)
 
 

@@ -19,8 +19,8 @@ from uuid import uuid4
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 from roboco.domain.history.step import TaskStep
-from tests.bench.figures import Lane, Result, ratio
-from tests.bench.stage import Size, Stage
+from tests.bench.harness.results import Lane, Result, ratio
+from tests.bench.harness.bench_stack import Size, Stage
 
 T = TypeVar("T")
 TASK, STEPS, VOCABULARY, LENGTH, QUERIES = "bench-memory", 10_000, 12_000, 60, 20

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from roboco import Team
-from tests.bench.figures import Lane, Result, milliseconds, ratio
-from tests.bench.nap import SECONDS
-from tests.bench.stage import Size, Stage, team_of
-from tests.bench.wide.tools import PROCESSES
+from tests.bench.harness.results import Lane, Result, milliseconds, ratio
+from tests.bench.processes.nap_tool import SECONDS
+from tests.bench.harness.bench_stack import Size, Stage, team_of
+from tests.bench.processes.wide.tools import PROCESSES
 
 TASKS = 10
 GOAL = 200
@@ -19,7 +19,7 @@ GOAL = 200
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """Tasks whose only agent makes all calls in its first turn."""
-    tool = {"name": "nap", "function": "tests.bench.nap:nap", "effect": "pure", "timeout": 20}
+    tool = {"name": "nap", "function": "tests.bench.processes.nap_tool:nap", "effect": "pure", "timeout": 20}
     member = {"name": "one", "prompt": f"tools {PROCESSES}", "tools": ["nap"]}
     team = team_of(agents=[member], tools=[tool])
     stage.renew("tools", "tests.bench.wide")

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from roboco import parse_team
-from tests.bench.stage import Deployed
+from tests.bench.harness.bench_stack import Deployed
 from tests.support.servers.model_server import Reply
 
 WINDOW = 60.0

@@ -21,9 +21,9 @@ from redis.asyncio import Redis
 from roboco import Task
 from roboco.adapters.redis.keys import Keys
 from roboco.domain.stream.item import TextPartDelta
-from tests.bench.bare import lags
-from tests.bench.figures import Figure, Lane, Measure, Result, in_turn, milliseconds, percentile, ratio
-from tests.bench.stage import Size, Stage, fresh, team_of
+from tests.bench.harness.bare_model import lags
+from tests.bench.harness.results import Figure, Lane, Measure, Result, in_turn, milliseconds, percentile, ratio
+from tests.bench.harness.bench_stack import Size, Stage, fresh, team_of
 
 CHUNKS = 40
 BEGINNING = 10
@@ -115,7 +115,7 @@ async def _published(stage: Stage, streams: int, chunks: int, size: int) -> Lags
     ):
         await pubsub.subscribe(*found)
         await _subscribed(stage, list(found))
-        with stage.process("tests.bench.publisher", url=stage.valkey.url, **options):
+        with stage.process("tests.bench.processes.publisher", url=stage.valkey.url, **options):
             while any(len(own) < chunks for own in found.values()):
                 message = await pubsub.get_message(timeout=1)
                 if message is not None:

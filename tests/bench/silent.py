@@ -12,12 +12,12 @@ from contextlib import closing
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from tests.bench.ear import Ear
-from tests.bench.figures import Figure, Goal, Lane, Result
+from tests.bench.harness.raw_subscriber import Ear
+from tests.bench.harness.results import Figure, Goal, Lane, Result
 from tests.bench.interrupts import ModelLog
-from tests.bench.noise import Process
-from tests.bench.spoken import THREADS
-from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
+from tests.bench.harness.process_stats import Process
+from tests.bench.harness.parallel_streams import THREADS
+from tests.bench.harness.bench_stack import PATIENCE, Size, Stage, fresh, team_of
 from tests.support.stack import until
 
 TURNS, CHUNKS, INTERVAL, HOLD = 500, 5, 1.0, 2.0

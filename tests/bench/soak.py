@@ -16,7 +16,7 @@ from pathlib import Path
 from roboco.adapters.local.seaweed import start_seaweed
 from tests.bench.soak_faults import WORKERS, Faults
 from tests.bench.soak_load import Load, says
-from tests.bench.stage import Deployed
+from tests.bench.harness.bench_stack import Deployed
 from tests.support.servers.model_server import Record
 from tests.support.stack import Stack, s3_environment
 

@@ -7,9 +7,9 @@ first of each stream are left out, and the last: all streams begin and end toget
 
 from collections.abc import Iterator, Mapping
 
-from tests.bench.figures import Figure, Goal, Lane, Result, Series, milliseconds, percentile
-from tests.bench.spoken import Spoken, chunks_of, speakers
-from tests.bench.stage import Size, Stage
+from tests.bench.harness.results import Figure, Goal, Lane, Result, Series, milliseconds, percentile
+from tests.bench.harness.parallel_streams import Spoken, chunks_of, speakers
+from tests.bench.harness.bench_stack import Size, Stage
 
 STREAMS = (25, 50, 100, 200, 400)
 AT = 200

@@ -14,7 +14,7 @@ from statistics import median
 
 from roboco import Orchestrator, parse_team
 from roboco.domain.stream.item import TextPartDelta
-from tests.bench.stage import Deployed
+from tests.bench.harness.bench_stack import Deployed
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
 

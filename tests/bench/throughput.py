@@ -15,9 +15,9 @@ from roboco import Task
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from tests.bench import plain
-from tests.bench.figures import Figure, Goal, Lane, Measure, Result, Series, in_turn
-from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
+from tests.bench.processes import plain_celery
+from tests.bench.harness.results import Figure, Goal, Lane, Measure, Result, Series, in_turn
+from tests.bench.harness.bench_stack import PATIENCE, Size, Stage, fresh, team_of
 from tests.support.stack import until
 
 TASKS = 1_000
@@ -33,14 +33,14 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
         "a task, of all at once": lambda _: [run_tasks(stage, tasks)],
         "its plain Celery tasks": lambda _: [_chains(stage, tasks)],
     }
-    stage.keep(plain.POOLS, "tests.bench.plain")
+    stage.keep(plain_celery.POOLS, "tests.bench.processes.plain_celery")
     found: list[tuple[Lane, ...]] = []
     for processes in range(1, size.of(PROCESSES) + 1):
         with ExitStack() as exits:
             more = [f"-{number}" for number in range(2, processes + 1)]
             exits.enter_context(stage.running([pool + one for one in more for pool in ("coordinator", "agents")]))
-            plains = [pool + one for one in more for pool in plain.POOLS]
-            exits.enter_context(stage.running(plains, "tests.bench.plain"))
+            plains = [pool + one for one in more for pool in plain_celery.POOLS]
+            exits.enter_context(stage.running(plains, "tests.bench.processes.plain_celery"))
             found.append(in_turn(measures, size.rounds))
     rates = [
         _rate("Roboco", [one[0] for one in found]),
@@ -69,9 +69,9 @@ def _chains(stage: Stage, chains: int) -> float:
     """Seconds for each of so many chains of plain Celery tasks."""
     name = fresh("chains")
     began = time.perf_counter()
-    with plain.application_on(stage.settings.broker) as app:
+    with plain_celery.application_on(stage.settings.broker) as app:
         for number in range(chains):
-            plain.send(app, plain.ADVANCE, f"{name}:{number}", len(AGENTS) - 1)
+            plain_celery.send(app, plain_celery.ADVANCE, f"{name}:{number}", len(AGENTS) - 1)
     until(partial(_ended, stage, name, chains), PATIENCE, "all chains have ended")
     return (time.perf_counter() - began) / chains
 

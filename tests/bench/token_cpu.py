@@ -6,9 +6,9 @@ loop, a thread for each stream and a PUBLISH for each chunk, stands beside it. 4
 
 from collections.abc import Iterator
 
-from tests.bench.figures import Measure, Result, in_turn, ratio
-from tests.bench.spoken import chunks_of, speakers
-from tests.bench.stage import Size, Stage
+from tests.bench.harness.results import Measure, Result, in_turn, ratio
+from tests.bench.harness.parallel_streams import chunks_of, speakers
+from tests.bench.harness.bench_stack import Size, Stage
 
 STREAMS, CHUNKS = 40, 60
 GOAL = 3.0

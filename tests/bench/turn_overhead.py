@@ -10,9 +10,9 @@ from itertools import pairwise
 
 from roboco import Task, Team
 from roboco.domain.prompt.working_memory import PromptInputs, build_working_memory
-from tests.bench import plain
-from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
-from tests.bench.stage import Size, Stage, fresh, team_of
+from tests.bench.processes import plain_celery
+from tests.bench.harness.results import Measure, Result, in_turn, ratio, turn_times
+from tests.bench.harness.bench_stack import Size, Stage, fresh, team_of
 
 TURNS, SLICES = 50, 3
 GOAL = 1.5
@@ -23,7 +23,7 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     turns = size.of(TURNS, 10)
     team = team_of_turns(turns)
     messages = messages_of(team, stage.finished(team))
-    stage.keep(plain.POOLS, "tests.bench.plain")
+    stage.keep(plain_celery.POOLS, "tests.bench.processes.plain_celery")
     measures: dict[str, Measure] = {
         "turn": lambda _: turn_times(stage.finished(team).history()),
         "two hops": lambda _: hops(stage, turns),
@@ -50,8 +50,8 @@ def messages_of(team: Team, task: Task) -> Sequence[object]:
 def hops(stage: Stage, turns: int) -> list[float]:
     """Seconds from one plain `turn` to the next, with one `advance` in between."""
     chain = fresh("chain")
-    with plain.application_on(stage.settings.broker) as app:
-        plain.send(app, plain.ADVANCE, chain, turns)
+    with plain_celery.application_on(stage.settings.broker) as app:
+        plain_celery.send(app, plain_celery.ADVANCE, chain, turns)
     answer = stage.redis.blpop([chain], timeout=60)
     assert answer, "the plain hops have not ended"
     times = json.loads(answer[1])

@@ -11,9 +11,9 @@ from typing import Any
 
 from roboco.adapters.local.seaweed import S3Server, start_seaweed
 from roboco.adapters.workspace.s3 import connect_s3
-from tests.bench import plain
-from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
-from tests.bench.stage import Size, Stage, fresh
+from tests.bench.processes import plain_celery
+from tests.bench.harness.results import Measure, Result, in_turn, ratio, turn_times
+from tests.bench.harness.bench_stack import Size, Stage, fresh
 from tests.bench.turn_overhead import GOAL, hops, messages_of, team_of_turns
 from tests.support.stack import s3_environment
 
@@ -24,7 +24,7 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """The time of a turn, of two hops, of a PUT, and of the model call, by turns."""
     turns = size.of(TURNS, 4)
     team = team_of_turns(turns)
-    stage.keep(plain.POOLS, "tests.bench.plain")
+    stage.keep(plain_celery.POOLS, "tests.bench.processes.plain_celery")
     with _own(stage) as (own, s3):
         task = own.finished(team)
         messages, step = messages_of(team, task), task.history()[-1].line().encode()

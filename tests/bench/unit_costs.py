@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.bench.figures import Figure, Result
-from tests.bench.noise import cpu_with_children
-from tests.bench.spoken import chunks_of, speakers
-from tests.bench.stage import Size, Stage
+from tests.bench.harness.results import Figure, Result
+from tests.bench.harness.process_stats import cpu_with_children
+from tests.bench.harness.parallel_streams import chunks_of, speakers
+from tests.bench.harness.bench_stack import Size, Stage
 from tests.bench.throughput import AGENTS, run_tasks
 
 TASKS, ROUNDS, STREAMS, CHUNKS = 100, 3, 40, 60

@@ -11,7 +11,7 @@ from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
 from tests.bench.__main__ import BENCHES
 from tests.bench.peers.__main__ import PEERS, missing
-from tests.bench.plots import PLOTS
+from tests.bench.harness.plots import PLOTS
 from tests.conftest import need
 from tests.support.stack import ROOT
 

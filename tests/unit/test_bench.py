@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.bench import report
-from tests.bench.figures import Figure, Goal, Lane, Result, Series, milliseconds, ratio
-from tests.bench.noise import Noise, Process
-from tests.bench.plots import PLOTS, draw
+from tests.bench.harness import report
+from tests.bench.harness.results import Figure, Goal, Lane, Result, Series, milliseconds, ratio
+from tests.bench.harness.process_stats import Noise, Process
+from tests.bench.harness.plots import PLOTS, draw
 
 OURS = Lane("ours", ((0.004, 0.006), (0.008,)))
 HOPS, PUT, CALL = (

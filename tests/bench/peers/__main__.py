@@ -13,12 +13,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import report
-from tests.bench.figures import Result
+from tests.bench.harness import report
+from tests.bench.harness.results import Result
 from tests.bench.peers.facts import Fact, find
 from tests.bench.peers.peer import Peer
-from tests.bench.peers.rounds import measure
-from tests.bench.stage import Size
+from tests.bench.peers.costs import measure
+from tests.bench.harness.bench_stack import Size
 
 PARTS = ("figures", "facts")
 PEERS = {

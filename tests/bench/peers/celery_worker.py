@@ -5,7 +5,7 @@ import os
 from openai import OpenAI
 from redis import Redis
 
-from tests.bench.peers.call import tokens
+from tests.bench.peers.model_call import tokens
 from tests.bench.peers.celery_chain import TURN, application
 
 CONNECTIONS = 200

@@ -14,7 +14,7 @@ from dbos import DBOS
 from openai import AsyncOpenAI
 from redis.asyncio import Redis
 
-from tests.bench.peers.call import atokens
+from tests.bench.peers.model_call import atokens
 
 NAME, QUEUE, STREAM, VERSION = "errand", "errands", "text", "1"
 CONCURRENCY = 100

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.model import ENDLESS
+from tests.bench.processes.model import ENDLESS
 from tests.bench.peers.peer import VOID, Peer
-from tests.bench.stage import fresh
+from tests.bench.harness.bench_stack import fresh
 from tests.support.servers.model_server import ModelServer, Record, Reply, Request
 from tests.support.stack import until
 

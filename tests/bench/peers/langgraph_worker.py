@@ -22,7 +22,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
 
-from tests.bench.peers.call import atokens
+from tests.bench.peers.model_call import atokens
 from tests.bench.peers.errand import AGENTS
 
 ERRANDS = "errands"

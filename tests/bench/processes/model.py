@@ -1,4 +1,4 @@
-"""The model of the benches, a process of its own: `python -m tests.bench.model --port 8080`.
+"""The model of the benches, a process of its own: `python -m tests.bench.processes.model --port 8080`.
 
 What it answers is asked for by the agent's prompt: `stream 40 0.05` is 40 chunks that say when they were sent, 0.05 s
 apart; `together 200 40 0.05 0 NAME` is the same, but nobody's begins before 200 have asked under this name (and after

@@ -14,12 +14,12 @@ from roboco import Orchestrator, Settings, Task, Team, parse_team
 from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
-from tests.bench.bare import BareModel
-from tests.bench.noise import Process
+from tests.bench.harness.bare_model import BareModel
+from tests.bench.harness.process_stats import Process
 from tests.support.stack import ROOT, Stack, until
 
-MODEL = "tests.bench.model"
-TOOLS = "tests.bench.nap"
+MODEL = "tests.bench.processes.model"
+TOOLS = "tests.bench.processes.nap_tool"
 PATIENCE = 600.0
 """Seconds for a task of a bench to end."""
 

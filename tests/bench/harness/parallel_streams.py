@@ -9,9 +9,9 @@ from roboco import Task
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from tests.bench.ear import Ear
-from tests.bench.noise import Process
-from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
+from tests.bench.harness.raw_subscriber import Ear
+from tests.bench.harness.process_stats import Process
+from tests.bench.harness.bench_stack import PATIENCE, Size, Stage, fresh, team_of
 from tests.support.stack import until
 
 INTERVAL = 0.05
@@ -39,7 +39,7 @@ class Spoken:
 
 
 class Speakers:
-    """Relays by Roboco, in one agents process with many threads, and by the loops of tests.bench.loop."""
+    """Relays by Roboco, in one agents process with many threads, and by the loops of tests.bench.processes.relay_loop."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -47,7 +47,7 @@ class Speakers:
         self._agents = stage.agents_of(THREADS)
         self._jobs = fresh("jobs")
         named = {"url": stage.valkey.url, "model": stage.model.base_url, "jobs": self._jobs}
-        self._loop = stage.lasting("tests.bench.loop", **named)
+        self._loop = stage.lasting("tests.bench.processes.relay_loop", **named)
         task = stage.finished(team_of("writer", prompt=f"stream 1 {INTERVAL}"))
         log: Any = stage.redis.xrevrange(self._keys.content(task.task_id), count=1)
         self._size = len(log[0][1]["m"])

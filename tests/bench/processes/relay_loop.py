@@ -1,6 +1,6 @@
 """What relays chunks without Roboco, in a process of its own: from a model's stream to PUBLISH.
 
-`python -m tests.bench.loop --url redis://... --model http://127.0.0.1:8080/v1 --jobs LIST` takes one job after another
+`python -m tests.bench.processes.relay_loop --url redis://... --model http://127.0.0.1:8080/v1 --jobs LIST` takes one job after another
 from the list, a JSON object: `way`, `prompt`, `streams`, and `channel` and `size` of what is published, on CHANNEL:0...
 The ways are `openai`, the package's own loop in a thread for each stream; and `raw`, all streams in one event
 loop, where lines are read with httpx2 and parsed as JSON. Both publish each chunk. It ends with SIGTERM.
@@ -18,7 +18,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from roboco.adapters.redis.client import connect
-from tests.bench.bare import arguments
+from tests.bench.harness.bare_model import arguments
 
 
 def record(text: str, size: int) -> str:

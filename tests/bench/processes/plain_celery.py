@@ -1,7 +1,7 @@
 """Two plain Celery tasks that send each other: the limit of a turn.
 
-    celery -A tests.bench.plain.plain_coordinator worker      prefork, as Roboco's coordinator
-    celery -A tests.bench.plain.plain_agents worker           threads, as Roboco's agents
+    celery -A tests.bench.processes.plain_celery.plain_coordinator worker      prefork, as Roboco's coordinator
+    celery -A tests.bench.processes.plain_celery.plain_agents worker           threads, as Roboco's agents
 
 Broker, settings, pools and acknowledgement are Roboco's; the queues are their own, and the tasks do nothing. Consumer
 and transport are Celery's, as they are without gossip and mingle, which Roboco has not, either.

@@ -1,6 +1,6 @@
 """Followers of many tasks, or a plain subscriber to their channels, in a process of its own.
 
-`python -m tests.bench.crowd --url redis://... --workspace file:///... --output FILE --name NAME --tasks 200
+`python -m tests.bench.processes.many_followers --url redis://... --workspace file:///... --output FILE --name NAME --tasks 200
 --followers 2000 --chunks 10` follows NAME-0, NAME-1, ... in one event loop; with `--followers 0` one connection of
 redis.asyncio subscribes instead. It writes a line of JSON when all have heard a first chunk, or listen, and then one
 for each round, in which every task says so many chunks: the lags in seconds, and seconds of CPU and MB of memory of
@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 
 from roboco import Orchestrator, Settings, Task
 from roboco.adapters.redis.keys import Keys
-from tests.bench.bare import lags
+from tests.bench.harness.bare_model import lags
 
 
 class Rounds:

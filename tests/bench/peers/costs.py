@@ -13,11 +13,11 @@ from statistics import median
 from urllib.error import URLError
 
 from roboco.adapters.local.process import free_port, start_server, wait_ready
-from tests.bench.figures import Lane, Result, ratio
+from tests.bench.harness.results import Lane, Result, ratio
 from tests.bench.peers.cpu import used
 from tests.bench.peers.errand import AGENTS
 from tests.bench.peers.peer import Peer
-from tests.bench.stage import MODEL, Size, fresh
+from tests.bench.harness.bench_stack import MODEL, Size, fresh
 from tests.support.stack import ROOT
 
 TOKENS = 20

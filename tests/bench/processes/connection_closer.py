@@ -1,6 +1,6 @@
 """A subscriber that closes a connection, in a process of its own: what an interrupt is measured against.
 
-`python -m tests.bench.closer --url redis://... --channel NAME --model http://127.0.0.1:8080/v1` holds a request to the
+`python -m tests.bench.processes.connection_closer --url redis://... --channel NAME --model http://127.0.0.1:8080/v1` holds a request to the
 model open; for each message on NAME it closes the connection, and then makes the next one. It ends with SIGTERM.
 """
 

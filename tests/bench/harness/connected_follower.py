@@ -7,7 +7,7 @@ from roboco import Task
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.domain.stream.item import TextPartDelta
-from tests.bench.stage import Stage, fresh
+from tests.bench.harness.bench_stack import Stage, fresh
 from tests.support.stack import until
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.figures import Figure, Goal, Lane, Result
+from tests.bench.harness.results import Figure, Goal, Lane, Result
 
 
 def show(console: Console, results: Sequence[Result]) -> None:

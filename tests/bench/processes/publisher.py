@@ -1,6 +1,6 @@
 """Plain PUBLISH, in a process of its own: what the relay of a token is measured against.
 
-`python -m tests.bench.publisher --url redis://... --channel NAME --streams 20 --chunks 40 --interval 0.05 --size 330`
+`python -m tests.bench.processes.publisher --url redis://... --channel NAME --streams 20 --chunks 40 --interval 0.05 --size 330`
 publishes on NAME:0, NAME:1, ... in turn, from one thread, and ends.
 """
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-from tests.bench.figures import Result, Series
+from tests.bench.harness.results import Result, Series
 
 
 @dataclass(frozen=True)
