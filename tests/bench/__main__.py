@@ -21,7 +21,6 @@ from tests.bench import (
     memory_search,
     parallel_tools,
     relay,
-    report,
     silent,
     streams,
     throughput,
@@ -30,11 +29,12 @@ from tests.bench import (
     turn_overhead_s3,
     unit_costs,
 )
+from tests.bench.harness import report
+from tests.bench.harness.bench_stack import BenchStack, Size
+from tests.bench.harness.process_stats import MAX_BACKGROUND_SHARE, BackgroundLoad
 from tests.bench.harness.results import Result
-from tests.bench.harness.process_stats import NOISY, Noise
-from tests.bench.harness.bench_stack import Size, Stage
 
-BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
+BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "turn_overhead": turn_overhead.measure,
     "turn_overhead_s3": turn_overhead_s3.measure,
     "first_token": first_token.measure,
@@ -60,36 +60,38 @@ def main() -> None:
     machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
     console.print(f"{machine}, {_load()} at the beginning")
     results: list[Result] = []
-    busy: dict[str, float] = {}
+    background: dict[str, float] = {}
     try:
-        for others, name in _measured(options, results):
-            busy |= {} if others is None else {name: round(others, 3)}
+        for share, name in _run_benches(options, results):
+            background |= {} if share is None else {name: round(share, 3)}
             if options.json:  # after each, so that nothing is lost with a run that is cut off
-                report.write(options.json, results, {"machine": machine, "others": busy})
+                report.write(options.json, results, {"machine": machine, "others": background})
     except KeyboardInterrupt:
         console.print("interrupted: this is what was measured until then")
     report.show(console, results)
-    for name, others in busy.items():
-        if others > NOISY:
-            console.print(f"{name}: others took {others:.0%} of the processors meanwhile, the machine was too noisy")
-    console.print(f"{_load()} at the end; others took at most {max(busy.values(), default=0):.0%} of the processors")
+    for name, share in background.items():
+        if share > MAX_BACKGROUND_SHARE:
+            console.print(f"{name}: others took {share:.0%} of the processors meanwhile, the machine was too noisy")
+    console.print(
+        f"{_load()} at the end; others took at most {max(background.values(), default=0):.0%} of the processors"
+    )
     if options.plots:
         plots = importlib.import_module("tests.bench.harness.plots")  # matplotlib is there for it alone
         for path in plots.draw(results, options.plots, machine):
             console.print(f"drawn: {path}", soft_wrap=True)
 
 
-def _measured(options: argparse.Namespace, results: list[Result]) -> Iterator[tuple[float | None, str]]:
+def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator[tuple[float | None, str]]:
     """Run one bench after the other: what part of the processors others had meanwhile, as far as is known."""
-    noise = Noise()
-    with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, Stage(Path(folder)) as stage:
+    load = BackgroundLoad()
+    with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, BenchStack(Path(folder)) as stack:
         for name in options.names or BENCHES:
             began = time.monotonic()
-            results += BENCHES[name](stage, Size(options.runs, options.size))
-            others = noise.taken()
+            results += BENCHES[name](stack, Size(options.runs, options.size))
+            share = load.take_share()
             took = f"{name}: {time.monotonic() - began:.0f} s, {_load()}"
-            print(took, "" if others is None else f"others {others:.0%}", file=sys.stderr, flush=True)
-            yield others, name
+            print(took, "" if share is None else f"others {share:.0%}", file=sys.stderr, flush=True)
+            yield share, name
 
 
 def _options() -> argparse.Namespace:

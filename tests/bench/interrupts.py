@@ -22,17 +22,17 @@ from rich.console import Console
 from roboco import Task
 from roboco.client.receipt import Receipt
 from tests.bench.harness import report
-from tests.bench.harness.results import Lane, Measure, Result, in_turn, milliseconds, ratio
-from tests.bench.harness.bench_stack import Size, Stage, fresh, team_of
+from tests.bench.harness.bench_stack import BenchStack, Size, build_team, new_name
+from tests.bench.harness.results import Measurement, Result, Sampler, measure_alternately, milliseconds, ratio
 from tests.support.stack import until
 
-SPEAKING, SILENT = 50, 10
+STREAMING_TASKS, SILENT_TASKS = 50, 10
 INTERVAL = 0.05
-SLICES, SPOKEN = 40, 4
+SLICES, STREAMING_PER_SLICE = 40, 4
 """How many times some that speak are interrupted, and one that is silent."""
 GOAL = 200
 """Milliseconds within which 99 of 100 connections are to be gone."""
-SOON = 60.0
+TIMEOUT = 60.0
 """Seconds within which anything happens."""
 
 
@@ -50,7 +50,7 @@ class ModelLog:
 
     def wait(self, name: str, event: str, since: float = 0.0) -> float:
         """When this last happened to a request of the name, as soon as it did after `since`."""
-        until(lambda: self._read().get((name, event), 0.0) > since, SOON, f"the request of {name} {event}")
+        until(lambda: self._read().get((name, event), 0.0) > since, TIMEOUT, f"the request of {name} {event}")
         return self._last[name, event]
 
     def _read(self) -> dict[tuple[str, str], float]:
@@ -64,15 +64,15 @@ class ModelLog:
         return self._last
 
 
-class _Live:
+class _InterruptedTasks:
     """Tasks whose model streams without end; `event` is what shows that a stream is there."""
 
-    def __init__(self, stage: Stage, log: ModelLog, prompt: str, tasks: int, event: str) -> None:
-        team = team_of("writer", prompt=prompt + " {{ task.id }}")
+    def __init__(self, stack: BenchStack, log: ModelLog, prompt: str, tasks: int, event: str) -> None:
+        team = build_team("writer", prompt=prompt + " {{ task.id }}")
         self.receipts: list[tuple[Task, Receipt]] = []
         self._log = log
         self._event = event
-        self._tasks = [stage.orchestrator.run(team, "Go.") for _ in range(tasks)]
+        self._tasks = [stack.orchestrator.run(team, "Go.") for _ in range(tasks)]
         self._turn = cycle(self._tasks)
         for task in self._tasks:
             log.wait(task.task_id, event)
@@ -86,7 +86,7 @@ class _Live:
         for task in self._tasks:
             task.stop()
         for task in self._tasks:
-            assert task.result(SOON).status == "cancelled", f"{task} was to be stopped"
+            assert task.result(TIMEOUT).status == "cancelled", f"{task} was to be stopped"
 
     def _interrupt(self, task: Task) -> float:
         began = time.monotonic()
@@ -96,14 +96,14 @@ class _Live:
         return gone - began
 
 
-class _Plain:
+class _PlainCloser:
     """The limit: PUBLISH, and a subscriber that closes."""
 
-    def __init__(self, stage: Stage, log: ModelLog, channel: str) -> None:
-        self._redis = stage.redis
+    def __init__(self, stack: BenchStack, log: ModelLog, channel: str) -> None:
+        self._redis = stack.redis
         self._log = log
         self._channel = channel
-        until(lambda: self._redis.pubsub_numsub(channel)[0][1], SOON, "the closer listens")
+        until(lambda: self._redis.pubsub_numsub(channel)[0][1], TIMEOUT, "the closer listens")
         log.wait(channel, "begins")
 
     def close(self, times: int) -> list[float]:
@@ -118,45 +118,47 @@ class _Plain:
         return gone - began
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
     """Interrupts of speaking and of silent streams, and plain closings, by turns."""
-    log = ModelLog(stage.model_log)
-    with closing(log), _plain(stage, log) as plain:
-        speaking = _Live(stage, log, f"endless {INTERVAL}", size.of(SPEAKING, SPOKEN), "speaks")
-        silent = _Live(stage, log, "silent", size.of(SILENT), "begins")
-        measures: dict[str, Measure] = {
-            "interrupt, speaking": lambda _: speaking.interrupt(SPOKEN),
+    log = ModelLog(stack.model_log)
+    with closing(log), _plain_closer(stack, log) as plain:
+        streaming = _InterruptedTasks(
+            stack, log, f"endless {INTERVAL}", size.of(STREAMING_TASKS, STREAMING_PER_SLICE), "speaks"
+        )
+        silent = _InterruptedTasks(stack, log, "silent", size.of(SILENT_TASKS), "begins")
+        samplers: dict[str, Sampler] = {
+            "interrupt, speaking": lambda _: streaming.interrupt(STREAMING_PER_SLICE),
             "interrupt, silent": lambda _: silent.interrupt(1),
-            "PUBLISH and close": lambda _: plain.close(SPOKEN + 1),
+            "PUBLISH and close": lambda _: plain.close(STREAMING_PER_SLICE + 1),
         }
-        lanes = in_turn(measures, size.rounds, max(1, size.of(SLICES) // size.rounds))
-        after = f"chunks after the request, by the receipts: speaking {_after(speaking)}; silent {_after(silent)}"
-        speaking.stop()
+        measurements = measure_alternately(samplers, size.rounds, max(1, size.of(SLICES) // size.rounds))
+        after = f"chunks after the request, by the receipts: speaking {_describe_chunks_after(streaming)}; silent {_describe_chunks_after(silent)}"
+        streaming.stop()
         silent.stop()
-    spoken, unspoken, limit = lanes
-    both = _together("interrupt, both", spoken, unspoken)
-    goal = milliseconds("interrupt, both, p99", [both.at(99)], GOAL)
-    yield Result("interrupts", (both, *lanes), (ratio(both, limit), goal), (after,))
+    streaming_times, silent_times, baseline = measurements
+    both = _join("interrupt, both", streaming_times, silent_times)
+    goal = milliseconds("interrupt, both, p99", [both.percentile(99)], GOAL)
+    yield Result("interrupts", (both, *measurements), (ratio(both, baseline), goal), (after,))
 
 
 @contextmanager
-def _plain(stage: Stage, log: ModelLog) -> Iterator[_Plain]:
-    channel = fresh("closer")
-    options = {"url": stage.settings.redis_url, "channel": channel, "model": stage.model.base_url}
-    with stage.process("tests.bench.processes.connection_closer", **options):
-        yield _Plain(stage, log, channel)
+def _plain_closer(stack: BenchStack, log: ModelLog) -> Iterator[_PlainCloser]:
+    channel = new_name("closer")
+    options = {"url": stack.settings.redis_url, "channel": channel, "model": stack.model.base_url}
+    with stack.running_process("tests.bench.processes.connection_closer", **options):
+        yield _PlainCloser(stack, log, channel)
 
 
-def _together(name: str, one: Lane, other: Lane) -> Lane:
-    return Lane(name, tuple(mine + yours for mine, yours in zip(one.rounds, other.rounds, strict=True)))
+def _join(name: str, first: Measurement, second: Measurement) -> Measurement:
+    return Measurement(name, tuple(mine + yours for mine, yours in zip(first.rounds, second.rounds, strict=True)))
 
 
-def _after(live: _Live) -> str:
+def _describe_chunks_after(live: _InterruptedTasks) -> str:
     """How many chunks came after the requests, those of the round to warm up included."""
-    told = [task.receipt(receipt.item_id).chunks_after for task, receipt in live.receipts]
-    known = [chunks for chunks in told if chunks is not None]
+    counts = [task.receipt(receipt.item_id).chunks_after for task, receipt in live.receipts]
+    known = [chunks for chunks in counts if chunks is not None]
     assert known, "no receipt says how many chunks came after the request"
-    unknown = len(told) - len(known)
+    unknown = len(counts) - len(known)
     return f"{mean(known):.2f} on average, {max(known)} at most, of {len(known)}" + f", {unknown} unknown" * bool(
         unknown
     )
@@ -168,9 +170,9 @@ def main() -> int:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder,
-            Stage(Path(folder), pools=("coordinator", "agents")) as stage,
+            BenchStack(Path(folder), pools=("coordinator", "agents")) as stack,
         ):
-            results = list(measure(stage, Size()))
+            results = list(measure(stack, Size()))
     except KeyboardInterrupt:
         return 130
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)

@@ -14,53 +14,53 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from roboco.adapters.local.seaweed import start_seaweed
+from tests.bench.harness.bench_stack import DeployedStack
 from tests.bench.soak_faults import WORKERS, Faults
-from tests.bench.soak_load import Load, says
-from tests.bench.harness.bench_stack import Deployed
+from tests.bench.soak_load import Load, scripted_reply
 from tests.support.servers.model_server import Record
 from tests.support.stack import Stack, s3_environment
 
 LEASE = 3.0
-PEACE = 120.0
+DRAIN_TIMEOUT = 120.0
 """Seconds that open tasks have to end once nothing happens any more."""
-AT_ONCE = 0.5
+DISCONNECT_TIMEOUT = 0.5
 """Seconds within which a kill breaks the connections of the killed."""
-BEFORE = 8.0
+FAULT_EFFECT_SECONDS = 8.0
 """Seconds for which something that happened before a kill may delay what follows it."""
 
 
 def main() -> int:
     """Soak, and print what came of it; the exit code is 1 if anything was lost, doubled, stuck or has failed."""
     options = _options()
-    chance = random.Random(options.seed)
+    rng = random.Random(options.seed)
     with ExitStack() as exits:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-soak-")))
         s3 = start_seaweed(folder / "seaweed") if options.s3 else None
         exits.enter_context(s3_environment(s3))
         stack = exits.enter_context(
-            Deployed(folder, pools=WORKERS, s3=s3, lease_seconds=LEASE, redelivery_delay=LEASE, sweep_interval=0.5)
+            DeployedStack(folder, pools=WORKERS, s3=s3, lease_seconds=LEASE, redelivery_delay=LEASE, sweep_interval=0.5)
         )
-        stack.model.script(says)
-        load = Load(stack, options.tasks, chance)
-        faults = Faults(stack, s3, options.pause, chance)
+        stack.model.script(scripted_reply)
+        load = Load(stack, options.tasks, rng)
+        faults = Faults(stack, s3, options.pause, rng)
         exits.callback(lambda: faults.s3.stop() if faults.s3 else None)
         _run(load, faults, options.seconds)
         return _report(stack, load, faults, options)
 
 
 def _run(load: Load, faults: Faults, seconds: float) -> None:
-    began = told = time.monotonic()
-    while (now := time.monotonic()) < began + seconds or (load.open and now < began + seconds + PEACE):
+    began = printed = time.monotonic()
+    while (now := time.monotonic()) < began + seconds or (load.open and now < began + seconds + DRAIN_TIMEOUT):
         more = now < began + seconds
-        faults.tend(more)
-        load.tend(more)
-        if now > told + 30:
-            told = now
+        faults.step(more)
+        load.step(more)
+        if now > printed + 30:
+            printed = now
             tally = load.tally
             bad = len(tally.lost) + len(tally.doubled) + len(tally.failed)
             print(
                 f"{now - began:4.0f} s: {tally.tasks} tasks have ended, {tally.steps} steps, "
-                f"{sum(faults.happened.values())} faults, {bad} wrong, {len(load.open)} open",
+                f"{sum(faults.counts.values())} faults, {bad} wrong, {len(load.open)} open",
                 flush=True,
             )
         time.sleep(0.05)
@@ -71,7 +71,7 @@ def recoveries(records: list[Record], kills: list[float]) -> list[tuple[float, f
     found = []
     for number, record in enumerate(records):
         broke = record.client_disconnected_at
-        if broke is None or not any(0 <= broke - kill <= AT_ONCE for kill in kills):
+        if broke is None or not any(0 <= broke - kill <= DISCONNECT_TIMEOUT for kill in kills):
             continue
         same = (record.request.system, len(record.request.messages))
         again = [one.time for one in records[number + 1 :] if (one.request.system, len(one.request.messages)) == same]
@@ -85,20 +85,24 @@ def _report(stack: Stack, load: Load, faults: Faults, options: argparse.Namespac
     wrong = {"lost": tally.lost, "doubled": tally.doubled, "stuck": sorted(load.open), "failed": tally.failed}
     found = recoveries(stack.model.requests, faults.kills)
     meanwhile = {
-        "with the other agents worker gone, too": faults.gone,
-        "with a worker standing still": faults.halts,
+        "with the other agents worker gone, too": faults.all_agents_down,
+        "with a worker standing still": faults.pauses,
         "with Redis or S3 away": faults.outages,
     }
     groups: dict[str, list[float]] = {"": [], **{name: [] for name in meanwhile}}
     for at, seconds in found:
-        beside = [name for name, times in meanwhile.items() if any(at - BEFORE < time < at + seconds for time in times)]
+        beside = [
+            name
+            for name, times in meanwhile.items()
+            if any(at - FAULT_EFFECT_SECONDS < time < at + seconds for time in times)
+        ]
         groups[beside[-1] if beside else ""].append(seconds)
     place = "S3" if options.s3 else "a folder"
     print(f"seed {options.seed}, {options.seconds:g} s, {options.tasks} tasks at once, workspace in {place}")
     print(
         f"tasks {tally.tasks} · steps {tally.steps} · kept after a restart {tally.restarts} · unknown {tally.unknown}"
     )
-    print("faults " + " · ".join(f"{kind} {count}" for kind, count in sorted(faults.happened.items())))
+    print("faults " + " · ".join(f"{kind} {count}" for kind, count in sorted(faults.counts.items())))
     print(" · ".join(f"{name} {len(cases)}" for name, cases in wrong.items()))
     for name, group in groups.items():
         print(f"recovery, lease {LEASE:g} s{', ' * bool(name)}{name}: {_percentiles(group)}")

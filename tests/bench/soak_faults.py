@@ -10,9 +10,9 @@ from roboco.adapters.local.seaweed import S3Server, start_seaweed
 from tests.support.stack import Stack
 
 WORKERS = ("coordinator", "coordinator-2", "agents", "agents-2", "tools", "tools-2")
-RESTART = 6.0
+RESTART_SECONDS = 6.0
 """Seconds that a worker takes at most to be there again."""
-KINDS = {"SIGKILL": 10, "SIGSTOP": 4, "SIGTERM": 3, "redis killed": 2, "redis emptied": 1, "s3 killed": 1}
+FAULT_WEIGHTS = {"SIGKILL": 10, "SIGSTOP": 4, "SIGTERM": 3, "redis killed": 2, "redis emptied": 1, "s3 killed": 1}
 """What happens, and how often compared to the others."""
 
 
@@ -21,21 +21,21 @@ class Faults:
     servers, `halts`, and when the other agents worker was `gone`, are the times of some of it.
     """
 
-    def __init__(self, stack: Stack, s3: S3Server | None, pause: float, chance: random.Random) -> None:
-        self.happened: Counter[str] = Counter()
+    def __init__(self, stack: Stack, s3: S3Server | None, interval: float, rng: random.Random) -> None:
+        self.counts: Counter[str] = Counter()
         self.kills: list[float] = []
         self.outages: list[float] = []
-        self.halts: list[float] = []
-        self.gone: list[float] = []
+        self.pauses: list[float] = []
+        self.all_agents_down: list[float] = []
         self.s3 = s3
         self._stack = stack
-        self._pause = pause
-        self._chance = chance
-        self._next = time.monotonic() + pause
+        self._interval = interval
+        self._rng = rng
+        self._next = time.monotonic() + interval
         self._stopped: dict[str, float] = {}
         self._s3_back = 0.0
 
-    def tend(self, more: bool) -> None:
+    def step(self, more: bool) -> None:
         """Start again what is gone, let go on what stood still for long enough, and make the next thing happen."""
         now = time.monotonic()
         for name, until in list(self._stopped.items()):
@@ -48,27 +48,27 @@ class Faults:
             if not self._stack.workers[name].alive():
                 self._stack.start(name)
         if more and now >= self._next:
-            self._next = now + self._chance.uniform(0.3, 1.7) * self._pause
-            self._strike(self._chance.choices(list(KINDS), list(KINDS.values()))[0])
+            self._next = now + self._rng.uniform(0.3, 1.7) * self._interval
+            self._inject(self._rng.choices(list(FAULT_WEIGHTS), list(FAULT_WEIGHTS.values()))[0])
 
-    def _strike(self, kind: str) -> None:
-        name = self._chance.choice([worker for worker in WORKERS if worker not in self._stopped])
+    def _inject(self, kind: str) -> None:
+        name = self._rng.choice([worker for worker in WORKERS if worker not in self._stopped])
         match kind:
             case "SIGKILL":
                 if name.startswith("agents"):
                     now = time.monotonic()
-                    self.gone += [self.kills[-1], now] if self.kills and now - self.kills[-1] < RESTART else []
+                    self.all_agents_down += (
+                        [self.kills[-1], now] if self.kills and now - self.kills[-1] < RESTART_SECONDS else []
+                    )
                     self.kills.append(now)
                 self._signal(name, signal.SIGKILL)
                 self._stack.workers[name].process.wait()
             case "SIGSTOP":
-                self.halts.append(time.monotonic())
+                self.pauses.append(time.monotonic())
                 self._signal(name, signal.SIGSTOP)
-                self._stopped[name] = (
-                    time.monotonic() + self._stack.settings.lease_seconds + self._chance.uniform(0.5, 2)
-                )
+                self._stopped[name] = time.monotonic() + self._stack.settings.lease_seconds + self._rng.uniform(0.5, 2)
             case "SIGTERM":
-                self.gone += [time.monotonic()] if name.startswith("agents") else []
+                self.all_agents_down += [time.monotonic()] if name.startswith("agents") else []
                 self._stack.workers[name].process.terminate()
             case "redis killed" | "redis emptied":
                 self.outages.append(time.monotonic())
@@ -77,14 +77,14 @@ class Faults:
                 self.outages.append(time.monotonic())
                 os.kill(self.s3.pid, signal.SIGKILL)
                 self.s3.process.wait()
-                self._s3_back = time.monotonic() + self._chance.uniform(0.5, 3)
+                self._s3_back = time.monotonic() + self._rng.uniform(0.5, 3)
             case _:
                 return
-        self.happened[kind] += 1
+        self.counts[kind] += 1
 
-    def _signal(self, name: str, sign: signal.Signals) -> None:
+    def _signal(self, name: str, signal_number: signal.Signals) -> None:
         """To the worker and all its processes: it leads a session of its own."""
         try:
-            os.killpg(self._stack.workers[name].pid, sign)
+            os.killpg(self._stack.workers[name].pid, signal_number)
         except ProcessLookupError:
             self._stack.workers[name].process.wait()

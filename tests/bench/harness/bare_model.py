@@ -21,21 +21,21 @@ class BareModel:
         """Close the connection."""
         self._client.close()
 
-    def call(self, messages: Sequence[Any]) -> tuple[float, float]:
+    def time_call(self, messages: Sequence[Any]) -> tuple[float, float]:
         """Seconds from the call to the first text, and to the end of the answer."""
         began = time.perf_counter()
         first = 0.0
-        with self._client.chat.completions.create(**arguments(messages)) as chunks:
+        with self._client.chat.completions.create(**request_arguments(messages)) as chunks:
             for chunk in chunks:
                 if not first and chunk.choices and chunk.choices[0].delta.content:
                     first = time.perf_counter() - began
         return first, time.perf_counter() - began
 
-    def relay(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
+    def time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
         """Seconds from sending to receiving of each stamped chunk, by stream; all begin within `spread` seconds."""
-        return asyncio.run(self._relay(prompt, streams, spread))
+        return asyncio.run(self._time_streams(prompt, streams, spread))
 
-    async def _relay(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
+    async def _time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
         async with AsyncOpenAI(base_url=self._base_url, api_key="any", max_retries=0) as client:
             calls = [_follow(client, prompt, spread * number / streams) for number in range(streams)]
             return await asyncio.gather(*calls)
@@ -45,7 +45,7 @@ async def _follow(client: AsyncOpenAI, prompt: str, delay: float) -> list[float]
     await asyncio.sleep(delay)
     found: list[float] = []
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
-    async with await client.chat.completions.create(**arguments(messages)) as chunks:
+    async with await client.chat.completions.create(**request_arguments(messages)) as chunks:
         async for chunk in chunks:
             if chunk.choices and (text := chunk.choices[0].delta.content):
                 found += lags(text, time.time_ns())
@@ -57,7 +57,7 @@ def lags(text: str, now: int) -> list[float]:
     return [(now - int(stamp)) / 1e9 for stamp in text.split()]
 
 
-def arguments(messages: Sequence[Any]) -> dict[str, Any]:
+def request_arguments(messages: Sequence[Any]) -> dict[str, Any]:
     """What the model is asked with, by everybody who asks it without Roboco."""
     usage = {"include_usage": True}
     return {"model": MODEL, "messages": list(messages), "stream": True, "stream_options": usage}

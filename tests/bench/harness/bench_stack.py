@@ -15,12 +15,12 @@ from roboco.adapters.local.process import Server, free_port, start_server, wait_
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
 from tests.bench.harness.bare_model import BareModel
-from tests.bench.harness.process_stats import Process
+from tests.bench.harness.process_stats import ProcessMeter
 from tests.support.stack import ROOT, Stack, until
 
-MODEL = "tests.bench.processes.model"
-TOOLS = "tests.bench.processes.nap_tool"
-PATIENCE = 600.0
+MODEL_MODULE = "tests.bench.processes.model"
+TOOL_MODULE = "tests.bench.processes.nap_tool"
+TASK_TIMEOUT = 600.0
 """Seconds for a task of a bench to end."""
 
 
@@ -29,20 +29,20 @@ class Size:
     """How much is measured: the rounds, and the part of the full size that each has."""
 
     rounds: int = 5
-    part: float = 1.0
+    fraction: float = 1.0
 
-    def of(self, full: int, least: int = 1) -> int:
+    def of(self, full: int, minimum: int = 1) -> int:
         """So much of the full number, but not less than the least."""
-        return max(least, round(full * self.part))
+        return max(minimum, round(full * self.fraction))
 
 
-class Deployed(Stack):
+class DeployedStack(Stack):
     """The stack of the tests, with workers that are started as a deployment starts them."""
 
     forks = False
 
 
-class Stage(Deployed):
+class BenchStack(DeployedStack):
     """A stack that differs from that of the tests in two more ways: default settings, and a model in its own process.
 
     `model_process` and `valkey` are processes to look at, beside `workers`. `kept` is what benches share.
@@ -59,27 +59,27 @@ class Stage(Deployed):
     def _set_up(self) -> None:
         self.valkey = start_valkey(self.folder / "valkey")
         self._exits.callback(lambda: self.valkey.stop())
-        self._threads = 0
-        self.kept: dict[str, Any] = {}
+        self._agents_threads = 0
+        self.shared: dict[str, Any] = {}
         self.model_process = self._start_model()
         self._exits.callback(self.model_process.stop)
         own: dict[str, Any] = {
             "redis_url": self.valkey.url,
             "workspace": f"s3://{self._s3.bucket}/bench" if self._s3 else f"file://{self.folder}/workspace",
             "s3_endpoint_url": self._s3.endpoint_url if self._s3 else None,
-            "tool_modules": (TOOLS,),
+            "tool_modules": (TOOL_MODULE,),
         }
         self.settings = Settings.model_validate(own | self._changes)
         self.redis = connect(self.settings.redis_url)
         self._exits.callback(self.redis.close)
-        self._exits.enter_context(self.running(self._pools))
+        self._exits.enter_context(self.running_workers(self._pools))
         self.orchestrator = Orchestrator(self.settings)
         self._exits.callback(self.orchestrator.close)
-        self.bare = BareModel(self.model.base_url)
-        self._exits.callback(self.bare.close)
+        self.bare_model = BareModel(self.model.base_url)
+        self._exits.callback(self.bare_model.close)
 
     @contextmanager
-    def running(self, pools: Sequence[str], modules: str | None = None) -> Iterator[None]:
+    def running_workers(self, pools: Sequence[str], modules: str | None = None) -> Iterator[None]:
         """Workers that consume, for as long as the block lasts."""
         servers = [self.start(pool, modules) for pool in pools]
         try:
@@ -92,30 +92,30 @@ class Stage(Deployed):
             for server in servers:
                 server.stop()
 
-    def keep(self, pools: Sequence[str], modules: str | None = None) -> None:
+    def ensure_workers(self, pools: Sequence[str], modules: str | None = None) -> None:
         """Workers that consume from now on, if they do not already."""
-        self._exits.enter_context(self.running([pool for pool in pools if pool not in self.workers], modules))
+        self._exits.enter_context(self.running_workers([pool for pool in pools if pool not in self.workers], modules))
 
-    def renew(self, pool: str, modules: str | None = None, **environment: str) -> Process:
+    def replace_worker(self, pool: str, modules: str | None = None, **environment: str) -> ProcessMeter:
         """From now on the pool's worker is another one, a new process, which nothing has been asked of yet."""
         self.workers[pool].stop()
         self._exits.callback(self.start(pool, modules, **environment).stop)
         self.wait_ready(pool)
-        return Process(self.workers[pool].pid)
+        return ProcessMeter(self.workers[pool].pid)
 
-    def agents_of(self, threads: int) -> Process:
+    def agents_with_threads(self, threads: int) -> ProcessMeter:
         """The agents process, which from now on can make so many turns at once."""
-        if self._threads != threads:
-            self._threads = threads
-            return self.renew("agents", ROBOCO_AGENTS_CONCURRENCY=str(threads))
-        return Process(self.workers["agents"].pid)
+        if self._agents_threads != threads:
+            self._agents_threads = threads
+            return self.replace_worker("agents", ROBOCO_AGENTS_CONCURRENCY=str(threads))
+        return ProcessMeter(self.workers["agents"].pid)
 
-    def lasting(self, module: str, **options: object) -> Process:
+    def start_process(self, module: str, **options: object) -> ProcessMeter:
         """`process`, until the stage ends."""
-        return Process(self._exits.enter_context(self.process(module, **options)).pid)
+        return ProcessMeter(self._exits.enter_context(self.running_process(module, **options)).pid)
 
     @contextmanager
-    def process(self, module: str, **options: object) -> Iterator[Server]:
+    def running_process(self, module: str, **options: object) -> Iterator[Server]:
         """`python -m MODULE --option value ...`, for as long as the block lasts."""
         server = self._start_module(module, **options)
         try:
@@ -126,19 +126,19 @@ class Stage(Deployed):
     @property
     def model_log(self) -> Path:
         """The file to which the model writes what happens to requests that name themselves."""
-        return self.folder / f"{MODEL}.log"
+        return self.folder / f"{MODEL_MODULE}.log"
 
-    def finished(self, team: Team, prompt: str = "Go.") -> Task:
+    def run_team(self, team: Team, prompt: str = "Go.") -> Task:
         """A task of the team that has run to its end."""
         task = self.orchestrator.run(team, prompt)
-        result = task.result(PATIENCE)
+        result = task.result(TASK_TIMEOUT)
         assert result.status == "completed", result
         return task
 
     def _start_model(self) -> Server:
         port = free_port()
         self.model.base_url = f"http://127.0.0.1:{port}/v1"
-        server = self._start_module(MODEL, port=port)
+        server = self._start_module(MODEL_MODULE, port=port)
         wait_ready(server, lambda: _answers(f"{self.model.base_url}/models"), 60)
         return server
 
@@ -148,25 +148,25 @@ class Stage(Deployed):
         return start_server(module, command, log=self.folder / f"{module}.log", cwd=ROOT)
 
 
-def team_of(*agents: str, prompt: str = "", **more: Any) -> Team:
+def build_team(*agents: str, prompt: str = "", **more: Any) -> Team:
     """A team of these agents, who all have this prompt."""
     members = [{"name": name, "prompt": prompt} for name in agents]
     return parse_team({"name": "bench", "agents": members, "limits": {"max_steps": 100_000}} | more)
 
 
-def fresh(kind: str) -> str:
+def new_name(kind: str) -> str:
     """A name that nothing has had before."""
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def await_steps(task: Task, steps: int) -> None:
+def wait_for_steps(task: Task, steps: int) -> None:
     """Wait until the task has so many steps and waits for its user."""
 
-    def there() -> bool:
+    def reached() -> bool:
         summary = task.summary()
         return summary.steps >= steps and summary.status.waiting
 
-    until(there, PATIENCE, f"{task} has {steps} steps")
+    until(reached, TASK_TIMEOUT, f"{task} has {steps} steps")
 
 
 def _answers(url: str) -> bool:

@@ -45,7 +45,7 @@ PLOTS = {
 }
 
 
-def draw(results: Sequence[Result], folder: Path, about: str) -> list[Path]:
+def draw(results: Sequence[Result], folder: Path, caption: str) -> list[Path]:
     """Draw each plot of which there are points: the files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -53,11 +53,11 @@ def draw(results: Sequence[Result], folder: Path, about: str) -> list[Path]:
         series = [one for result in results for one in result.series if one.plot == name]
         if series:
             paths.append(folder / f"{name}.png")
-            _drawn(plot, series, about).savefig(paths[-1], dpi=120)
+            _drawn(plot, series, caption).savefig(paths[-1], dpi=120)
     return paths
 
 
-def _drawn(plot: Plot, series: Sequence[Series], about: str) -> Figure:
+def _drawn(plot: Plot, series: Sequence[Series], caption: str) -> Figure:
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.subplots()
     kinds = list(dict.fromkeys(_kind(one) for one in series))
@@ -75,7 +75,7 @@ def _drawn(plot: Plot, series: Sequence[Series], about: str) -> Figure:
     _scaled(axes, plot, series)
     axes.set(title=plot.title, xlabel=plot.x, ylabel=plot.y)
     axes.legend(frameon=False)
-    figure.text(0.99, 0.01, about, ha="right", va="bottom", fontsize=7, color="grey")
+    figure.text(0.99, 0.01, caption, ha="right", va="bottom", fontsize=7, color="grey")
     return figure
 
 

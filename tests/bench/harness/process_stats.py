@@ -6,27 +6,27 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Self
 
-NOISY = 0.05
+MAX_BACKGROUND_SHARE = 0.05
 """Which part of the processors others may have without being told."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Noise:
+class BackgroundLoad:
     """Measures from its making on, or from the last `taken`. Off Linux it knows nothing."""
 
     def __init__(self) -> None:
-        self._since = self._now()
+        self._since = self._read_times()
 
-    def taken(self) -> float | None:
+    def take_share(self) -> float | None:
         """Which part of all processors' time others have taken, steal of a hypervisor included; then it begins anew."""
-        before, self._since = self._since, self._now()
+        before, self._since = self._since, self._read_times()
         if before is None or self._since is None:
             return None
         seconds, busy, own = (now - then for now, then in zip(self._since, before, strict=True))
         return max(0.0, busy - own) / (seconds * (os.cpu_count() or 1))
 
     @staticmethod
-    def _now() -> tuple[float, float, float] | None:
+    def _read_times() -> tuple[float, float, float] | None:
         """The time, and the seconds that all processors, and this process with its children, have worked."""
         try:
             user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
@@ -39,29 +39,29 @@ class Noise:
         return now, busy, own
 
 
-class Process:
+class ProcessMeter:
     """A running process, by its id: what it costs."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._since = self._clock()
+        self._since = self._cpu_clock()
 
-    def begin(self) -> Self:
+    def restart(self) -> Self:
         """Count from now on."""
-        self._since = self._clock()
+        self._since = self._cpu_clock()
         return self
 
     @property
     def cpu(self) -> float:
         """Seconds of processor time, user's and system's, since the counting began."""
-        return self._clock() - self._since
+        return self._cpu_clock() - self._since
 
-    def _clock(self) -> float:
+    def _cpu_clock(self) -> float:
         """The kernel's clock of the process, in all its threads: finer than the ticks of /proc."""
         return time.clock_gettime((~self.pid << 3) | 2)
 
     @property
-    def megabytes(self) -> float:
+    def memory_mb(self) -> float:
         """The resident memory."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -9,16 +9,16 @@ from typing import Any
 
 from roboco.domain.history.step import TaskStep
 
-SPREAD = 0.3
+MAX_SPREAD = 0.3
 """How far the rounds' ratios may lie apart, as a part of their median, to be trusted."""
-RATIO = "times, by round"
+RATIO_UNIT = "times, by round"
 """The unit of what has none."""
-TAIL = 100
+MIN_P99_SAMPLES = 100
 """How many samples there must be for a 99th percentile."""
 
 
 @dataclass(frozen=True)
-class Lane:
+class Measurement:
     """One of the things that are measured in turn: its samples, in seconds, by round."""
 
     name: str
@@ -37,9 +37,9 @@ class Lane:
     @property
     def p99(self) -> float | None:
         """The 99th percentile, by nearest rank; None of too few samples."""
-        return self.at(99) if len(self.samples) >= TAIL else None
+        return self.percentile(99) if len(self.samples) >= MIN_P99_SAMPLES else None
 
-    def at(self, percent: int) -> float:
+    def percentile(self, percent: int) -> float:
         """This percentile, by nearest rank, of all samples, however few."""
         return percentile(self.samples, percent)
 
@@ -91,14 +91,14 @@ class Figure:
     @property
     def trusted(self) -> bool:
         """Whether there are rounds enough, and near enough to each other; a number of a unit speaks for itself."""
-        near = max(self.rounds) - min(self.rounds) <= SPREAD * self.value
+        near = max(self.rounds) - min(self.rounds) <= MAX_SPREAD * self.value
         return bool(self.unit) or (len(self.rounds) > 1 and near)
 
     def record(self) -> dict[str, Any]:
         """The figure as JSON."""
         rounds = [round(found, 3) for found in self.rounds]
-        told = {"name": self.name, "unit": self.unit or RATIO, "median": median(rounds), "rounds": rounds}
-        return told | {"trusted": self.trusted, "goal": self.goal and asdict(self.goal), "met": self.met}
+        record = {"name": self.name, "unit": self.unit or RATIO_UNIT, "median": median(rounds), "rounds": rounds}
+        return record | {"trusted": self.trusted, "goal": self.goal and asdict(self.goal), "met": self.met}
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,25 @@ class Result:
     """What one bench has measured; its first figure is what it is for. `notes` are what no table holds."""
 
     bench: str
-    lanes: tuple[Lane, ...]
+    measurements: tuple[Measurement, ...]
     figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()
     series: tuple[Series, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """The result as JSON."""
-        lanes, figures = [lane.record() for lane in self.lanes], [figure.record() for figure in self.figures]
+        measurements, figures = (
+            [measurement.record() for measurement in self.measurements],
+            [figure.record() for figure in self.figures],
+        )
         series = [asdict(one) for one in self.series]
-        return {"bench": self.bench, "lanes": lanes, "figures": figures, "notes": list(self.notes), "series": series}
+        return {
+            "bench": self.bench,
+            "measurements": measurements,
+            "figures": figures,
+            "notes": list(self.notes),
+            "series": series,
+        }
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
@@ -132,37 +141,39 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]
 
 
-Measure = Callable[[int], Sequence[float]]
+Sampler = Callable[[int], Sequence[float]]
 """Measures one lane for the round of this number; 0 is the warm-up, whose samples nobody keeps."""
 
 
-def in_turn(lanes: Mapping[str, Measure], rounds: int, slices: int = 1) -> tuple[Lane, ...]:
+def measure_alternately(measurements: Mapping[str, Sampler], rounds: int, slices: int = 1) -> tuple[Measurement, ...]:
     """The lanes, measured one after the other, so many slices of each in a round, after a round to warm up."""
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in lanes}
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in measurements}
     for number in range(rounds + 1):
-        samples: dict[str, list[float]] = {name: [] for name in lanes}
+        samples: dict[str, list[float]] = {name: [] for name in measurements}
         for _ in range(slices):
-            for name, measure in lanes.items():
+            for name, measure in measurements.items():
                 samples[name] += measure(number)
-        for name in lanes if number else ():
+        for name in measurements if number else ():
             found[name].append(tuple(samples[name]))
-    return tuple(Lane(name, tuple(own)) for name, own in found.items())
+    return tuple(Measurement(name, tuple(own)) for name, own in found.items())
 
 
-def difference(name: str, lane: Lane, less: Lane) -> Lane:
+def difference(name: str, measurement: Measurement, less: Measurement) -> Measurement:
     """What of the lane is beyond the other one: sample by sample, which were taken in pairs."""
-    pairs = zip(lane.rounds, less.rounds, strict=True)
-    return Lane(name, tuple(tuple(a - b for a, b in zip(*pair, strict=True)) for pair in pairs))
+    pairs = zip(measurement.rounds, less.rounds, strict=True)
+    return Measurement(name, tuple(tuple(a - b for a, b in zip(*pair, strict=True)) for pair in pairs))
 
 
-def ratio(lane: Lane, *limits: Lane, less: Lane | None = None, goal: float | None = None) -> Figure:
+def ratio(
+    measurement: Measurement, *baselines: Measurement, less: Measurement | None = None, goal: float | None = None
+) -> Figure:
     """The lane against its limits together, by the medians of each round; `less` is taken off the lane first."""
-    off = less.medians if less else [0.0] * len(lane.rounds)
-    name = f"({lane.name} - {less.name})" if less else lane.name
-    limit = [sum(medians) for medians in zip(*(one.medians for one in limits), strict=True)]
-    against = " + ".join(one.name for one in limits)
-    rounds = [(mine - part) / least for mine, part, least in zip(lane.medians, off, limit, strict=True)]
-    named = f"{name} / ({against})" if len(limits) > 1 else f"{name} / {against}"
+    off = less.medians if less else [0.0] * len(measurement.rounds)
+    name = f"({measurement.name} - {less.name})" if less else measurement.name
+    baseline = [sum(medians) for medians in zip(*(one.medians for one in baselines), strict=True)]
+    against = " + ".join(one.name for one in baselines)
+    rounds = [(mine - part) / baseline for mine, part, baseline in zip(measurement.medians, off, baseline, strict=True)]
+    named = f"{name} / ({against})" if len(baselines) > 1 else f"{name} / {against}"
     return Figure(named, tuple(rounds), goal=None if goal is None else Goal(goal))
 
 

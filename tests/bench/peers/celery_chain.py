@@ -10,7 +10,7 @@ from typing import Any
 from celery import Celery, chain
 
 TURN = "errand.turn"
-VISIBILITY = 60
+VISIBILITY_TIMEOUT = 60
 """Seconds after which a dead worker's messages come back."""
 
 
@@ -18,8 +18,8 @@ def application(url: str) -> Celery:
     """The application, of workers and callers."""
     app = Celery("errand", broker=url, backend=url)
     app.conf.update(
-        broker_transport_options={"visibility_timeout": VISIBILITY},
-        result_backend_transport_options={"visibility_timeout": VISIBILITY},
+        broker_transport_options={"visibility_timeout": VISIBILITY_TIMEOUT},
+        result_backend_transport_options={"visibility_timeout": VISIBILITY_TIMEOUT},
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,

@@ -5,8 +5,8 @@ import os
 from openai import OpenAI
 from redis import Redis
 
-from tests.bench.peers.model_call import tokens
 from tests.bench.peers.celery_chain import TURN, application
+from tests.bench.peers.model_call import stream_tokens
 
 CONNECTIONS = 200
 
@@ -19,7 +19,7 @@ _model = OpenAI(max_retries=0)
 def turn(texts: list[str], task: str, prompt: str) -> list[str]:
     """What was said, and what this agent says; each token is published."""
     said = ""
-    for text in tokens(_model, prompt, texts):
+    for text in stream_tokens(_model, prompt, texts):
         _redis.publish(f"errand:{task}", text)
         said += text
     return [*texts, said]

@@ -13,23 +13,23 @@ from statistics import median
 from urllib.error import URLError
 
 from roboco.adapters.local.process import free_port, start_server, wait_ready
-from tests.bench.harness.results import Lane, Result, ratio
-from tests.bench.peers.cpu import used
+from tests.bench.harness.bench_stack import MODEL_MODULE, Size, new_name
+from tests.bench.harness.results import Measurement, Result, ratio
+from tests.bench.peers.cpu import cpu_seconds
 from tests.bench.peers.errand import AGENTS
 from tests.bench.peers.peer import Peer
-from tests.bench.harness.bench_stack import MODEL, Size, fresh
 from tests.support.stack import ROOT
 
 TOKENS = 20
 """What each agent says, without a pause."""
 PROMPTS = (f"stream {TOKENS} 0",) * len(AGENTS)
-ALONE, TOGETHER, WARM = 20, 200, 20
+SINGLE_TASKS, PARALLEL_TASKS, WARM_UP_TASKS = 20, 200, 20
 """Tasks one after another, all at once, and before anything is measured."""
 SUBMITTERS = 4
 
 
 @dataclass(frozen=True)
-class Turn:
+class PeerCosts:
     """What one peer has shown when it was its turn: seconds for each task alone, for one of many, and of CPU."""
 
     alone: tuple[float, ...]
@@ -39,39 +39,39 @@ class Turn:
 
 def measure(peers: Sequence[type[Peer]], size: Size) -> Iterator[Result]:
     """The three measures, Roboco's against each other one's."""
-    turns: dict[str, list[Turn]] = {peer.name: [] for peer in peers}
+    turns: dict[str, list[PeerCosts]] = {peer.name: [] for peer in peers}
     with tempfile.TemporaryDirectory(prefix="roboco-peers-") as folder, model(Path(folder)) as url:
         for number in range(size.rounds):
             for peer in peers:
-                with peer(Path(folder) / f"{peer.__name__}-{number}", url) as playing:
-                    turns[peer.name].append(turn(playing, size))
-    alone = [Lane(name, tuple(one.alone for one in own)) for name, own in turns.items()]
-    share = [Lane(name, tuple((one.share,) for one in own)) for name, own in turns.items()]
-    cpu = [Lane(name, tuple((one.cpu,) for one in own)) for name, own in turns.items()]
-    yield _result("one task, from submit to its result", alone)
-    many = size.of(TOGETHER, 4)
+                with peer(Path(folder) / f"{peer.__name__}-{number}", url) as running_peer:
+                    turns[peer.name].append(measure_peer(running_peer, size))
+    alone = [Measurement(name, tuple(one.alone for one in own)) for name, own in turns.items()]
+    share = [Measurement(name, tuple((one.share,) for one in own)) for name, own in turns.items()]
+    cpu = [Measurement(name, tuple((one.cpu,) for one in own)) for name, own in turns.items()]
+    yield _compare("one task, from submit to its result", alone)
+    many = size.of(PARALLEL_TASKS, 4)
     rates = ", ".join(f"{name} {1 / median(one.share for one in own):.1f}" for name, own in turns.items())
-    yield _result(f"{many} tasks at once, time for each", share, f"tasks a second: {rates}")
-    yield _result(f"{many} tasks at once, CPU for each", cpu, "CPU of workers and servers, without model and caller")
+    yield _compare(f"{many} tasks at once, time for each", share, f"tasks a second: {rates}")
+    yield _compare(f"{many} tasks at once, CPU for each", cpu, "CPU of workers and servers, without model and caller")
 
 
-def turn(peer: Peer, size: Size) -> Turn:
+def measure_peer(peer: Peer, size: Size) -> PeerCosts:
     """Measure the peer, which runs, once."""
-    _together(peer, size.of(WARM, 2))
-    alone = tuple(_alone(peer) for _ in range(size.of(ALONE, 2)))
-    tasks = size.of(TOGETHER, 4)
-    before = used(peer.pids)
-    took = _together(peer, tasks)
-    return Turn(alone, took / tasks, (used(peer.pids) - before) / tasks)
+    _time_many(peer, size.of(WARM_UP_TASKS, 2))
+    alone = tuple(_time_one(peer) for _ in range(size.of(SINGLE_TASKS, 2)))
+    tasks = size.of(PARALLEL_TASKS, 4)
+    before = cpu_seconds(peer.pids)
+    took = _time_many(peer, tasks)
+    return PeerCosts(alone, took / tasks, (cpu_seconds(peer.pids) - before) / tasks)
 
 
 @contextmanager
 def model(folder: Path) -> Iterator[str]:
     """The base URL of the model, a process of its own."""
     port = free_port()
-    command = [sys.executable, "-m", MODEL, "--port", str(port)]
+    command = [sys.executable, "-m", MODEL_MODULE, "--port", str(port)]
     url = f"http://127.0.0.1:{port}/v1"
-    server = start_server(MODEL, command, log=folder / "model.log", cwd=ROOT)
+    server = start_server(MODEL_MODULE, command, log=folder / "model.log", cwd=ROOT)
     try:
         wait_ready(server, lambda: _answers(f"{url}/models"), 60)
         yield url
@@ -79,18 +79,18 @@ def model(folder: Path) -> Iterator[str]:
         server.stop()
 
 
-def _alone(peer: Peer) -> float:
+def _time_one(peer: Peer) -> float:
     """Seconds of one task."""
-    name = fresh("task")
+    name = new_name("task")
     began = time.perf_counter()
     peer.submit(name, PROMPTS)
     peer.result(name)
     return time.perf_counter() - began
 
 
-def _together(peer: Peer, tasks: int) -> float:
+def _time_many(peer: Peer, tasks: int) -> float:
     """Seconds until so many tasks, handed in at once, have all ended; each has said all that it should."""
-    names = [fresh("task") for _ in range(tasks)]
+    names = [new_name("task") for _ in range(tasks)]
     began = time.perf_counter()
     with ThreadPoolExecutor(SUBMITTERS) as submitters:
         list(submitters.map(lambda name: peer.submit(name, PROMPTS), names))
@@ -100,9 +100,9 @@ def _together(peer: Peer, tasks: int) -> float:
     return took
 
 
-def _result(bench: str, lanes: Sequence[Lane], *notes: str) -> Result:
-    first, *others = lanes
-    return Result(bench, tuple(lanes), tuple(ratio(first, other) for other in others), notes)
+def _compare(bench: str, measurements: Sequence[Measurement], *notes: str) -> Result:
+    first, *others = measurements
+    return Result(bench, tuple(measurements), tuple(ratio(first, other) for other in others), notes)
 
 
 def _answers(url: str) -> bool:

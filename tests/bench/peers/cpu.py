@@ -10,7 +10,7 @@ _PARENT, _USED = 1, slice(11, 15)
 """Places in /proc/PID/stat after the name: the parent, and own and ended children's time in user and kernel mode."""
 
 
-def used(pids: Iterable[int]) -> float:
+def cpu_seconds(pids: Iterable[int]) -> float:
     """Seconds that the processes of these ids have used, with their children, also those that have ended."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     ticks: dict[int, int] = {}

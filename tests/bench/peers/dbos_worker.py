@@ -14,11 +14,11 @@ from dbos import DBOS
 from openai import AsyncOpenAI
 from redis.asyncio import Redis
 
-from tests.bench.peers.model_call import atokens
+from tests.bench.peers.model_call import astream_tokens
 
 NAME, QUEUE, STREAM, VERSION = "errand", "errands", "text", "1"
 CONCURRENCY = 100
-POLLING = 0.05
+POLL_INTERVAL = 0.05
 """Seconds from one look into the queue to the next, of each worker; the default is a second."""
 
 
@@ -36,7 +36,7 @@ def _redis() -> Redis | None:
 async def turn(prompt: str, texts: list[str]) -> str:
     """One agent's turn: what it says."""
     said = ""
-    async for text in atokens(_model(), prompt, texts):
+    async for text in astream_tokens(_model(), prompt, texts):
         await relay(text)
         said += text
     return said
@@ -76,7 +76,7 @@ def main() -> None:
     DBOS.workflow(name=NAME)(errand)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     DBOS.launch()
-    DBOS.register_queue(QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=POLLING)
+    DBOS.register_queue(QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=POLL_INTERVAL)
     print("ready.", flush=True)
     signal.pause()
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 AGENTS = ("researcher", "writer", "reviewer")
-ASKED = "Go."
+USER_PROMPT = "Go."
 """What the user says."""
 
 
 def messages(prompt: str, texts: Sequence[str]) -> list[Any]:
     """The model's input for an agent with this prompt, after the texts of those before it."""
-    said = [{"role": "user", "content": text} for text in (ASKED, *texts)]
+    said = [{"role": "user", "content": text} for text in (USER_PROMPT, *texts)]
     return [{"role": "system", "content": prompt}, *said]
 
 

@@ -12,18 +12,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.processes.model import ENDLESS
-from tests.bench.peers.peer import VOID, Peer
-from tests.bench.harness.bench_stack import fresh
+from tests.bench.harness.bench_stack import new_name
+from tests.bench.peers.peer import VOID_MARK, Peer
+from tests.bench.processes.model import ENDLESS_CHUNKS
 from tests.support.servers.model_server import ModelServer, Record, Reply, Request
 from tests.support.stack import until
 
-TOKENS, ALL = 5, 15
+TOKENS, ALL_TOKENS = 5, 15
 """What each agent says, and all together; the second one speaks on and on when it is asked for the first time."""
 PROMPTS = ("research", "write", "review")
-SPOKEN = TOKENS + 20
+TOKENS_BEFORE_KILL = TOKENS + 20
 """Tokens that a reader has had at least when the worker is killed: the second agent is speaking."""
-SOON, LATE = 30.0, 5.0
+TIMEOUT, SHORT_TIMEOUT = 30.0, 5.0
 """Seconds for what must come, and for what a stop, and a reader who comes at the end, may take."""
 
 
@@ -44,7 +44,7 @@ class Fact:
         return asdict(self)
 
 
-class Reader:
+class TokenReader:
     """Follows an errand in a thread, and notes each token."""
 
     def __init__(self, peer: Peer, task: str) -> None:
@@ -60,7 +60,7 @@ class Reader:
     @property
     def tokens(self) -> list[str]:
         """The tokens and marks so far."""
-        return "".join(f" {text} " if text == VOID else text for text in list(self.texts)).split()
+        return "".join(f" {text} " if text == VOID_MARK else text for text in list(self.texts)).split()
 
     def leave(self) -> None:
         """Read no more; the connection may be closed under it."""
@@ -75,14 +75,20 @@ class Reader:
                 raise
 
 
-def find(peers: Sequence[type[Peer]], patience: float) -> Iterator[Fact]:
+def find_facts(peers: Sequence[type[Peer]], timeout: float) -> Iterator[Fact]:
     """The facts of each peer; `patience` is how long it may take to go on by itself."""
     with tempfile.TemporaryDirectory(prefix="roboco-facts-") as folder:
         for peer in peers:
-            with _model() as model, peer(Path(folder) / f"{peer.__name__}-kill", model.base_url, workers=1) as playing:
-                killed = _killed(playing, model, patience)
-            with _model() as model, peer(Path(folder) / f"{peer.__name__}-stop", model.base_url, workers=1) as playing:
-                stop = _stopped(playing, model)
+            with (
+                _model() as model,
+                peer(Path(folder) / f"{peer.__name__}-kill", model.base_url, workers=1) as running_peer,
+            ):
+                killed = _kill_in_turn(running_peer, model, timeout)
+            with (
+                _model() as model,
+                peer(Path(folder) / f"{peer.__name__}-stop", model.base_url, workers=1) as running_peer,
+            ):
+                stop = _stop_in_turn(running_peer, model)
             yield Fact(peer.name, **killed, stop=stop)
 
 
@@ -92,64 +98,64 @@ def _model() -> ModelServer:
 
     def answer(request: Request) -> Reply:
         first = request.system == PROMPTS[1] and len(_calls(model, PROMPTS[1])) == 1
-        return Reply(chunks=["token "] * (ENDLESS if first else TOKENS), interval=0.1)
+        return Reply(chunks=["token "] * (ENDLESS_CHUNKS if first else TOKENS), interval=0.1)
 
     model.script(answer)
     return model
 
 
-def _killed(peer: Peer, model: ModelServer, patience: float) -> dict[str, Any]:
-    task, reader = _speaking(peer)
+def _kill_in_turn(peer: Peer, model: ModelServer, timeout: float) -> dict[str, Any]:
+    task, reader = _start_streaming(peer)
     peer.add_worker()
     assert not _calls(model, PROMPTS[1])[0].completed, "the turn was over too soon"
     peer.kill_worker()
-    goes_on = _going_on(peer, model, task, patience)
+    goes_on = _describe_recovery(peer, model, task, timeout)
     if goes_on != "never":
-        until(lambda: peer.ended(task), SOON, f"{peer.name} ends")
-    late = Reader(peer, task)
+        until(lambda: peer.ended(task), TIMEOUT, f"{peer.name} ends")
+    late = TokenReader(peer, task)
     late.start()
-    _within(lambda: len(late.tokens) >= len(reader.tokens), LATE)
+    _holds_within(lambda: len(late.tokens) >= len(reader.tokens), SHORT_TIMEOUT)
     reader.leave()
     late.leave()
     return {
         "goes_on": goes_on,
         "calls": tuple(len(_calls(model, prompt)) for prompt in PROMPTS),
-        "reader": _had(reader.tokens),
-        "late": _had(late.tokens),
+        "reader": _describe_text(reader.tokens),
+        "late": _describe_text(late.tokens),
     }
 
 
-def _speaking(peer: Peer) -> tuple[str, Reader]:
+def _start_streaming(peer: Peer) -> tuple[str, TokenReader]:
     """An errand whose second agent is speaking, and its reader."""
-    task = fresh("task")
-    reader = Reader(peer, task)
+    task = new_name("task")
+    reader = TokenReader(peer, task)
     peer.submit(task, PROMPTS)
     reader.start()
-    until(lambda: len(reader.tokens) >= SPOKEN, SOON, f"{peer.name} speaks")
+    until(lambda: len(reader.tokens) >= TOKENS_BEFORE_KILL, TIMEOUT, f"{peer.name} speaks")
     return task, reader
 
 
-def _going_on(peer: Peer, model: ModelServer, task: str, patience: float) -> str:
+def _describe_recovery(peer: Peer, model: ModelServer, task: str, timeout: float) -> str:
     """How it came that the second agent was asked again."""
-    chances: tuple[tuple[str, Callable[[], None], float], ...] = (
-        ("by itself after {:.0f} s", lambda: None, patience),
-        ("not by itself; {:.0f} s after its worker was started again", lambda: peer.start_worker(0), SOON),
-        ("not by itself; {:.0f} s after it was handed in again", lambda: peer.again(task), SOON),
+    remedies: tuple[tuple[str, Callable[[], None], float], ...] = (
+        ("by itself after {:.0f} s", lambda: None, timeout),
+        ("not by itself; {:.0f} s after its worker was started again", lambda: peer.start_worker(0), TIMEOUT),
+        ("not by itself; {:.0f} s after it was handed in again", lambda: peer.resubmit(task), TIMEOUT),
     )
-    for told, act, seconds in chances:
+    for outcome, act, seconds in remedies:
         began = time.monotonic()
         try:
             act()
         except NotImplementedError:
             continue
-        if _within(lambda: len(_calls(model, PROMPTS[1])) > 1, seconds):
-            return told.format(_calls(model, PROMPTS[1])[1].time - began)
+        if _holds_within(lambda: len(_calls(model, PROMPTS[1])) > 1, seconds):
+            return outcome.format(_calls(model, PROMPTS[1])[1].time - began)
     return "never"
 
 
-def _stopped(peer: Peer, model: ModelServer) -> str:
+def _stop_in_turn(peer: Peer, model: ModelServer) -> str:
     """What a stop in the middle of the turn does to the model's connection."""
-    task, reader = _speaking(peer)
+    task, reader = _start_streaming(peer)
     call = _calls(model, PROMPTS[1])[0]
     began = time.monotonic()
     try:
@@ -157,17 +163,17 @@ def _stopped(peer: Peer, model: ModelServer) -> str:
     except NotImplementedError as error:
         reader.leave()
         return f"none: {error}"
-    _within(lambda: call.client_disconnected_at is not None, LATE)
+    _holds_within(lambda: call.client_disconnected_at is not None, SHORT_TIMEOUT)
     reader.leave()
     if call.client_disconnected_at is None:
-        return f"the model goes on speaking, {LATE:g} s later still"
+        return f"the model goes on speaking, {SHORT_TIMEOUT:g} s later still"
     return f"closes the model's connection after {call.client_disconnected_at - began:.2f} s"
 
 
-def _had(tokens: Sequence[str]) -> str:
+def _describe_text(tokens: Sequence[str]) -> str:
     """What a reader has."""
-    marked = VOID.strip() in tokens
-    beyond = len(tokens) - marked - ALL
+    marked = VOID_MARK.strip() in tokens
+    beyond = len(tokens) - marked - ALL_TOKENS
     if not tokens:
         return "nothing"
     if beyond < 0:
@@ -179,7 +185,7 @@ def _calls(model: ModelServer, prompt: str) -> list[Record]:
     return [record for record in model.requests if record.request.system == prompt]
 
 
-def _within(condition: Callable[[], bool], seconds: float) -> bool:
+def _holds_within(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

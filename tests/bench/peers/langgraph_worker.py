@@ -22,14 +22,14 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
 
-from tests.bench.peers.model_call import atokens
 from tests.bench.peers.errand import AGENTS
+from tests.bench.peers.model_call import astream_tokens
 
 ERRANDS = "errands"
 CONCURRENCY = 100
-SAVERS = 8
+CHECKPOINTERS = 8
 """Graphs in a process; a checkpointer does one thing at a time."""
-WAITING: Any = {"max_connections": 2 * CONCURRENCY, "socket_timeout": None}
+REDIS_OPTIONS: Any = {"max_connections": 2 * CONCURRENCY, "socket_timeout": None}
 """Of Redis: the wait for the next errand has no end."""
 CONNECTION = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 
@@ -47,7 +47,7 @@ def node_of(number: int, model: AsyncOpenAI) -> Callable[[State], Awaitable[dict
     async def node(state: State) -> dict[str, Any]:
         write = get_stream_writer()
         said = ""
-        async for text in atokens(model, state["prompts"][number], state["texts"]):
+        async for text in astream_tokens(model, state["prompts"][number], state["texts"]):
             write(text)
             said += text
         return {"texts": [said]}
@@ -82,19 +82,21 @@ async def serve() -> None:
     """Take errands until SIGTERM."""
     database = os.environ["PEER_DATABASE"]
     async with (
-        AsyncConnectionPool(database, min_size=SAVERS, max_size=SAVERS, kwargs=CONNECTION, open=False) as pool,
-        Redis.from_url(os.environ["PEER_REDIS"], decode_responses=True, **WAITING) as redis,
+        AsyncConnectionPool(
+            database, min_size=CHECKPOINTERS, max_size=CHECKPOINTERS, kwargs=CONNECTION, open=False
+        ) as pool,
+        Redis.from_url(os.environ["PEER_REDIS"], decode_responses=True, **REDIS_OPTIONS) as redis,
         AsyncOpenAI(max_retries=0) as model,
         asyncio.TaskGroup() as group,
     ):
-        savers = [AsyncPostgresSaver(pool) for _ in range(SAVERS)]
+        savers = [AsyncPostgresSaver(pool) for _ in range(CHECKPOINTERS)]
         graphs = [builder(model).compile(checkpointer=saver) for saver in savers]
         room = asyncio.Semaphore(CONCURRENCY)
         print("ready.", flush=True)
         for number in count():
             await room.acquire()
-            taken: Any = await redis.brpop([ERRANDS], timeout=0)
-            task = group.create_task(run(graphs[number % SAVERS], redis, **json.loads(taken[1])))
+            item: Any = await redis.brpop([ERRANDS], timeout=0)
+            task = group.create_task(run(graphs[number % CHECKPOINTERS], redis, **json.loads(item[1])))
             task.add_done_callback(lambda _: room.release())
 
 

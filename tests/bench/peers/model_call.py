@@ -7,7 +7,7 @@ from openai import AsyncOpenAI, OpenAI
 from tests.bench.peers.errand import arguments
 
 
-def tokens(client: OpenAI, prompt: str, texts: Sequence[str]) -> Iterator[str]:
+def stream_tokens(client: OpenAI, prompt: str, texts: Sequence[str]) -> Iterator[str]:
     """What the agent says, after the texts of those before it."""
     with client.chat.completions.create(**arguments(prompt, texts)) as chunks:
         for chunk in chunks:
@@ -15,7 +15,7 @@ def tokens(client: OpenAI, prompt: str, texts: Sequence[str]) -> Iterator[str]:
                 yield text
 
 
-async def atokens(client: AsyncOpenAI, prompt: str, texts: Sequence[str]) -> AsyncIterator[str]:
+async def astream_tokens(client: AsyncOpenAI, prompt: str, texts: Sequence[str]) -> AsyncIterator[str]:
     """The same in an event loop."""
     async with await client.chat.completions.create(**arguments(prompt, texts)) as chunks:
         async for chunk in chunks:

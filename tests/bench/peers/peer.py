@@ -14,9 +14,9 @@ from redis import Redis
 from roboco.adapters.local.process import Server, start_server, wait_ready
 from tests.support.stack import ROOT
 
-READY = 60.0
+START_TIMEOUT = 60.0
 """Seconds for a worker to be ready."""
-PATIENCE = 600.0
+TASK_TIMEOUT = 600.0
 """Seconds for a task of the figures to end."""
 
 
@@ -61,15 +61,15 @@ class Peer(ABC):
 
     def start_worker(self, number: int) -> None:
         """Start the worker of this number, once more if it was there before; return when it takes work."""
-        self.workers[number : number + 1] = [self.spawn(f"worker-{number}", self.worker(number))]
+        self.workers[number : number + 1] = [self.spawn(f"worker-{number}", self.worker_command(number))]
 
     def spawn(self, name: str, arguments: Sequence[str]) -> Server:
         """`python -m ARGUMENTS`, running and ready: its log has said so."""
         log = self.folder / f"{name}.log"
-        before = _ready(log)
+        before = _count_ready(log)
         environment = os.environ | self.environment
         server = start_server(name, [sys.executable, "-m", *arguments], env=environment, log=log, cwd=ROOT)
-        wait_ready(server, lambda: _ready(log) > before, READY)
+        wait_ready(server, lambda: _count_ready(log) > before, START_TIMEOUT)
         return server
 
     def kill_worker(self) -> None:
@@ -82,7 +82,7 @@ class Peer(ABC):
         """Start the servers, and what the caller needs; what is to be undone goes to `exits`."""
 
     @abstractmethod
-    def worker(self, number: int) -> list[str]:
+    def worker_command(self, number: int) -> list[str]:
         """The module and the arguments of a worker, whose log says "ready." when it takes work."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Peer(ABC):
     def stop(self, task: str) -> None:
         """Stop the errand as the peer can, from outside; NotImplementedError says why it cannot."""
 
-    def again(self, task: str) -> None:
+    def resubmit(self, task: str) -> None:
         """Hand the errand in once more, after its worker's death; NotImplementedError where that makes no sense."""
         raise NotImplementedError(f"{self.name} takes it up by itself, or not at all")
 
@@ -119,11 +119,11 @@ class Peer(ABC):
             server.stop(timeout=5)
 
 
-VOID = "\0void\0"
+VOID_MARK = "\0void\0"
 """Stands in for what tells a reader that the turn's text up to here is void."""
 
 
-def published(redis: Redis, channel: str) -> Iterator[str]:
+def follow_channel(redis: Redis, channel: str) -> Iterator[str]:
     """The messages of a plain PUBLISH from now on."""
     pubsub: Any = redis.pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
     pubsub.subscribe(channel)
@@ -139,5 +139,5 @@ def published(redis: Redis, channel: str) -> Iterator[str]:
     return messages()
 
 
-def _ready(log: Path) -> int:
+def _count_ready(log: Path) -> int:
     return log.read_text(errors="replace").count("ready.") if log.exists() else 0

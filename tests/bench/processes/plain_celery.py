@@ -32,7 +32,7 @@ class PlainConsumer(Consumer):
         super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
 
 
-def application_on(broker: str, queues: tuple[str, ...] = (), **changes: Any) -> Celery:
+def create_plain_app(broker: str, queues: tuple[str, ...] = (), **changes: Any) -> Celery:
     """An application on Roboco's settings that sends to the queues of the bench and consumes some of them."""
     own = {
         "worker_consumer": f"{__name__}:PlainConsumer",
@@ -50,10 +50,10 @@ def send(app: Celery, name: str, chain: str, left: int) -> None:
 
 
 _settings = load_settings()
-plain_coordinator = application_on(
+plain_coordinator = create_plain_app(
     _settings.broker, (COORDINATOR_QUEUE,), worker_pool="prefork", worker_concurrency=4, worker_prefetch_multiplier=4
 )
-plain_agents = application_on(
+plain_agents = create_plain_app(
     _settings.broker, (AGENTS_QUEUE,), worker_pool="threads", worker_concurrency=_settings.agents_concurrency
 )
 _times: defaultdict[str, list[float]] = defaultdict(list)
