@@ -19,9 +19,9 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
     streams, chunks = size.of(STREAMS), scale_chunks(size, CHUNKS)
     relays = shared_relays(stack)
     samplers: dict[str, Sampler] = {
-        "CPU of a token": lambda _: [relays.relay_by_roboco(streams, chunks).cpu["who relays"]],
-        "raw parsing and PUBLISH": lambda _: [relays.relay_by_loop("raw", streams, chunks).cpu["who relays"]],
-        "the openai package's loop": lambda _: [relays.relay_by_loop("openai", streams, chunks).cpu["who relays"]],
+        "CPU of a token": lambda _: [relays.relay_by_roboco(streams, chunks).cpu["relay"]],
+        "raw parsing and PUBLISH": lambda _: [relays.relay_by_loop("raw", streams, chunks).cpu["relay"]],
+        "the openai package's loop": lambda _: [relays.relay_by_loop("openai", streams, chunks).cpu["relay"]],
     }
     measurements = measure_alternately(samplers, size.rounds)
     ours, raw, package = measurements

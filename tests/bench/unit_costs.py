@@ -39,7 +39,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
         yield Result(f"unit_costs, {thing}", (), tuple(_figures(costs)))
     relays = shared_relays(stack)
     tokens = [relays.relay_by_roboco(size.of(STREAMS), chunks).cpu for _ in range(size.rounds)]
-    names = {"who relays": "agents", "Redis": "Redis"}
+    names = {"relay": "agents", "Redis": "Redis"}
     figures = [Figure(f"CPU, {named}", tuple(one[name] * 1e6 for one in tokens), "µs") for name, named in names.items()]
     yield Result("unit_costs, a token", (), tuple(figures))
 
@@ -70,7 +70,7 @@ class _Meter:
 def _clocks(stack: BenchStack) -> dict[str, Callable[[], float]]:
     pids = {"coordinator": stack.workers["coordinator"].pid, "agents": stack.workers["agents"].pid}
     others = {name: _clock(pid) for name, pid in (pids | {"Redis": stack.valkey.pid}).items()}
-    return {"who submits": time.process_time} | others
+    return {"client": time.process_time} | others
 
 
 def _clock(pid: int) -> Callable[[], float]:

@@ -1,4 +1,4 @@
-"""The bare model call: what the same answer costs with the openai package alone, and nothing around it."""
+"""The bare model call: the same completion with the openai package alone, without Roboco."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ MODEL = "gpt-4o-mini"
 
 
 class BareModel:
-    """Calls the model from this thread, with one connection that is kept."""
+    """A client that calls the model from this thread over one persistent connection."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
@@ -22,7 +22,7 @@ class BareModel:
         self._client.close()
 
     def time_call(self, messages: Sequence[Any]) -> tuple[float, float]:
-        """Seconds from the call to the first text, and to the end of the answer."""
+        """Return the seconds from the call to the first text, and to the end of the answer."""
         began = time.perf_counter()
         first = 0.0
         with self._client.chat.completions.create(**request_arguments(messages)) as chunks:
@@ -32,7 +32,10 @@ class BareModel:
         return first, time.perf_counter() - began
 
     def time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
-        """Seconds from sending to receiving of each stamped chunk, by stream; all begin within `spread` seconds."""
+        """Return the seconds from sending to receiving each stamped chunk, by stream.
+
+        All streams begin within `spread` seconds.
+        """
         return asyncio.run(self._time_streams(prompt, streams, spread))
 
     async def _time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
@@ -53,11 +56,11 @@ async def _follow(client: AsyncOpenAI, prompt: str, delay: float) -> list[float]
 
 
 def lags(text: str, now: int) -> list[float]:
-    """Seconds since each of the stamps in the text was sent."""
+    """Return the seconds since each of the timestamps in the text."""
     return [(now - int(stamp)) / 1e9 for stamp in text.split()]
 
 
 def request_arguments(messages: Sequence[Any]) -> dict[str, Any]:
-    """What the model is asked with, by everybody who asks it without Roboco."""
+    """Return the arguments of each completion request that is made without Roboco."""
     usage = {"include_usage": True}
     return {"model": MODEL, "messages": list(messages), "stream": True, "stream_options": usage}

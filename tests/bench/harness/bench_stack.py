@@ -1,4 +1,4 @@
-"""Where the benches play: Valkey, Roboco's three pools as in production, and the model, each a process of its own."""
+"""The stack of the benches: Valkey, Roboco's three pools as in production, and the model, in separate processes."""
 
 import sys
 import urllib.request
@@ -21,31 +21,32 @@ from tests.support.stack import ROOT, Stack, until
 MODEL_MODULE = "tests.bench.processes.model"
 TOOL_MODULE = "tests.bench.processes.nap_tool"
 TASK_TIMEOUT = 600.0
-"""Seconds for a task of a bench to end."""
+"""Seconds within which a task of a bench ends."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured: the rounds, and the part of the full size that each has."""
+    """The extent of a measurement: the number of rounds, and the fraction of the full size in each round."""
 
     rounds: int = 5
     fraction: float = 1.0
 
     def of(self, full: int, minimum: int = 1) -> int:
-        """So much of the full number, but not less than the least."""
+        """Return this fraction of the full number, but at least the minimum."""
         return max(minimum, round(full * self.fraction))
 
 
 class DeployedStack(Stack):
-    """The stack of the tests, with workers that are started as a deployment starts them."""
+    """The stack of the tests, with workers that start as in a deployment."""
 
     forks = False
 
 
 class BenchStack(DeployedStack):
-    """A stack that differs from that of the tests in two more ways: default settings, and a model in its own process.
+    """A deployed stack with default settings and a model in its own process.
 
-    `model_process` and `valkey` are processes to look at, beside `workers`. `kept` is what benches share.
+    `model_process`, `valkey` and `workers` are the processes that a bench can measure. `shared` holds objects that
+    several benches use.
     """
 
     def __enter__(self) -> Self:
@@ -80,7 +81,7 @@ class BenchStack(DeployedStack):
 
     @contextmanager
     def running_workers(self, pools: Sequence[str], modules: str | None = None) -> Iterator[None]:
-        """Workers that consume, for as long as the block lasts."""
+        """Start workers, wait until they consume, and stop them at the end of the block."""
         servers = [self.start(pool, modules) for pool in pools]
         try:
             for pool in pools:
@@ -93,30 +94,30 @@ class BenchStack(DeployedStack):
                 server.stop()
 
     def ensure_workers(self, pools: Sequence[str], modules: str | None = None) -> None:
-        """Workers that consume from now on, if they do not already."""
+        """Start workers of these pools that do not run yet, until the stack stops."""
         self._exits.enter_context(self.running_workers([pool for pool in pools if pool not in self.workers], modules))
 
     def replace_worker(self, pool: str, modules: str | None = None, **environment: str) -> ProcessMeter:
-        """From now on the pool's worker is another one, a new process, which nothing has been asked of yet."""
+        """Replace the pool's worker by a new process, and return its meter."""
         self.workers[pool].stop()
         self._exits.callback(self.start(pool, modules, **environment).stop)
         self.wait_ready(pool)
         return ProcessMeter(self.workers[pool].pid)
 
     def agents_with_threads(self, threads: int) -> ProcessMeter:
-        """The agents process, which from now on can make so many turns at once."""
+        """Return the meter of the agents process, which can run this number of turns at once."""
         if self._agents_threads != threads:
             self._agents_threads = threads
             return self.replace_worker("agents", ROBOCO_AGENTS_CONCURRENCY=str(threads))
         return ProcessMeter(self.workers["agents"].pid)
 
     def start_process(self, module: str, **options: object) -> ProcessMeter:
-        """`process`, until the stage ends."""
+        """Start `python -m MODULE --option value ...` until the stack stops, and return its meter."""
         return ProcessMeter(self._exits.enter_context(self.running_process(module, **options)).pid)
 
     @contextmanager
     def running_process(self, module: str, **options: object) -> Iterator[Server]:
-        """`python -m MODULE --option value ...`, for as long as the block lasts."""
+        """Start `python -m MODULE --option value ...`, and stop it at the end of the block."""
         server = self._start_module(module, **options)
         try:
             yield server
@@ -125,11 +126,11 @@ class BenchStack(DeployedStack):
 
     @property
     def model_log(self) -> Path:
-        """The file to which the model writes what happens to requests that name themselves."""
+        """The file to which the model writes the events of named requests."""
         return self.folder / f"{MODEL_MODULE}.log"
 
     def run_team(self, team: Team, prompt: str = "Go.") -> Task:
-        """A task of the team that has run to its end."""
+        """Run a task of the team to its end, and return the task."""
         task = self.orchestrator.run(team, prompt)
         result = task.result(TASK_TIMEOUT)
         assert result.status == "completed", result
@@ -149,18 +150,18 @@ class BenchStack(DeployedStack):
 
 
 def build_team(*agents: str, prompt: str = "", **more: Any) -> Team:
-    """A team of these agents, who all have this prompt."""
+    """Return a team of these agents, which all have this prompt."""
     members = [{"name": name, "prompt": prompt} for name in agents]
     return parse_team({"name": "bench", "agents": members, "limits": {"max_steps": 100_000}} | more)
 
 
 def new_name(kind: str) -> str:
-    """A name that nothing has had before."""
+    """Return a name of this kind that is not in use."""
     return f"{kind}-{uuid.uuid4().hex}"
 
 
 def wait_for_steps(task: Task, steps: int) -> None:
-    """Wait until the task has so many steps and waits for its user."""
+    """Wait until the task has at least this number of steps and waits for its user."""
 
     def reached() -> bool:
         summary = task.summary()

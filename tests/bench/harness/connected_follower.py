@@ -1,4 +1,4 @@
-"""A follower that is connected before its task is submitted, and notes when each text came."""
+"""A follower that connects before its task is submitted, and records when each text arrives."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from tests.support.stack import until
 
 
 class ConnectedFollower:
-    """Follows a task, in a thread, as `Task.stream` does for everybody; `texts` are (ns since the epoch, text)."""
+    """A thread that follows a task with `Task.stream`; `texts` holds (ns since the epoch, text)."""
 
     def __init__(self, stack: BenchStack) -> None:
         self.task_id = new_name("task")
@@ -27,7 +27,7 @@ class ConnectedFollower:
         self._thread.start()
 
     def wait_connected(self) -> "ConnectedFollower":
-        """The listener, as soon as Redis knows it."""
+        """Return this follower as soon as Redis reports its subscriptions."""
         until(lambda: all(n for _, n in self._stack.redis.pubsub_numsub(*self._channels)), 30, "the follower listens")
         return self
 

@@ -1,4 +1,4 @@
-"""Streams that speak at the same time, 20 chunks a second each, and what it took to relay them."""
+"""Parallel model streams of 20 chunks a second each, and the latency and CPU of relaying them."""
 
 import json
 from collections.abc import Callable
@@ -16,30 +16,31 @@ from tests.support.stack import until
 
 INTERVAL = 0.05
 EDGE_CHUNKS = 5
-"""Chunks at the beginning and at the end of each stream that are left out: others have not begun, or have ended."""
+"""Chunks at both ends of each stream that the CPU figures omit: other streams have not begun, or have ended."""
 AGENTS_THREADS = 512
-"""Turns that the agents process can make at the same time here."""
+"""Turns that the agents process can run at the same time here."""
 
 
 @dataclass(frozen=True)
 class StreamStats:
-    """Seconds from the model's writing of a chunk to its being heard, chunks a second, and CPU seconds of a chunk.
-
-    `ends` are those of the last chunks: all streams end within 50 ms, and what comes after that takes the processors.
-    """
+    """The latency, the rate and the CPU of relayed chunks."""
 
     lags: tuple[float, ...]
+    """Seconds from the model's write of a chunk to its receipt, without the first and last chunks."""
     ends: tuple[float, ...]
+    """The same for the last chunks: all streams end within 50 ms, and the ends of the turns take the processors."""
     rate: float
+    """Chunks a second."""
     cpu: dict[str, float]
+    """CPU seconds for each chunk, by process."""
 
     def cpu_shares(self) -> str:
-        """What part of a processor everybody took, relays first."""
+        """Return the share of a processor that each process took, the relay first."""
         return ", ".join(f"{name} {seconds * self.rate:.0%}" for name, seconds in self.cpu.items())
 
 
 class StreamRelays:
-    """Relays by Roboco, in one agents process with many threads, and by the loops of tests.bench.processes.relay_loop."""
+    """Two relays: Roboco with one agents process of many threads, and the loops of tests.bench.processes.relay_loop."""
 
     def __init__(self, stack: BenchStack) -> None:
         self._stack = stack
@@ -53,7 +54,7 @@ class StreamRelays:
         self._size = len(log[0][1]["m"])
 
     def relay_by_roboco(self, streams: int, chunks: int) -> StreamStats:
-        """One task for each stream."""
+        """Relay each stream by one task, and return the statistics."""
         names = [new_name("task") for _ in range(streams)]
         team = build_team("writer", prompt=_prompt(streams, chunks))
         schedule = RedisSchedule(Scripts(self._stack.redis), self._keys)
@@ -67,7 +68,7 @@ class StreamRelays:
         return stats
 
     def relay_by_loop(self, way: str, streams: int, chunks: int) -> StreamStats:
-        """One request of this way for each stream."""
+        """Relay each stream by one request of the process `relay_loop`, and return the statistics."""
         channel = new_name("loop")
         job = {"way": way, "channel": channel, "size": self._size, "streams": streams}
         text = json.dumps(job | {"prompt": _prompt(streams, chunks)})
@@ -79,53 +80,41 @@ class StreamRelays:
     ) -> StreamStats:
         streams, stack = len(channels), self._stack
         pids = {"model": stack.model_process.pid, "Redis": stack.valkey.pid}
-        processes = {"who relays": relay} | {name: ProcessMeter(pid) for name, pid in pids.items()}
+        processes = {"relay": relay} | {name: ProcessMeter(pid) for name, pid in pids.items()}
         with RawSubscriber(stack.valkey.url, channels) as subscriber:
             begin()
             until(lambda: len(subscriber.received) >= streams * EDGE_CHUNKS, TASK_TIMEOUT, "all streams have begun")
-            began, since = (
-                len(subscriber.received),
-                {name: process.restart() for name, process in processes.items()},
-            )
-            until(
-                lambda: len(subscriber.received) >= streams * (chunks - EDGE_CHUNKS),
-                TASK_TIMEOUT,
-                "no stream has ended yet",
-            )
-            ended, used = (
-                len(subscriber.received),
-                {name: process.cpu for name, process in since.items()},
-            )
-            until(lambda: len(subscriber.received) >= streams * chunks, TASK_TIMEOUT, "all is heard")
-        first, last = (
-            min(sent_at for sent_at, _ in subscriber.received),
-            max(received_at for _, received_at in subscriber.received),
-        )
-        steady, ending = (
-            first + EDGE_CHUNKS * INTERVAL * 1e9,
-            max(sent_at for sent_at, _ in subscriber.received) - INTERVAL * 1e9,
-        )
-        lags = tuple(
-            (received_at - sent_at) / 1e9 for sent_at, received_at in subscriber.received if steady < sent_at < ending
-        )
-        ends = tuple((received_at - sent_at) / 1e9 for sent_at, received_at in subscriber.received if sent_at >= ending)
+            began = len(subscriber.received)
+            since = {name: process.restart() for name, process in processes.items()}
+            steady_chunks = streams * (chunks - EDGE_CHUNKS)
+            until(lambda: len(subscriber.received) >= steady_chunks, TASK_TIMEOUT, "the streams are near their ends")
+            ended = len(subscriber.received)
+            used = {name: process.cpu for name, process in since.items()}
+            until(lambda: len(subscriber.received) >= streams * chunks, TASK_TIMEOUT, "all chunks have arrived")
+        first = min(sent_at for sent_at, _ in subscriber.received)
+        last = max(received_at for _, received_at in subscriber.received)
+        steady = first + EDGE_CHUNKS * INTERVAL * 1e9
+        ending = max(sent_at for sent_at, _ in subscriber.received) - INTERVAL * 1e9
+        times = [(sent_at, (received_at - sent_at) / 1e9) for sent_at, received_at in subscriber.received]
+        lags = tuple(lag for sent_at, lag in times if steady < sent_at < ending)
+        ends = tuple(lag for sent_at, lag in times if sent_at >= ending)
         cpu = {name: seconds / (ended - began) for name, seconds in used.items()}
         return StreamStats(lags, ends, len(subscriber.received) / (last - first) * 1e9, cpu)
 
 
 def shared_relays(stack: BenchStack) -> StreamRelays:
-    """Those of the stage."""
-    if "speakers" not in stack.shared:
-        stack.shared["speakers"] = StreamRelays(stack)
-    found: StreamRelays = stack.shared["speakers"]
-    return found
+    """Return the relays of the stack, created at the first call."""
+    if "relays" not in stack.shared:
+        stack.shared["relays"] = StreamRelays(stack)
+    relays: StreamRelays = stack.shared["relays"]
+    return relays
 
 
 def scale_chunks(size: Size, chunks: int) -> int:
-    """So many chunks of each stream, but enough to have some that are counted."""
+    """Return the scaled number of chunks of each stream, but enough for the CPU figures."""
     return size.of(chunks, 3 * EDGE_CHUNKS)
 
 
 def _prompt(streams: int, chunks: int) -> str:
-    """Everybody begins half a second after the last one has asked."""
+    """Return a prompt whose streams begin half a second after the last request of the group."""
     return f"together {streams} {chunks} {INTERVAL} 0.5 {new_name('group')}"

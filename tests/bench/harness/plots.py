@@ -1,4 +1,4 @@
-"""Plots of what the benches have measured, a PNG each. matplotlib is needed for them, and for nothing else."""
+"""Plots of the results of the benches, each a PNG file. Only this module needs matplotlib."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tests.bench.harness.results import Result, Series
 
 @dataclass(frozen=True)
 class Plot:
-    """What is written beside a plot; `bars` where a line between two points would mean nothing."""
+    """The labels and scales of a plot; with `bars`, points are drawn as bars instead of a line."""
 
     title: str
     x: str
@@ -46,7 +46,7 @@ PLOTS = {
 
 
 def draw(results: Sequence[Result], folder: Path, caption: str) -> list[Path]:
-    """Draw each plot of which there are points: the files."""
+    """Draw each plot that has points, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, plot in PLOTS.items():
@@ -80,7 +80,7 @@ def _drawn(plot: Plot, series: Sequence[Series], caption: str) -> Figure:
 
 
 def _kind(series: Series) -> str:
-    """What has one colour, whichever percentile of it is drawn."""
+    """Return the name without the percentile: its lines share one colour."""
     return series.name.partition(", p")[0]
 
 

@@ -1,4 +1,4 @@
-"""Ear: hears stamped chunks on many channels for as little as it can cost, so that it is not what is measured."""
+"""A subscriber on a bare socket, which receives stamped chunks on many channels at the least possible cost."""
 
 import re
 import socket
@@ -13,7 +13,10 @@ _MAX_BYTES = 1 << 18
 
 
 class RawSubscriber:
-    """Listens in a thread within a `with` block; `heard` holds (sent, come) in ns since the epoch, in order."""
+    """A subscription that a thread reads within a `with` block.
+
+    `received` holds (time of sending, time of receipt) in ns since the epoch, in the order of receipt.
+    """
 
     def __init__(self, url: str, channels: Sequence[str]) -> None:
         address = urlsplit(url)

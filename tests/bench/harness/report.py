@@ -1,4 +1,4 @@
-"""The report: one table of all results, what they note, and a line for each ratio that cannot be trusted."""
+"""The report: one table of all results, their notes, and a line for each ratio that cannot be trusted."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tests.bench.harness.results import Figure, Goal, Measurement, Result
 
 
 def show(console: Console, results: Sequence[Result]) -> None:
-    """Print the table and what must be said of it."""
+    """Print the table, the notes, the missed goals and the doubtful ratios."""
     table = Table(title="times in ms; ratios by round: median, lowest to highest")
     table.add_column("bench")
     table.add_column("measured", no_wrap=True)
@@ -35,7 +35,7 @@ def show(console: Console, results: Sequence[Result]) -> None:
 
 
 def write(path: Path, results: Sequence[Result], machine: dict[str, Any]) -> None:
-    """Store the figures of every round as JSON, times of lanes in milliseconds, and what is known of the machine."""
+    """Store the results of every round as JSON, with times in milliseconds, and the facts about the machine."""
     path.write_text(json.dumps(machine | {"results": [result.record() for result in results]}, indent=1) + "\n")
 
 
