@@ -1,4 +1,4 @@
-"""`python -m tests.bench [NAME ...]`: run benches and print what they measured."""
+"""`python -m tests.bench [NAME ...]`: run benches and print their results."""
 
 import argparse
 import importlib
@@ -54,7 +54,7 @@ BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
 
 
 def main() -> None:
-    """Run the named benches, or all, on one stage."""
+    """Run the named benches, or all, on one stack."""
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
@@ -64,10 +64,10 @@ def main() -> None:
     try:
         for share, name in _run_benches(options, results):
             background |= {} if share is None else {name: round(share, 3)}
-            if options.json:  # after each, so that nothing is lost with a run that is cut off
+            if options.json:  # after each bench, so that an interrupted run keeps its results
                 report.write(options.json, results, {"machine": machine, "others": background})
     except KeyboardInterrupt:
-        console.print("interrupted: this is what was measured until then")
+        console.print("interrupted: these are the results until then")
     report.show(console, results)
     for name, share in background.items():
         if share > MAX_BACKGROUND_SHARE:
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator[tuple[float | None, str]]:
-    """Run one bench after the other: what part of the processors others had meanwhile, as far as is known."""
+    """Run one bench after the other. Yield the share of the processors that other processes took, and its name."""
     load = BackgroundLoad()
     with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, BenchStack(Path(folder)) as stack:
         for name in options.names or BENCHES:
@@ -95,16 +95,16 @@ def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure Roboco beside its limits.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHES)}; without one, all")
-    parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after one to warm up")
-    parser.add_argument("--size", type=float, default=1.0, help="the part of the full size that each round has")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures of every round there")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw the plots there")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure Roboco beside its baselines.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHES)}; default: all")
+    parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after a warm-up round")
+    parser.add_argument("--size", type=float, default=1.0, help="fraction of the full size in each round")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures of every round")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="folder for the plots")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:
-        parser.error(f"no bench {', '.join(unknown)}, possible are {', '.join(BENCHES)}")
+        parser.error(f"no bench {', '.join(unknown)}; benches: {', '.join(BENCHES)}")
     if options.runs < 1 or options.size <= 0:
         parser.error("--runs must be 1 or more, and --size more than 0")
     return options

@@ -1,9 +1,9 @@
-"""commands: how often Redis is asked for a turn and for a chunk, and what a task that waits for its user holds there.
+"""commands: the Redis commands of a turn and of a chunk, and the memory in Redis of a task that waits for its user.
 
-Counted are the lines of MONITOR that name a task, from its submission to its end, of connections that are Roboco's own:
-not Celery's (kombu gives its connections a name), nor this process's, which submits and looks. Two tasks of different
-lengths are compared, so that what a beginning and an end cost drops out. Commands inside of scripts are counted apart:
-they travel nowhere. What the sweeper reads twice a second, whether there are tasks or not, names none.
+The bench counts the lines of MONITOR that name a task, from its submission to its end. It leaves out the connections of
+Celery, to which kombu gives a name, and those of this process. The difference of two tasks of different lengths leaves
+out the costs of their starts and ends. Commands inside scripts are counted separately: they do not cross the network.
+The sweeper reads twice a second even without tasks; these commands name no task.
 """
 
 import threading
@@ -24,18 +24,18 @@ from tests.bench.harness.results import Figure, Goal, Result
 TURNS, CHUNKS, WAITING = 100, 100, 1_000
 INTERVAL = 0.01
 CLIENT_NAME = "bench"
-"""The name of this process's connections."""
+"""The name of the connections of this process."""
 CELERY_CLIENT_NAME = str(TRANSPORT_OPTIONS["client_name"])
 END_MARK = "the bench has seen enough"
 SAMPLED_TASKS = 20
-"""Of how many waiting tasks each key is measured."""
+"""Number of waiting tasks whose keys are measured."""
 
 Counts = tuple[Counter[str], Counter[str]]
-"""What clients have sent, and what scripts have called, by the command's name."""
+"""The commands that clients sent, and those that scripts called, by name."""
 
 
 class CommandLog:
-    """What was asked of Redis for one task while `counting`."""
+    """The commands that Redis received while `recording`."""
 
     def __init__(self, stack: BenchStack) -> None:
         self._stack = stack
@@ -44,7 +44,7 @@ class CommandLog:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Listen for as long as the block lasts."""
+        """Record the lines of MONITOR until the end of the block."""
         listening = threading.Event()
         thread = threading.Thread(target=self._listen, args=(listening,), daemon=True)
         thread.start()
@@ -56,7 +56,7 @@ class CommandLog:
         thread.join(30)
 
     def count(self, task: Task) -> Counts:
-        """The commands that name the task; transactions count whosever they are."""
+        """Return the counts of the commands that name the task, and of all transactions."""
         clients, scripts = Counter[str](), Counter[str]()
         for line in self._lines:
             name = line["command"].partition(" ")[0].upper()
@@ -79,7 +79,7 @@ class CommandLog:
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """Commands of turns of one chunk, of more chunks, and the memory of tasks that wait."""
+    """Count the commands of turns of one chunk and of more chunks, and measure the memory of waiting tasks."""
     turns, chunks = 2 * size.of(TURNS // 2, 2), size.of(CHUNKS, 5)
     with _orchestrator(stack) as orchestrator:
         _count_commands(stack, orchestrator, "count", 2)
@@ -99,14 +99,14 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 @contextmanager
 def _orchestrator(stack: BenchStack) -> Iterator[Orchestrator]:
-    """One whose connections have a name."""
+    """Yield an orchestrator whose connections have a name."""
     named = {"redis_url": f"{stack.settings.redis_url}?client_name={CLIENT_NAME}", "broker_url": stack.settings.broker}
     with Orchestrator(stack.settings.model_copy(update=named)) as orchestrator:
         yield orchestrator
 
 
 def _count_commands(stack: BenchStack, orchestrator: Orchestrator, prompt: str, turns: int) -> Counts:
-    """What a task of so many turns costs."""
+    """Return the counts of the commands of a task with this number of turns."""
     commands = CommandLog(stack)
     sequential = {"type": "sequential", "rounds": turns // 2}
     with commands.recording():
@@ -116,7 +116,7 @@ def _count_commands(stack: BenchStack, orchestrator: Orchestrator, prompt: str, 
 
 
 def _increase(less: Counts, more: Counts, times: int) -> dict[str, list[tuple[str, float]]]:
-    """How many more of each command there were, for each of so many things."""
+    """Return the increase in each command, divided by `times`."""
     increase = {}
     for kind, before, after in zip(("by clients", "in scripts"), less, more, strict=True):
         each = [(name, (after[name] - before[name]) / times) for name in sorted(before | after)]
@@ -137,7 +137,7 @@ def _describe(thing: str, increase: dict[str, list[tuple[str, float]]]) -> str:
 
 
 def _measure_waiting(stack: BenchStack, orchestrator: Orchestrator, tasks: int) -> tuple[Figure, tuple[str, ...]]:
-    """KB of each of so many tasks that wait for their users, beside the tail of the history; and by key."""
+    """Return the KB of a task that waits for its user, without the tail of its history, and a note of the keys."""
     team = build_team("writer", prompt="short", collaboration_model={"type": "manual"})
     before = _used_memory(stack)
     waiting = [orchestrator.run(team, "Go.") for _ in range(tasks)]
@@ -146,8 +146,8 @@ def _measure_waiting(stack: BenchStack, orchestrator: Orchestrator, tasks: int) 
         assert result.status == "user_turn", result
     used = (_used_memory(stack) - before) / tasks
     keys = [_bytes_by_key(stack, task) for task in waiting[:SAMPLED_TASKS]]
-    beside = tuple(sum(increase.values()) - increase.get("tail", 0) for increase in keys)
-    each = ", ".join(f"{name} {median([increase.get(name, 0) for increase in keys]):.0f}" for name in sorted(keys[0]))
+    beside = tuple(sum(sizes.values()) - sizes.get("tail", 0) for sizes in keys)
+    each = ", ".join(f"{name} {median([sizes.get(name, 0) for sizes in keys]):.0f}" for name in sorted(keys[0]))
     for task in waiting:
         task.stop()
     figure = Figure("of a waiting task beside its tail", tuple(size / 1024 for size in beside), "KB", Goal(4))
@@ -156,10 +156,10 @@ def _measure_waiting(stack: BenchStack, orchestrator: Orchestrator, tasks: int) 
 
 
 def _bytes_by_key(stack: BenchStack, task: Task) -> dict[str, int]:
-    """The bytes of each key that names the task, as MEMORY USAGE says."""
+    """Return the bytes of each key that names the task, from MEMORY USAGE."""
     prefix = Keys(stack.settings.prefix).state(task.task_id).removesuffix("state")
-    increase: Any = stack.redis.keys(f"*{task.task_id}*")
-    return {key.removeprefix(prefix): int(stack.redis.memory_usage(key, samples=0) or 0) for key in increase}
+    keys: Any = stack.redis.keys(f"*{task.task_id}*")
+    return {key.removeprefix(prefix): int(stack.redis.memory_usage(key, samples=0) or 0) for key in keys}
 
 
 def _used_memory(stack: BenchStack) -> int:

@@ -1,4 +1,4 @@
-"""first_token: from `run` to the first text at a connected follower, against the model's own first token."""
+"""first_token: the time from `run` to the first text at a connected follower, against the model's first token."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ MESSAGES = ({"role": "system", "content": "short"}, {"role": "user", "content": 
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """Submissions and bare calls by turns, one after the other."""
+    """Time submissions and bare model calls alternately, one at a time."""
     team = build_team("writer", prompt="short")
     rounds = [_round(stack, team, size.of(SUBMISSIONS, 3)) for _ in range(size.rounds + 1)][1:]
     names = ("run to first text", "run returns", "model's first token")
@@ -31,10 +31,10 @@ def _round(stack: BenchStack, team: Team, submissions: int) -> list[tuple[float,
 
 
 def _submission(stack: BenchStack, team: Team) -> tuple[float, float]:
-    """Seconds to the first text, and to the return of `run`; the task has ended after it."""
-    listener = ConnectedFollower(stack).wait_connected()
+    """Run a task to its end. Return the seconds to its first text, and to the return of `run`."""
+    follower = ConnectedFollower(stack).wait_connected()
     began = time.perf_counter()
-    stack.orchestrator.run(team, "Go.", task_id=listener.task_id)
+    stack.orchestrator.run(team, "Go.", task_id=follower.task_id)
     returned = time.perf_counter()
-    listener.join()
-    return listener.first_text_at - began, returned - began
+    follower.join()
+    return follower.first_text_at - began, returned - began

@@ -1,8 +1,8 @@
-"""followers: from the saying of a chunk to each of 2,000 followers in one event loop having it, ten of each task.
+"""followers: the time from publishing a chunk to its receipt by 2,000 followers in one event loop, ten of each task.
 
-The limit is one plain connection of redis.asyncio that listens to as many channels with the same messages, in a process
-of its own too. Both listen all the time, and their chunks are said in turn; the tasks are nothing but their logs. What
-the followers' process costs stands in the notes.
+The baseline is one plain connection of redis.asyncio that subscribes to the same number of channels with the same
+messages, also in a separate process. Both subscribe all the time, and their chunks are published alternately. The tasks
+exist only as logs. The notes hold the costs of the followers' process.
 """
 
 import json
@@ -26,7 +26,10 @@ PUBLISH = (ROOT / "roboco/adapters/redis/lua/_publish.lua").read_text()
 
 
 class FollowerGroup:
-    """Tasks that only speak, and the process that listens; `rounds` is what it has written: first that all listen."""
+    """Tasks that only publish chunks, and the process that follows them.
+
+    `rounds` holds the lines that the process has written; the first shows that all followers are connected.
+    """
 
     def __init__(self, stack: BenchStack, tasks: int, followers: int, chunks: int) -> None:
         self.name = new_name("crowd")
@@ -42,7 +45,7 @@ class FollowerGroup:
 
     @contextmanager
     def listening_process(self) -> Iterator[None]:
-        """All listen, for as long as the block lasts."""
+        """Run the process, with all followers connected, until the end of the block."""
         for task in self._tasks:
             numbers: Any = {"generation": "a", "events": 0, "chunks": 0}
             self._stack.redis.hset(Keys().state(task), mapping=numbers)
@@ -51,23 +54,23 @@ class FollowerGroup:
         sizes = {"tasks": len(self._tasks), "followers": self.followers, "chunks": self._chunks}
         named = {"url": url, "workspace": self._stack.settings.workspace, "name": self.name}
         with self._stack.running_process("tests.bench.processes.many_followers", output=self._log, **named, **sizes):
-            until(lambda: self._read_rounds() == 1, TIMEOUT, "all listen")
+            until(lambda: self._read_rounds() == 1, TIMEOUT, "all followers are connected")
             yield
 
     def lags(self, _: int) -> list[float]:
-        """Seconds from the saying of each chunk to each one's having it, when every task has said some."""
+        """Publish some chunks of each task. Return the seconds from publishing to each receipt."""
         rounds, due = len(self.rounds), time.monotonic()
         for _ in range(self._chunks):
             for task in self._tasks:
                 time.sleep(max(0.0, due - time.monotonic()))
                 due += 1 / CHUNKS_PER_SECOND
                 self._publish_chunk(task)
-        until(lambda: self._read_rounds() > rounds, TIMEOUT, "all have heard everything")
+        until(lambda: self._read_rounds() > rounds, TIMEOUT, "all chunks have arrived")
         lags: list[float] = self.rounds[-1]["lags"]
         return lags
 
     def connections(self) -> int:
-        """How many connections the process has to Redis."""
+        """Return the number of connections that the process has to Redis."""
         clients: Any = self._stack.redis.client_list()
         return sum(client["name"] == self.name for client in clients)
 
@@ -83,7 +86,7 @@ class FollowerGroup:
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """2,000 followers of 200 tasks that say a chunk a second each."""
+    """Measure 2,000 followers of 200 tasks that publish a chunk a second each."""
     tasks, chunks = size.of(TASKS, 4), size.of(CHUNKS, 5)
     group = FollowerGroup(stack, tasks, size.of(FOLLOWERS, 40), chunks)
     plain = FollowerGroup(stack, tasks, 0, chunks)
@@ -96,11 +99,12 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
         f"{group.rounds[-1]['memory']:.0f} MB, {group.rounds[0]['cpu']:.1f} s of CPU until all follow; "
         f"one plain subscriber: {connections[1]}, "
         f"{plain.rounds[-1]['memory']:.0f} MB",
-        f"CPU to bring one chunk to one of them: {_cpu_per_chunk(group):.0f} µs; to the plain subscriber: {_cpu_per_chunk(plain):.0f} µs",
+        f"CPU to deliver a chunk to one follower: {_cpu_per_chunk(group):.0f} µs; "
+        f"to the plain subscriber: {_cpu_per_chunk(plain):.0f} µs",
     )
     yield Result("followers", measurements, (ratio(*measurements),), notes)
 
 
 def _cpu_per_chunk(group: FollowerGroup) -> float:
-    """Microseconds of CPU for each time that one has heard a chunk."""
+    """Return the microseconds of CPU for each receipt of a chunk."""
     return median([float(of["cpu"]) / len(of["lags"]) for of in group.rounds[2:]]) * 1e6

@@ -1,9 +1,9 @@
 """history_length: a turn at the end of a long history, against one at its beginning.
 
-The histories differ in length and are otherwise the same: the first steps of a real one, repeated. Each is stored in
-the workspace of a task that Redis then forgets, and set up again from there, as after a loss; from then on it goes on
-as every task does. They go on by turns, a block of steps each, so that all meet the same noise. A task waits for its
-user after each block.
+The histories differ only in length: each repeats the first steps of a real history. The bench writes a history into the
+workspace, deletes the task's keys in Redis, and rebuilds them from the workspace, as after a loss. From then on the
+task runs as every other. The tasks alternate, one block of steps each, so that all meet the same load of the machine.
+A task waits for its user after each block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ COUNTDOWN = {
 
 
 class _GrowingTask:
-    """A task with so many steps, whose agents count down what the user says, and then wait for its next word."""
+    """A task with a given number of steps, whose agents count down from the user's number and then wait for a message."""
 
     def __init__(self, stack: BenchStack, steps: int) -> None:
         team = build_team("first", "second", prompt="count", collaboration_model=COUNTDOWN)
@@ -42,7 +42,7 @@ class _GrowingTask:
             self._lengthen(stack, steps)
 
     def grow(self, turns: int) -> list[float]:
-        """Go on for so many turns: the times from one to the next."""
+        """Continue the task for this number of turns, and return the seconds between them."""
         self.task.send(str(turns))
         before = self.steps
         self.steps += turns + 1
@@ -61,7 +61,7 @@ class _GrowingTask:
 
 
 def _write(path: Path, task_id: str, history: Sequence[TaskStep], steps: int) -> None:
-    """Repeat the history until it has so many steps."""
+    """Write the history, repeated up to this number of steps."""
     digest, lines = history[-1].digest, [step.line() for step in history]
     for seq in range(len(history), steps):
         step = history[seq % len(history)]
@@ -73,7 +73,7 @@ def _write(path: Path, task_id: str, history: Sequence[TaskStep], steps: int) ->
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """The young task, the old one and some between by turns, in as many blocks as there are rounds."""
+    """Measure tasks of different lengths alternately, in blocks of turns."""
     lengths = sorted({SHORT_STEPS, *(size.of(steps, 2 * SHORT_STEPS) for steps in (*MIDDLE_STEPS, LONG_STEPS))})
     tasks = [_GrowingTask(stack, steps) for steps in lengths]
     block = max(3, size.of(TURNS) // (size.rounds * SLICES))

@@ -1,7 +1,7 @@
-"""memory_search: a search over a long history through its index, against a scan of the whole history.
+"""memory_search: a search over a long history with its index, against a scan of the whole history.
 
-The history is in three languages, its words as frequent as words are. Each round makes a new index in a new process,
-which has stemmed no word yet; another process finds it made. A step is added before each search "after a new step".
+The history is in three languages, with natural word frequencies. Each round creates a new index in a new process, which
+has not stemmed a word yet. Another process finds this index. Each search "after a new step" follows an appended step.
 """
 
 import sys
@@ -35,7 +35,7 @@ FUNCTION_WORDS = {
 
 
 class Prose:
-    """Random texts: few words are frequent and many are rare (Zipf), of English, German and Chinese look."""
+    """Random texts that resemble English, German and Chinese: few words are frequent and many are rare (Zipf)."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -54,12 +54,12 @@ class Prose:
         }
 
     def text(self, language: str, length: int) -> str:
-        """So many words."""
+        """Return a text with this number of words."""
         words = self._random.choices(self._words[language], cum_weights=self._weights[language], k=length)
         return ("" if language == "zh" else " ").join(words)
 
     def step(self, seq: int, prev_digest: str) -> TaskStep:
-        """A step at this position; one in three of each language, a few long."""
+        """Return a step at this position. The languages alternate, and few steps are long."""
         language = ("en", "de", "zh")[seq % 3]
         length = min(1200, 1 + int(self._random.expovariate(1 / MEAN_WORDS)))
         step = {
@@ -73,19 +73,19 @@ class Prose:
         return TaskStep.model_validate(step).sealed(prev_digest)
 
     def queries(self) -> list[str]:
-        """Three words each, one language after the other."""
+        """Return queries of three words each; the languages alternate."""
         return [self.text(("en", "de", "zh")[number % 3], 3) for number in range(QUERIES)]
 
 
 class Searches:
-    """Measures on the history of one workspace."""
+    """Timed searches and scans of the history in one workspace."""
 
     def __init__(self, workspace: str, folder: Path) -> None:
         self._workspace = open_workspace(workspace)
         self._folder = folder
 
     def time_searches(self, name: str, grow: bool = False) -> list[float]:
-        """Seconds of each query on the index of this name; with `grow`, each after a new step."""
+        """Return the seconds of each query on the index of this name; with `grow`, each after a new step."""
         index = MemoryIndex(self._workspace.histories, lambda *_: None, self._folder / name)
         prose = Prose(2)
         times = []
@@ -102,7 +102,7 @@ class Searches:
         return sum(1 for _ in self._workspace.histories.lines(TASK_ID))
 
     def time_scans(self) -> list[float]:
-        """Seconds of reading the whole history and looking for the words of a query in each step, without ranking."""
+        """Return the seconds of each scan: read the whole history and find a query's words in each step."""
         times = []
         for query in Prose(2).queries()[:3]:
             began = time.perf_counter()
@@ -113,24 +113,24 @@ class Searches:
 
 
 def measure_round(workspace: str, folder: Path, name: str) -> tuple[float, list[float], list[float], list[float]]:
-    """In a process of its own: the first search, those after it, those after a new step each, and scans."""
+    """Return the times of the first search, of the next ones, of those after a new step, and of scans."""
     searches = Searches(workspace, folder)
     first, *others = searches.time_searches(name)
     return first, others, searches.time_searches(name, grow=True), searches.time_scans()
 
 
 def time_existing_index(workspace: str, folder: Path, name: str) -> float:
-    """In a process of its own: the first search on an index that another process made."""
+    """Return the time of the first search on an index that another process created."""
     return Searches(workspace, folder).time_searches(name)[0]
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """One new index a round."""
+    """Measure searches with one new index in each round."""
     yield measure_in(stack.folder / "memory-search", size)
 
 
 def measure_in(folder: Path, size: Size) -> Result:
-    """Write the history, then search it."""
+    """Write the history to this folder, search it, and return the result."""
     workspace, steps = f"file://{folder}/workspace", size.of(STEPS, 10)
     _write_history(workspace, steps)
     rounds, elsewhere = [], []

@@ -1,7 +1,7 @@
-"""parallel_tools: 20 tool calls of 100 ms in one step, from the step that asks for them to the step of their results.
+"""parallel_tools: the time of 20 tool calls of 100 ms in one step, from the step with the calls to that of the results.
 
-The tools pool has a process for each of them here; by default it has one for each processor. The limit is the longest
-of the calls alone, as its result says. From now on the stage keeps that pool.
+Here the tools pool has a process for each call; by default it has one for each processor. The baseline is the runtime
+of the longest call, from its result. Later benches on the same stack keep this pool.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ GOAL = 200
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """Tasks whose only agent makes all calls in its first turn."""
+    """Measure tasks whose only agent makes all calls in its first turn."""
     tool = {"name": "nap", "function": "tests.bench.processes.nap_tool:nap", "effect": "pure", "timeout": 20}
     member = {"name": "one", "prompt": f"tools {PROCESSES}", "tools": ["nap"]}
     team = build_team(agents=[member], tools=[tool])
@@ -32,7 +32,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 
 def _time_calls(stack: BenchStack, team: Team) -> tuple[float, float]:
-    """Seconds from the step that calls to that with the results, and of the longest call."""
+    """Return the seconds from the step with the calls to that of the results, and those of the longest call."""
     history = stack.run_team(team).history()
     for calls, results in pairwise(history):
         if results.results:

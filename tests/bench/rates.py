@@ -1,7 +1,7 @@
 """`python -m tests.bench.rates`: twenty turns at once against a profile of 600 tokens a minute, on real workers.
 
-Printed is the most that the model server was asked for in any sixty seconds, beside the limit, and how the tasks ended.
-It takes about three minutes: so many tokens are not allowed sooner.
+The bench prints the highest number of tokens that the model server counted in any sixty seconds, beside the limit, and
+the statuses of the tasks. It takes about three minutes, because the limit allows the tokens no sooner.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from tests.support.servers.model_server import Reply
 
 WINDOW = 60.0
 REQUEST_TOKENS = (60, 20)
-"""Tokens in and out that the server counts for each request."""
+"""Input and output tokens that the server counts for each request."""
 
 
 def main() -> None:
-    """Run the turns, and print what was asked for."""
+    """Run the turns, and print the tokens in the busiest minute."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.rates")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=600, help="tokens a minute")

@@ -1,11 +1,13 @@
-"""relay: from the model's writing of a chunk to the follower's having it, against plain PUBLISH of the same size.
+"""relay: the time from the model's write of a chunk to its receipt by the follower, against PUBLISH of the same size.
 
-The chunks say when they were sent. Followers are those of one event loop, as in a web service, and so is the plain
-subscriber, redis.asyncio; the publisher is one thread of a process of its own, which says the time right before each
-PUBLISH. The bare stream of the openai package stands beside it: a relay can be no faster than that and PUBLISH
-together. All streams begin together, when all are followed. The first half second of a stream is left out everywhere,
-and so is its last chunk: all streams end together, too, and what comes after that takes the processors from it. That is
-a row of its own.
+Each chunk holds its time of sending. The followers run in one event loop, as in a web service, and so does the plain
+subscriber, redis.asyncio. The plain publisher is one thread of a separate process, which reads the clock right before
+each PUBLISH. The bench also measures a bare stream of the openai package: a relay cannot be faster than this stream and
+PUBLISH together.
+
+All streams begin together, when all are followed. All measurements omit the first half second of each stream and its
+last chunk: all streams end together too, and the ends of their turns take the processors. The last chunk has a separate
+row.
 """
 
 import asyncio
@@ -38,14 +40,14 @@ CHUNKS = 40
 SKIPPED_CHUNKS = 10
 INTERVAL = 0.05
 STREAMS = 100
-"""Streams for which the goal is; one alone stands beside them."""
+"""Streams to which the goal applies; the bench also measures a single stream."""
 TIMEOUT = 60.0
 Lags = list[list[float]]
-"""The lags of each stream's chunks, in their order."""
+"""The lags of the chunks of each stream, in their order."""
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """One stream of 20 chunks a second, and 100 of them at the same time."""
+    """Measure one stream of 20 chunks a second, and 100 streams at the same time."""
     chunks = size.of(CHUNKS, SKIPPED_CHUNKS + 5)
     size_of_message = _message_size(stack)
     for streams in (1, size.of(STREAMS, 2)):
@@ -63,7 +65,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 
 def _goals(relay: Measurement, publish: Measurement) -> tuple[Figure, ...]:
-    """What comes on top of the limit, by round."""
+    """Return the lag of the relay beyond that of plain PUBLISH, by round."""
     added = {
         percent: [
             percentile(sorted(mine), percent) - percentile(sorted(baseline), percent)
@@ -75,7 +77,7 @@ def _goals(relay: Measurement, publish: Measurement) -> tuple[Figure, ...]:
 
 
 def _message_size(stack: BenchStack) -> int:
-    """The size of the messages on a content channel."""
+    """Return the size of a message on a content channel."""
     task = stack.run_team(build_team("writer", prompt=f"stream 1 {INTERVAL}"))
     log: Any = stack.redis.xrevrange(Keys(stack.settings.prefix).content(task.task_id), count=1)
     return len(log[0][1]["m"])
@@ -88,7 +90,7 @@ def _run(measure: Callable[[], Coroutine[Any, Any, Lags]], ends: list[tuple[floa
 
 
 async def _relayed(stack: BenchStack, streams: int, chunks: int) -> Lags:
-    """The last one to ask is we, when all are followed."""
+    """Return the lags of tasks; the last request of their group follows when all tasks are followed."""
     prompt = f"together {streams + 1} {chunks} {INTERVAL} 0 {new_name('group')}"
     team = build_team("writer", prompt=prompt)
     tasks = [await asyncio.to_thread(stack.orchestrator.run, team, "Go.") for _ in range(streams)]
@@ -133,7 +135,7 @@ async def _published(stack: BenchStack, streams: int, chunks: int, size: int) ->
 
 
 async def _subscribed(stack: BenchStack, channels: Sequence[str]) -> None:
-    """Wait until somebody listens to each of the channels."""
+    """Wait until each of the channels has a subscriber."""
     async with asyncio.timeout(TIMEOUT):
         while not all(count for _, count in stack.redis.pubsub_numsub(*channels)):
             await asyncio.sleep(0.01)

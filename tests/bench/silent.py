@@ -1,8 +1,8 @@
 """silent: the memory of one agents process while 500 of its turns wait for models that are silent or slow.
 
-It is started with the threads that it needs (ROBOCO_AGENTS_CONCURRENCY); `--size 2` are 1,000 turns. All models are
-silent until the last turn has asked, and for two seconds more; then each says a token a second. The limit is memory
-alone: the same process before.
+The process has a thread for each turn (ROBOCO_AGENTS_CONCURRENCY); `--size 2` runs 1,000 turns. All models are silent
+until two seconds after the request of the last turn. Then each streams a token a second. The baseline is the memory of
+the same process before.
 """
 
 import time
@@ -25,7 +25,7 @@ GOAL = Goal(400)
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """So many turns at once, as often as there are rounds."""
+    """Measure all turns at once, in each round."""
     turns = size.of(TURNS, 3)
     threads = max(AGENTS_THREADS, turns)
     agents = stack.agents_with_threads(threads)
@@ -45,7 +45,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 
 def _round(stack: BenchStack, agents: ProcessMeter, turns: int) -> tuple[float, float, float, tuple[float, ...]]:
-    """MB while all are silent and while all speak, the CPU that this takes, and how late each token was."""
+    """Return the MB while all models are silent and while all stream, the CPU of streaming, and the tokens' lags."""
     keys, group = Keys(stack.settings.prefix), new_name("group")
     team = build_team("writer", prompt=f"together {turns} {CHUNKS} {INTERVAL} {HOLD} {group}")
     schedule = RedisSchedule(Scripts(stack.redis), keys)
@@ -58,13 +58,17 @@ def _round(stack: BenchStack, agents: ProcessMeter, turns: int) -> tuple[float, 
             stack.orchestrator.run(team, "Go.", task_id=name)
         log.wait(group, "begins")
         silent = agents.memory_mb
-        until(lambda: len(subscriber.received) >= turns, TASK_TIMEOUT, "all speak")
+        until(lambda: len(subscriber.received) >= turns, TASK_TIMEOUT, "all models stream")
         began, used = time.monotonic(), agents.cpu
-        until(lambda: len(subscriber.received) >= turns * (CHUNKS - 1), TASK_TIMEOUT, "all have spoken on")
+        until(
+            lambda: len(subscriber.received) >= turns * (CHUNKS - 1),
+            TASK_TIMEOUT,
+            "all models stream their last chunks",
+        )
         slow, cores = agents.memory_mb, (agents.cpu - used) / (time.monotonic() - began)
         until(
             lambda: len(subscriber.received) >= turns * CHUNKS and schedule.count() <= before,
             TASK_TIMEOUT,
-            "all have ended",
+            "all tasks have ended",
         )
-    return silent, slow, cores, tuple((come - sent) / 1e9 for sent, come in subscriber.received)
+    return silent, slow, cores, tuple((received_at - sent_at) / 1e9 for sent_at, received_at in subscriber.received)
