@@ -31,7 +31,7 @@ COUNTDOWN = {
 
 
 class _GrowingTask:
-    """A task with a given number of steps, whose agents count down from the user's number and then wait for a message."""
+    """A task of given length, whose agents count down from the user's number and then wait for a message."""
 
     def __init__(self, stack: BenchStack, steps: int) -> None:
         team = build_team("first", "second", prompt="count", collaboration_model=COUNTDOWN)

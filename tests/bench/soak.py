@@ -1,8 +1,8 @@
-"""`python -m tests.bench.soak`: tasks under random kills, with a seed and for a time given; nothing may be lost.
+"""`python -m tests.bench.soak`: tasks under random faults, with a seed and for a given time; no task may be lost.
 
-Two workers of each pool run all the while that they, Redis and the S3 server are killed, stopped and ended. At the end
-everything is left in peace, and what has not ended then is stuck. Recovery is measured at the model server: from the
-moment at which a killed worker's connection broke in mid-turn, to the moment at which the turn is asked for again.
+Two workers of each pool run, while the bench kills, stops and terminates them, Redis and the S3 server at random. At
+the end the faults cease; a task that does not end then is stuck. Recovery is measured at the model server: from the
+moment at which a kill breaks a connection in the middle of a turn, to the next request of the same turn.
 """
 
 import argparse
@@ -22,15 +22,15 @@ from tests.support.stack import Stack, s3_environment
 
 LEASE = 3.0
 DRAIN_TIMEOUT = 120.0
-"""Seconds that open tasks have to end once nothing happens any more."""
+"""Seconds within which open tasks end after the last fault."""
 DISCONNECT_TIMEOUT = 0.5
-"""Seconds within which a kill breaks the connections of the killed."""
+"""Seconds within which a kill breaks the connections of the killed worker."""
 FAULT_EFFECT_SECONDS = 8.0
-"""Seconds for which something that happened before a kill may delay what follows it."""
+"""Seconds for which an earlier fault may delay the recovery from a kill."""
 
 
 def main() -> int:
-    """Soak, and print what came of it; the exit code is 1 if anything was lost, doubled, stuck or has failed."""
+    """Run the soak and print its results. Return 1 if a task was lost, doubled, stuck or failed."""
     options = _options()
     rng = random.Random(options.seed)
     with ExitStack() as exits:
@@ -67,7 +67,7 @@ def _run(load: Load, faults: Faults, seconds: float) -> None:
 
 
 def recoveries(records: list[Record], kills: list[float]) -> list[tuple[float, float]]:
-    """When each turn broke that a kill had broken, and the seconds until it was asked for again."""
+    """Return, for each turn that a kill broke, the time of the break and the seconds until its next request."""
     found = []
     for number, record in enumerate(records):
         broke = record.client_disconnected_at
@@ -85,9 +85,9 @@ def _report(stack: Stack, load: Load, faults: Faults, options: argparse.Namespac
     wrong = {"lost": tally.lost, "doubled": tally.doubled, "stuck": sorted(load.open), "failed": tally.failed}
     found = recoveries(stack.model.requests, faults.kills)
     meanwhile = {
-        "with the other agents worker gone, too": faults.all_agents_down,
-        "with a worker standing still": faults.pauses,
-        "with Redis or S3 away": faults.outages,
+        "with the other agents worker down too": faults.all_agents_down,
+        "with a stopped worker": faults.pauses,
+        "with Redis or S3 down": faults.outages,
     }
     groups: dict[str, list[float]] = {"": [], **{name: [] for name in meanwhile}}
     for at, seconds in found:
@@ -107,7 +107,7 @@ def _report(stack: Stack, load: Load, faults: Faults, options: argparse.Namespac
     for name, group in groups.items():
         print(f"recovery, lease {LEASE:g} s{', ' * bool(name)}{name}: {_percentiles(group)}")
     for violation in stack.model.violations:
-        print(f"the model was asked wrongly: {violation}")
+        print(f"invalid model request: {violation}")
     for name, cases in wrong.items():
         for case in cases:
             print(f"{name}: {case}")
@@ -124,11 +124,11 @@ def _percentiles(seconds: list[float]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description="Tasks under random kills.")
-    parser.add_argument("--seconds", type=float, default=600, help="how long something happens")
-    parser.add_argument("--seed", type=int, default=1, help="of what happens and when")
-    parser.add_argument("--tasks", type=int, default=12, help="how many run at once")
+    parser.add_argument("--seconds", type=float, default=600, help="duration of the faults in seconds")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the faults and their times")
+    parser.add_argument("--tasks", type=int, default=12, help="number of tasks at once")
     parser.add_argument("--pause", type=float, default=4.0, help="seconds between two faults, on average")
-    parser.add_argument("--s3", action="store_true", help="keep the workspace in S3, and kill that server, too")
+    parser.add_argument("--s3", action="store_true", help="store the workspace in S3, and kill that server too")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""What the soak does to its workers and servers, by chance and with a seed."""
+"""The faults of the soak: random kills and stops of workers and servers, with a seed."""
 
 import os
 import random
@@ -11,22 +11,31 @@ from tests.support.stack import Stack
 
 WORKERS = ("coordinator", "coordinator-2", "agents", "agents-2", "tools", "tools-2")
 RESTART_SECONDS = 6.0
-"""Seconds that a worker takes at most to be there again."""
+"""Maximum seconds until a worker runs again."""
 FAULT_WEIGHTS = {"SIGKILL": 10, "SIGSTOP": 4, "SIGTERM": 3, "redis killed": 2, "redis emptied": 1, "s3 killed": 1}
-"""What happens, and how often compared to the others."""
+"""The kinds of faults, and their relative frequencies."""
 
 
 class Faults:
-    """Makes something happen every `pause` seconds on average; `happened` counts it; `kills` of agents, `outages` of
-    servers, `halts`, and when the other agents worker was `gone`, are the times of some of it.
-    """
+    """A source of faults, one every `interval` seconds on average."""
+
+    counts: Counter[str]
+    """Number of faults by kind."""
+    kills: list[float]
+    """Times of the kills of agents workers."""
+    outages: list[float]
+    """Times of the kills of Redis and of the S3 server."""
+    pauses: list[float]
+    """Times at which a worker was stopped with SIGSTOP."""
+    all_agents_down: list[float]
+    """Times at which possibly no agents worker ran."""
 
     def __init__(self, stack: Stack, s3: S3Server | None, interval: float, rng: random.Random) -> None:
-        self.counts: Counter[str] = Counter()
-        self.kills: list[float] = []
-        self.outages: list[float] = []
-        self.pauses: list[float] = []
-        self.all_agents_down: list[float] = []
+        self.counts = Counter()
+        self.kills = []
+        self.outages = []
+        self.pauses = []
+        self.all_agents_down = []
         self.s3 = s3
         self._stack = stack
         self._interval = interval
@@ -36,7 +45,7 @@ class Faults:
         self._s3_back = 0.0
 
     def step(self, more: bool) -> None:
-        """Start again what is gone, let go on what stood still for long enough, and make the next thing happen."""
+        """Restart ended workers and servers, continue stopped workers, and inject the next fault if it is due."""
         now = time.monotonic()
         for name, until in list(self._stopped.items()):
             if now >= until or not more:
@@ -57,9 +66,8 @@ class Faults:
             case "SIGKILL":
                 if name.startswith("agents"):
                     now = time.monotonic()
-                    self.all_agents_down += (
-                        [self.kills[-1], now] if self.kills and now - self.kills[-1] < RESTART_SECONDS else []
-                    )
+                    if self.kills and now - self.kills[-1] < RESTART_SECONDS:
+                        self.all_agents_down += [self.kills[-1], now]
                     self.kills.append(now)
                 self._signal(name, signal.SIGKILL)
                 self._stack.workers[name].process.wait()
@@ -83,7 +91,7 @@ class Faults:
         self.counts[kind] += 1
 
     def _signal(self, name: str, signal_number: signal.Signals) -> None:
-        """To the worker and all its processes: it leads a session of its own."""
+        """Send the signal to the worker and all its processes, which form a process group."""
         try:
             os.killpg(self._stack.workers[name].pid, signal_number)
         except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The load of the soak: always so many tasks of several teams, and what is wrong with each when it has ended."""
+"""The load of the soak: a constant number of open tasks of several teams, and the checks of ended tasks."""
 
 import random
 import time
@@ -14,7 +14,7 @@ from tests.support.stack import Stack
 from tests.support.transcript import Transcript
 
 CHUNK_INTERVAL = 0.12
-"""Seconds between two pieces of an answer: a turn takes one to two seconds."""
+"""Seconds between two chunks of a reply: a turn takes one to two seconds."""
 
 CLERK_TEAM = parse_team(
     {
@@ -27,7 +27,7 @@ CALLS = 2
 
 
 def scripted_reply(request: Request) -> Reply:
-    """What the model says: a clerk appends two lines, which cannot be taken back; the others as in the tests."""
+    """Return the model's reply: a clerk makes two irreversible calls; other agents reply as in the tests."""
     if not request.system.startswith("clerk"):
         reply = answer(request)
         return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=CHUNK_INTERVAL)
@@ -37,14 +37,14 @@ def scripted_reply(request: Request) -> Reply:
 
 
 def name_task_in_prompts(team: Team) -> Team:
-    """The team, whose prompts name the task: so the model server can tell whose turn a request is."""
+    """Return the team with the task's id in its prompts, so that each model request names its task."""
     agents = [agent.model_copy(update={"prompt": agent.prompt + " {{ task.id }}"}) for agent in team.agents]
     return team.model_copy(update={"agents": tuple(agents)})
 
 
 @dataclass
 class Tally:
-    """What has come of the ended tasks."""
+    """The counts and the errors of ended tasks."""
 
     tasks: int = 0
     steps: int = 0
@@ -56,7 +56,7 @@ class Tally:
 
 
 class Load:
-    """Keeps so many tasks going, and looks at those that have ended."""
+    """A source of tasks that keeps a constant number of them open, and checks ended tasks."""
 
     def __init__(self, stack: Stack, concurrency: int, rng: random.Random) -> None:
         self.tally = Tally()
@@ -69,7 +69,7 @@ class Load:
         self._count = 0
 
     def step(self, more: bool) -> None:
-        """Submit what is missing, if there is to be more, and look at what has ended."""
+        """Check ended tasks, retry failed submissions and, with `more`, submit new tasks."""
         for task_id in list(self.open):
             if task_id not in self._accepted:
                 self._submit(task_id)
@@ -83,7 +83,7 @@ class Load:
             self._submit(task_id)
 
     def _submit(self, task_id: str) -> None:
-        """Submit it; a server that is away leaves it for the next time, as whoever submits would."""
+        """Submit the task. If a server is down, a later step tries again, as a client would."""
         journey = self._journeys[task_id]
         team, prompt = (journey.team, journey.prompt) if journey else (CLERK_TEAM, "Go.")
         try:
@@ -93,7 +93,7 @@ class Load:
         self._accepted.add(task_id)
 
     def _finished(self, task_id: str) -> bool:
-        """Whether the task has ended and was looked at; servers that are away put it off."""
+        """Return True if the task has ended and was checked; False if a server is down."""
         task = Task(task_id, self._stack.orchestrator._engine, self._stack.orchestrator._follower, self._stack.settings)
         try:
             if not task.summary().status.ended:

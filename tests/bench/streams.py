@@ -1,8 +1,8 @@
-"""streams: how late chunks are, model to follower, when one agents process relays many streams of 20 tokens a second.
+"""streams: the lag of chunks from model to follower, when one agents process relays many streams of 20 tokens a second.
 
-The limit is the openai package's own loop in a process of its own: a thread for each stream, and a PUBLISH for each
-chunk. Chunks are written beforehand by the model and heard by a bare socket, so that neither is what is measured. The
-first of each stream are left out, and the last: all streams begin and end together.
+The baseline is a separate process with the loop of the openai package: a thread for each stream, and a PUBLISH for each
+chunk. The model prepares its chunks in advance and a bare socket receives them, so that neither affects the result. The
+bench omits the first and the last chunks of each stream, because all streams begin and end together.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,19 @@ from tests.bench.harness.results import Figure, Goal, Measurement, Result, Serie
 
 STREAMS = (25, 50, 100, 200, 400)
 GOAL_STREAMS = 200
-"""Streams for which the goal is."""
+"""Number of streams to which the goal applies."""
 CHUNKS = 40
 MAX_LATENESS_MS = 250
-"""Milliseconds that a chunk may be late, 99 of 100 times."""
+"""Maximum lag of 99 of 100 chunks."""
 STREAMS_GOAL = Goal(2, at_least=True)
 LOOP_NAME = "the openai package's loop"
 
 StatsByStreams = Mapping[int, tuple[StreamStats, StreamStats]]
-"""By the number of streams: Roboco's, and the loop's."""
+"""The statistics of Roboco and of the loop, by number of streams."""
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """Both with the number of streams of the goal by turns, and once with each of the other numbers."""
+    """Measure both relays alternately with the goal's number of streams, and once with each other number."""
     at, chunks = size.of(GOAL_STREAMS), scale_chunks(size, CHUNKS)
     others = sorted({size.of(streams) for streams in STREAMS} - {at})
     relays = shared_relays(stack)
@@ -57,7 +57,7 @@ def _lateness(stats: StreamStats, percent: int = 99) -> float:
 
 
 def _sustained_streams(found: StatsByStreams, which: int) -> int:
-    """The most streams whose chunks come in time."""
+    """Return the highest number of streams with a lag within the maximum."""
     return max(
         (streams for streams, both in found.items() if _lateness(both[which]) * 1000 < MAX_LATENESS_MS), default=1
     )
@@ -66,9 +66,10 @@ def _sustained_streams(found: StatsByStreams, which: int) -> int:
 def _notes(found: StatsByStreams) -> Iterator[str]:
     for streams, (ours, loop) in sorted(found.items()):
         for name, stats in (("Roboco", ours), (LOOP_NAME, loop)):
+            p50, p99 = (_lateness(stats, percent) * 1000 for percent in (50, 99))
             last = percentile(sorted(stats.ends), 50) * 1000
-            late = f"p50 {_lateness(stats, 50) * 1000:.1f} ms, p99 {_lateness(stats) * 1000:.0f} ms, the last {last:.0f} ms"
-            yield f"{streams} streams by {name}: {late}, {stats.rate:.0f} tokens a second; of a CPU: {stats.cpu_shares()}"
+            lags = f"p50 {p50:.1f} ms, p99 {p99:.0f} ms, last chunks {last:.0f} ms"
+            yield f"{streams} streams by {name}: {lags}, {stats.rate:.0f} tokens a second; of a CPU: {stats.cpu_shares()}"
 
 
 def _series(found: StatsByStreams) -> tuple[Series, ...]:

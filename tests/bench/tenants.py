@@ -1,8 +1,8 @@
-"""`python -m tests.bench.tenants`: another's first token while one tenant's 5,000 tasks wait, on real workers.
+"""`python -m tests.bench.tenants`: a tenant's first token while 5,000 tasks of another tenant wait, on real workers.
 
-The model thinks for half a second before each answer, and one agents worker makes 20 turns at a time, so that the flood
-takes minutes. Measured is the time from `run` to the first text at a follower: alone, and beside it, once with the
-flood a tenant's and once with all tasks of nobody, as before there were tenants. It takes about six minutes.
+The model waits for half a second before each reply, and one agents worker runs 20 turns at a time, so that the flood of
+tasks takes minutes. The bench measures the time from `run` to the first text at a follower three times: without the
+flood, with the flood of another tenant, and with the flood and no tenants at all. It takes about six minutes.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def _print_times(name: str, times: list[float]) -> None:
 
 
 def _measure(flood: int, samples: int, flooding: str | None, other: str | None) -> list[float]:
-    """Seconds to the first text of the other's tasks, one after another, while the flood waits."""
+    """Return the seconds to the first text of each of the other tenant's tasks, while the flood waits."""
     with (
         tempfile.TemporaryDirectory(prefix="roboco-tenants-") as folder,
         DeployedStack(Path(folder), lease_seconds=15.0) as stack,

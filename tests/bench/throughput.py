@@ -1,8 +1,8 @@
 """throughput: short tasks of three agents each, against six plain Celery tasks for each in the same pools.
 
-All are submitted at once, by this process, and measured is the time until the last one has ended. The plain ones are
-three times two that send each other, as the coordinator's and the agents' do; theirs is the same number of chains. Each
-pool has one process first, and then more.
+This process submits all tasks at once, and the bench measures the time until the last one has ended. The baseline is
+the same number of chains of six plain Celery tasks. They alternate between two queues, as the messages of the
+coordinator and of the agents do. Each pool has one process first, and then more.
 """
 
 import time
@@ -27,7 +27,7 @@ GOAL = Goal(0.4, at_least=True)
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """The tasks and the chains by turns, with one worker of each pool, then with more of them."""
+    """Measure the tasks and the chains alternately, with one worker of each pool, then with more workers."""
     tasks = size.of(TASKS, 3)
     samplers: dict[str, Sampler] = {
         "a task, of all at once": lambda _: [run_tasks(stack, tasks)],
@@ -55,7 +55,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 
 def run_tasks(stack: BenchStack, tasks: int, **team_fields: Any) -> float:
-    """Run so many tasks of three agents, all submitted at once: seconds for each."""
+    """Run this number of tasks of three agents, all submitted at once, and return the seconds for each."""
     team = build_team(*AGENTS, prompt="short", **team_fields)
     schedule = RedisSchedule(Scripts(stack.redis), Keys(stack.settings.prefix))
     before = schedule.count()
@@ -68,7 +68,7 @@ def run_tasks(stack: BenchStack, tasks: int, **team_fields: Any) -> float:
 
 
 def _run_chains(stack: BenchStack, chains: int) -> float:
-    """Seconds for each of so many chains of plain Celery tasks."""
+    """Run this number of chains of plain Celery tasks, and return the seconds for each."""
     name = new_name("chains")
     began = time.perf_counter()
     with plain_celery.create_plain_app(stack.settings.broker) as app:

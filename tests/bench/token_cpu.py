@@ -1,7 +1,8 @@
-"""token_cpu: the CPU that a token takes of the process that relays it, from the model's socket to PUBLISH.
+"""token_cpu: the CPU time of a token in the process that relays it, from the model's socket to PUBLISH.
 
-The limit is a bare process that reads the same lines, parses them as JSON and publishes each; the openai package's own
-loop, a thread for each stream and a PUBLISH for each chunk, stands beside it. 40 streams speak 20 tokens a second each.
+The baseline is a bare process that reads the same lines, parses them as JSON and publishes each. The bench also
+measures the loop of the openai package, with a thread for each stream and a PUBLISH for each chunk. There are 40
+streams of 20 tokens a second each.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ GOAL = 3.0
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """All three by turns."""
+    """Measure all three relays alternately."""
     streams, chunks = size.of(STREAMS), scale_chunks(size, CHUNKS)
     relays = shared_relays(stack)
     samplers: dict[str, Sampler] = {

@@ -1,7 +1,7 @@
-"""turn_overhead: a turn of a long task, against two plain Celery hops on the same broker and in the same pools.
+"""turn_overhead: a turn of a long task, against two plain Celery tasks on the same broker and in the same pools.
 
-A turn is two hops, a model call, and what Roboco does; the bare model call stands beside it, so that what is left of a
-turn without it can be compared with the hops.
+A turn consists of two hops (the messages to the agents worker and to the coordinator), a model call, and the work of
+Roboco. The bench also measures the bare model call, so that the rest of a turn can be compared with two plain hops.
 """
 
 import json
@@ -19,7 +19,7 @@ GOAL = 1.5
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """The time of a turn, of two hops, and of the model call, by turns."""
+    """Measure a turn, two hops, and the model call alternately."""
     turns = size.of(TURNS, 10)
     team = team_with_turns(turns)
     messages = last_messages(team, stack.run_team(team))
@@ -35,20 +35,20 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 
 def team_with_turns(turns: int) -> Team:
-    """A team that ends after so many turns, or one or two more."""
+    """Return a team that ends after this number of turns, or one or two more."""
     sequential = {"type": "sequential", "rounds": turns // 2 + 1}
     return build_team("first", "second", prompt="short", collaboration_model=sequential)
 
 
 def last_messages(team: Team, task: Task) -> Sequence[object]:
-    """What the last turns of the task sent to the model."""
+    """Return the messages that the last turns of the task sent to the model."""
     steps = task.history()
     agent = team.agents[0]
     return build_working_memory(agent, agent.prompt, PromptInputs(steps[0], tuple(steps[-team.tail_length :]))).messages
 
 
 def time_hops(stack: BenchStack, turns: int) -> list[float]:
-    """Seconds from one plain `turn` to the next, with one `advance` in between."""
+    """Return the seconds from one plain `turn` task to the next, with one `advance` task in between."""
     chain = new_name("chain")
     with plain_celery.create_plain_app(stack.settings.broker) as app:
         plain_celery.send(app, plain_celery.ADVANCE, chain, turns)

@@ -1,7 +1,7 @@
-"""turn_overhead_s3: turn_overhead with the workspace on the S3 server.
+"""turn_overhead_s3: the same as turn_overhead with the workspace on the S3 server.
 
-The limit is two plain Celery hops and one conditional PUT of a step's size on the same server, each measured alone. The
-workers, their Valkey and the S3 server are of this bench alone; the plain Celery tasks have a Valkey like it.
+The baseline is two plain Celery hops and one conditional PUT of a step's size on the same server, measured separately.
+The workers, their Valkey and the S3 server serve this bench only. The plain Celery tasks use another Valkey.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ TURNS, SLICES = 30, 3
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """The time of a turn, of two hops, of a PUT, and of the model call, by turns."""
+    """Measure a turn, two hops, a PUT, and the model call alternately."""
     turns = size.of(TURNS, 4)
     team = team_with_turns(turns)
     stack.ensure_workers(plain_celery.POOLS, "tests.bench.processes.plain_celery")
@@ -41,7 +41,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 @contextmanager
 def _s3_stack(stack: BenchStack) -> Iterator[tuple[BenchStack, S3Server]]:
-    """A stage on an S3 server."""
+    """Yield a stack with an S3 server, and the server."""
     folder = stack.folder / new_name("s3")
     folder.mkdir()
     with ExitStack() as exits:
@@ -53,12 +53,12 @@ def _s3_stack(stack: BenchStack) -> Iterator[tuple[BenchStack, S3Server]]:
 
 
 def _time_puts(s3: S3Server, step: bytes, times: int) -> list[float]:
-    """Seconds of each conditional PUT of the step, as the workspace makes it."""
+    """Return the seconds of each conditional PUT of the step, as the workspace makes it."""
     client: Any = connect_s3(s3.endpoint_url)
     found = []
     for number in range(times + 1):
         began = perf_counter()
         client.put_object(Bucket=s3.bucket, Key=new_name("put"), Body=step, IfNoneMatch="*")
-        found += [perf_counter() - began] if number else []  # the first one makes the connection
+        found += [perf_counter() - began] if number else []  # the first request opens the connection
     client.close()
     return found

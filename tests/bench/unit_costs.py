@@ -1,7 +1,8 @@
-"""unit_costs: what a task, a turn and a token cost each process, from which the sizing table is reckoned.
+"""unit_costs: the costs of a task, a turn and a token in each process, from which the sizing table is computed.
 
-Tasks of three and of nine turns are run, so many at once: the difference is the cost of a further turn. Processes count
-with their children. Tokens are those of 40 streams that say 20 a second, one by one; with more they go out together.
+The bench runs tasks of three and of nine turns; the difference is the cost of a further turn. The costs of a process
+include its children. Tokens are those of 40 streams of 20 tokens a second, which are sent one by one; with more streams,
+several tokens are sent together.
 """
 
 import time
@@ -22,11 +23,11 @@ COUNTS = {
 }
 
 Costs = Mapping[str, float]
-"""CPU milliseconds by process, and what was asked of Redis, each of one thing."""
+"""CPU milliseconds by process, and commands and bytes of Redis, for one task, turn or token."""
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """A task, a turn and a token, round by round."""
+    """Measure the costs of a task, a turn and a token."""
     tasks, chunks = size.of(TASKS, 3), scale_chunks(size, CHUNKS)
     more = (ROUNDS - 1) * len(AGENTS)
     found: dict[str, list[Costs]] = {"a task of 3 turns": [], "a further turn": []}
@@ -45,7 +46,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
 
 
 def _measure_costs(stack: BenchStack, tasks: int, rounds: int) -> Costs:
-    """The costs of each of so many tasks, in which every agent speaks so often."""
+    """Return the costs of each of this number of tasks, with this number of turns of every agent."""
     counts = _counts(stack)
     meters = {name: _Meter(clock) for name, clock in _clocks(stack).items()}
     run_tasks(stack, tasks, collaboration_model={"type": "sequential", "rounds": rounds})
@@ -55,7 +56,7 @@ def _measure_costs(stack: BenchStack, tasks: int, rounds: int) -> Costs:
 
 
 class _Meter:
-    """A clock, from now on."""
+    """The time that has passed on a clock since the creation of this object."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -63,7 +64,7 @@ class _Meter:
 
     @property
     def milliseconds(self) -> float:
-        """What has passed of it."""
+        """Milliseconds since the creation."""
         return (self._clock() - self._began) * 1000
 
 

@@ -1,10 +1,12 @@
-"""Followers of many tasks, or a plain subscriber to their channels, in a process of its own.
+"""A process with followers of many tasks, or with a plain subscriber to their channels.
 
-`python -m tests.bench.processes.many_followers --url redis://... --workspace file:///... --output FILE --name NAME --tasks 200
---followers 2000 --chunks 10` follows NAME-0, NAME-1, ... in one event loop; with `--followers 0` one connection of
-redis.asyncio subscribes instead. It writes a line of JSON when all have heard a first chunk, or listen, and then one
-for each round, in which every task says so many chunks: the lags in seconds, and seconds of CPU and MB of memory of
-the process. It ends with SIGTERM.
+    python -m tests.bench.processes.many_followers --url redis://... --workspace file:///... --output FILE \\
+        --name NAME --tasks 200 --followers 2000 --chunks 10
+
+It follows the tasks NAME-0, NAME-1, ... in one event loop; with `--followers 0` one connection of redis.asyncio
+subscribes instead. It writes a line of JSON when every follower has received a chunk, or the subscriber is connected.
+Then it writes one for each round, in which every task publishes `--chunks` chunks. A line holds the lags in seconds, and
+the seconds of CPU and MB of memory of the process. It ends with SIGTERM.
 """
 
 import argparse
@@ -23,7 +25,7 @@ from tests.bench.harness.bare_model import lags
 
 
 class RoundLog:
-    """Notes lags, and writes each round when it is whole."""
+    """The lags of the current round, written to a file when the round is complete."""
 
     def __init__(self, size: int, output: Path) -> None:
         self._size = size
@@ -32,13 +34,13 @@ class RoundLog:
         self._cpu = _cpu()
 
     def add(self, text: str) -> None:
-        """A chunk has come."""
+        """Add the lag of a received chunk, and write the round if it is complete."""
         self._lags += lags(text, time.time_ns())
         if len(self._lags) == self._size:
             self.write_round()
 
     def write_round(self) -> None:
-        """The round is over, and the next one begins."""
+        """Write the round, and begin the next one."""
         now = _cpu()
         with self._output.open("a") as output:
             output.write(json.dumps({"lags": self._lags, "cpu": now - self._cpu, "memory": _memory()}) + "\n")
@@ -55,7 +57,7 @@ def _memory() -> float:
 
 
 async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> None:
-    """Follow in this event loop, as a web service does."""
+    """Follow all tasks in this event loop, as a web service does."""
     rounds = RoundLog(options.followers * options.chunks, options.output)
     waiting = set(range(options.followers))
 
@@ -77,7 +79,7 @@ async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> Non
 
 
 async def subscribe(options: argparse.Namespace) -> None:
-    """Listen with one plain connection to all channels."""
+    """Subscribe to all channels with one plain connection."""
     rounds = RoundLog(options.tasks * options.chunks, options.output)
     channels = [Keys().content(f"{options.name}-{number}") for number in range(options.tasks)]
     async with Redis.from_url(options.url) as client, client.pubsub(ignore_subscribe_messages=True) as pubsub:
@@ -91,7 +93,7 @@ async def subscribe(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Follow for ever."""
+    """Follow until SIGTERM."""
     parser = argparse.ArgumentParser(description="Followers of many tasks, for the benches.")
     parser.add_argument("--url", required=True)
     parser.add_argument("--workspace", required=True)

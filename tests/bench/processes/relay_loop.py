@@ -1,9 +1,11 @@
-"""What relays chunks without Roboco, in a process of its own: from a model's stream to PUBLISH.
+"""A process that relays chunks from a model's stream to PUBLISH without Roboco.
 
-`python -m tests.bench.processes.relay_loop --url redis://... --model http://127.0.0.1:8080/v1 --jobs LIST` takes one job after another
-from the list, a JSON object: `way`, `prompt`, `streams`, and `channel` and `size` of what is published, on CHANNEL:0...
-The ways are `openai`, the package's own loop in a thread for each stream; and `raw`, all streams in one event
-loop, where lines are read with httpx2 and parsed as JSON. Both publish each chunk. It ends with SIGTERM.
+    python -m tests.bench.processes.relay_loop --url redis://... --model http://127.0.0.1:8080/v1 --jobs LIST
+
+It takes one job after another from the list. A job is a JSON object with the fields `way`, `prompt`, `streams`, and
+`channel` and `size` of the messages, which it publishes on CHANNEL:0, CHANNEL:1, ... The ways are `openai`, the loop of
+the package in a thread for each stream; and `raw`, all streams in one event loop, which reads lines with httpx2 and
+parses them as JSON. Both publish each chunk. The process ends with SIGTERM.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from tests.bench.harness.bare_model import request_arguments
 
 
 def padded_message(text: str, size: int) -> str:
-    """A message of this size that holds the text."""
+    """Return a message of this size that holds the text."""
     return json.dumps({"text": text, "rest": "x" * (size - len(text) - len('{"text": "", "rest": ""}'))})
 
 
@@ -72,8 +74,8 @@ def _messages(job: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    """Do all jobs."""
-    parser = argparse.ArgumentParser(description="Relays chunks without Roboco, for the benches.")
+    """Process jobs until SIGTERM."""
+    parser = argparse.ArgumentParser(description="Relay chunks without Roboco, for the benches.")
     parser.add_argument("--url", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--jobs", required=True)

@@ -1,1 +1,1 @@
-"""Pools of the benches that have more processes than the usual ones."""
+"""Pools with more processes than the default pools."""
