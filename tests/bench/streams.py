@@ -69,7 +69,8 @@ def _notes(found: StatsByStreams) -> Iterator[str]:
             p50, p99 = (_lateness(stats, percent) * 1000 for percent in (50, 99))
             last = percentile(sorted(stats.ends), 50) * 1000
             lags = f"p50 {p50:.1f} ms, p99 {p99:.0f} ms, last chunks {last:.0f} ms"
-            yield f"{streams} streams by {name}: {lags}, {stats.rate:.0f} tokens a second; of a CPU: {stats.cpu_shares()}"
+            rates = f"{stats.rate:.0f} tokens a second; of a CPU: {stats.cpu_shares()}"
+            yield f"{streams} streams by {name}: {lags}, {rates}"
 
 
 def _series(found: StatsByStreams) -> tuple[Series, ...]:

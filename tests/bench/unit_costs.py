@@ -1,8 +1,8 @@
 """unit_costs: the costs of a task, a turn and a token in each process, from which the sizing table is computed.
 
 The bench runs tasks of three and of nine turns; the difference is the cost of a further turn. The costs of a process
-include its children. Tokens are those of 40 streams of 20 tokens a second, which are sent one by one; with more streams,
-several tokens are sent together.
+include its children. Tokens are those of 40 streams of 20 tokens a second, sent one by one; with more streams, several
+tokens are sent together.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Celery by hand, as the bench uses it: broker, results and PUBLISH in one Valkey."""
+"""Celery by hand: broker, results and PUBLISH in one Valkey."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from tests.bench.peers.peer import TASK_TIMEOUT, Peer, follow_channel
 
 
 class CeleryPeer(Peer):
-    """Three tasks in a chain, on two workers with a pool of threads each."""
+    """A chain of three tasks, on two workers with a pool of threads each."""
 
     name = "Celery by hand"
 

@@ -1,4 +1,4 @@
-"""Rounds: each peer in turn, alone, on servers of its own: latency, throughput and CPU of the errand."""
+"""The latency, throughput and CPU of the errand with each peer, one peer at a time, on separate servers."""
 
 import sys
 import tempfile
@@ -21,42 +21,45 @@ from tests.bench.peers.peer import Peer
 from tests.support.stack import ROOT
 
 TOKENS = 20
-"""What each agent says, without a pause."""
+"""Tokens of each agent, streamed without a pause."""
 PROMPTS = (f"stream {TOKENS} 0",) * len(AGENTS)
 SINGLE_TASKS, PARALLEL_TASKS, WARM_UP_TASKS = 20, 200, 20
-"""Tasks one after another, all at once, and before anything is measured."""
+"""Numbers of tasks: one after another, all at once, and before the measurement."""
 SUBMITTERS = 4
 
 
 @dataclass(frozen=True)
 class PeerCosts:
-    """What one peer has shown when it was its turn: seconds for each task alone, for one of many, and of CPU."""
+    """The costs of the errand with one peer in one round."""
 
     alone: tuple[float, ...]
+    """Seconds of each task that runs alone."""
     share: float
+    """Seconds for all parallel tasks, divided by their number."""
     cpu: float
+    """CPU seconds of each parallel task."""
 
 
 def measure(peers: Sequence[type[Peer]], size: Size) -> Iterator[Result]:
-    """The three measures, Roboco's against each other one's."""
-    turns: dict[str, list[PeerCosts]] = {peer.name: [] for peer in peers}
+    """Measure the peers alternately, and compare Roboco with each of the others."""
+    costs: dict[str, list[PeerCosts]] = {peer.name: [] for peer in peers}
     with tempfile.TemporaryDirectory(prefix="roboco-peers-") as folder, model(Path(folder)) as url:
         for number in range(size.rounds):
             for peer in peers:
                 with peer(Path(folder) / f"{peer.__name__}-{number}", url) as running_peer:
-                    turns[peer.name].append(measure_peer(running_peer, size))
-    alone = [Measurement(name, tuple(one.alone for one in own)) for name, own in turns.items()]
-    share = [Measurement(name, tuple((one.share,) for one in own)) for name, own in turns.items()]
-    cpu = [Measurement(name, tuple((one.cpu,) for one in own)) for name, own in turns.items()]
+                    costs[peer.name].append(measure_peer(running_peer, size))
+    alone = [Measurement(name, tuple(one.alone for one in own)) for name, own in costs.items()]
+    share = [Measurement(name, tuple((one.share,) for one in own)) for name, own in costs.items()]
+    cpu = [Measurement(name, tuple((one.cpu,) for one in own)) for name, own in costs.items()]
     yield _compare("one task, from submit to its result", alone)
     many = size.of(PARALLEL_TASKS, 4)
-    rates = ", ".join(f"{name} {1 / median(one.share for one in own):.1f}" for name, own in turns.items())
+    rates = ", ".join(f"{name} {1 / median(one.share for one in own):.1f}" for name, own in costs.items())
     yield _compare(f"{many} tasks at once, time for each", share, f"tasks a second: {rates}")
     yield _compare(f"{many} tasks at once, CPU for each", cpu, "CPU of workers and servers, without model and caller")
 
 
 def measure_peer(peer: Peer, size: Size) -> PeerCosts:
-    """Measure the peer, which runs, once."""
+    """Measure the running peer once."""
     _time_many(peer, size.of(WARM_UP_TASKS, 2))
     alone = tuple(_time_one(peer) for _ in range(size.of(SINGLE_TASKS, 2)))
     tasks = size.of(PARALLEL_TASKS, 4)
@@ -67,7 +70,7 @@ def measure_peer(peer: Peer, size: Size) -> PeerCosts:
 
 @contextmanager
 def model(folder: Path) -> Iterator[str]:
-    """The base URL of the model, a process of its own."""
+    """Start the model server as a separate process, and yield its base URL."""
     port = free_port()
     command = [sys.executable, "-m", MODEL_MODULE, "--port", str(port)]
     url = f"http://127.0.0.1:{port}/v1"
@@ -80,7 +83,7 @@ def model(folder: Path) -> Iterator[str]:
 
 
 def _time_one(peer: Peer) -> float:
-    """Seconds of one task."""
+    """Run one task, and return its seconds."""
     name = new_name("task")
     began = time.perf_counter()
     peer.submit(name, PROMPTS)
@@ -89,7 +92,7 @@ def _time_one(peer: Peer) -> float:
 
 
 def _time_many(peer: Peer, tasks: int) -> float:
-    """Seconds until so many tasks, handed in at once, have all ended; each has said all that it should."""
+    """Submit this number of tasks at once, and return the seconds until all have ended with their full texts."""
     names = [new_name("task") for _ in range(tasks)]
     began = time.perf_counter()
     with ThreadPoolExecutor(SUBMITTERS) as submitters:

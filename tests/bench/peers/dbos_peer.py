@@ -1,4 +1,4 @@
-"""DBOS as the bench uses it: workflows in PostgreSQL, handed in and followed by its client."""
+"""DBOS: workflows in PostgreSQL, submitted and followed by its client."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -13,7 +13,7 @@ from tests.bench.peers.peer import Peer, follow_channel
 from tests.bench.peers.postgres import postgres
 
 POLL_INTERVAL = 0.01
-"""Seconds from one look for the result to the next; the default is a second."""
+"""Seconds between two polls of the result; the default is a second."""
 
 
 class DbosPeer(Peer):
@@ -29,7 +29,7 @@ class DbosPeer(Peer):
 
     @cached_property
     def _client(self) -> Any:
-        """The client, when the first worker has made the tables."""
+        """The client, created after the first worker has created the tables."""
         client = DBOSClient(system_database_url=self._url, use_listen_notify=True, retry_connection_errors=False)
         self.exits.callback(client.destroy)
         return client
@@ -55,7 +55,7 @@ class DbosPeer(Peer):
 
 
 class DbosPublishPeer(DbosPeer):
-    """The same with its tokens published in Redis, which keeps none of them."""
+    """The same workflow with tokens that are published in Redis, and not stored."""
 
     name = "DBOS with PUBLISH"
 

@@ -1,7 +1,8 @@
-"""Facts: what becomes of an errand whose worker is killed in the middle of a turn, or which is stopped there.
+"""Facts: the fate of an errand whose worker is killed in the middle of a turn, or which is stopped there.
 
-Two workers stand ready when the first one, which does the work, is killed with SIGKILL. If nothing has gone on after a
-while, it is started again, as a supervisor does; if that does not help, the errand is handed in once more.
+Two workers are ready when the first one, which runs the errand, is killed with SIGKILL. If the errand does not continue
+within a timeout, the bench starts the worker again, as a supervisor does. If that does not help, it submits the errand
+once more.
 """
 
 import tempfile
@@ -19,33 +20,37 @@ from tests.support.servers.model_server import ModelServer, Record, Reply, Reque
 from tests.support.stack import until
 
 TOKENS, ALL_TOKENS = 5, 15
-"""What each agent says, and all together; the second one speaks on and on when it is asked for the first time."""
+"""Tokens of each agent, and of all agents together; the first reply of the second agent does not end."""
 PROMPTS = ("research", "write", "review")
 TOKENS_BEFORE_KILL = TOKENS + 20
-"""Tokens that a reader has had at least when the worker is killed: the second agent is speaking."""
+"""Minimum number of tokens at a reader before the kill: the second agent streams."""
 TIMEOUT, SHORT_TIMEOUT = 30.0, 5.0
-"""Seconds for what must come, and for what a stop, and a reader who comes at the end, may take."""
+"""Seconds for events that must happen, and for those that need not: the effect of a stop, a late reader's tokens."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What one peer has done."""
+    """The behaviour of one peer."""
 
     peer: str
-    goes_on: str
+    recovery: str
+    """How the errand continues after the kill."""
     calls: tuple[int, ...]
-    """Calls of the model by each agent; a finished one's that is repeated counts twice."""
+    """Number of model calls by each agent; a repeated turn counts twice."""
     reader: str
-    late: str
+    """The text at a reader that followed from the start."""
+    late_reader: str
+    """The text at a reader that began to follow at the end."""
     stop: str
+    """The effect of a stop on the model's connection."""
 
     def record(self) -> dict[str, Any]:
-        """The fact as JSON."""
+        """Return the fact as JSON."""
         return asdict(self)
 
 
 class TokenReader:
-    """Follows an errand in a thread, and notes each token."""
+    """A thread that follows an errand and records each token."""
 
     def __init__(self, peer: Peer, task: str) -> None:
         self.texts: list[str] = []
@@ -54,7 +59,7 @@ class TokenReader:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def start(self) -> None:
-        """Read, from when the errand is there."""
+        """Start to read, after the errand was submitted."""
         self._thread.start()
 
     @property
@@ -63,7 +68,7 @@ class TokenReader:
         return "".join(f" {text} " if text == VOID_MARK else text for text in list(self.texts)).split()
 
     def leave(self) -> None:
-        """Read no more; the connection may be closed under it."""
+        """Ignore errors from now on, because the connection may be closed."""
         self._left = True
 
     def _read(self) -> None:
@@ -76,7 +81,7 @@ class TokenReader:
 
 
 def find_facts(peers: Sequence[type[Peer]], timeout: float) -> Iterator[Fact]:
-    """The facts of each peer; `patience` is how long it may take to go on by itself."""
+    """Yield the fact of each peer, which has `timeout` seconds to continue by itself."""
     with tempfile.TemporaryDirectory(prefix="roboco-facts-") as folder:
         for peer in peers:
             with (
@@ -93,7 +98,7 @@ def find_facts(peers: Sequence[type[Peer]], timeout: float) -> Iterator[Fact]:
 
 
 def _model() -> ModelServer:
-    """A model whose second agent comes to an end when it is asked again, and not before."""
+    """Return a model whose first reply to the second agent does not end."""
     model = ModelServer()
 
     def answer(request: Request) -> Reply:
@@ -109,8 +114,8 @@ def _kill_in_turn(peer: Peer, model: ModelServer, timeout: float) -> dict[str, A
     peer.add_worker()
     assert not _calls(model, PROMPTS[1])[0].completed, "the turn was over too soon"
     peer.kill_worker()
-    goes_on = _describe_recovery(peer, model, task, timeout)
-    if goes_on != "never":
+    recovery = _describe_recovery(peer, model, task, timeout)
+    if recovery != "never":
         until(lambda: peer.ended(task), TIMEOUT, f"{peer.name} ends")
     late = TokenReader(peer, task)
     late.start()
@@ -118,29 +123,29 @@ def _kill_in_turn(peer: Peer, model: ModelServer, timeout: float) -> dict[str, A
     reader.leave()
     late.leave()
     return {
-        "goes_on": goes_on,
+        "recovery": recovery,
         "calls": tuple(len(_calls(model, prompt)) for prompt in PROMPTS),
         "reader": _describe_text(reader.tokens),
-        "late": _describe_text(late.tokens),
+        "late_reader": _describe_text(late.tokens),
     }
 
 
 def _start_streaming(peer: Peer) -> tuple[str, TokenReader]:
-    """An errand whose second agent is speaking, and its reader."""
+    """Submit an errand, wait until its second agent streams, and return its id and reader."""
     task = new_name("task")
     reader = TokenReader(peer, task)
     peer.submit(task, PROMPTS)
     reader.start()
-    until(lambda: len(reader.tokens) >= TOKENS_BEFORE_KILL, TIMEOUT, f"{peer.name} speaks")
+    until(lambda: len(reader.tokens) >= TOKENS_BEFORE_KILL, TIMEOUT, f"{peer.name} streams")
     return task, reader
 
 
 def _describe_recovery(peer: Peer, model: ModelServer, task: str, timeout: float) -> str:
-    """How it came that the second agent was asked again."""
+    """Return what made the second agent call the model again, as text."""
     remedies: tuple[tuple[str, Callable[[], None], float], ...] = (
         ("by itself after {:.0f} s", lambda: None, timeout),
         ("not by itself; {:.0f} s after its worker was started again", lambda: peer.start_worker(0), TIMEOUT),
-        ("not by itself; {:.0f} s after it was handed in again", lambda: peer.resubmit(task), TIMEOUT),
+        ("not by itself; {:.0f} s after it was submitted again", lambda: peer.resubmit(task), TIMEOUT),
     )
     for outcome, act, seconds in remedies:
         began = time.monotonic()
@@ -154,7 +159,7 @@ def _describe_recovery(peer: Peer, model: ModelServer, task: str, timeout: float
 
 
 def _stop_in_turn(peer: Peer, model: ModelServer) -> str:
-    """What a stop in the middle of the turn does to the model's connection."""
+    """Stop an errand in the middle of a turn, and describe the effect on the model's connection."""
     task, reader = _start_streaming(peer)
     call = _calls(model, PROMPTS[1])[0]
     began = time.monotonic()
@@ -166,19 +171,19 @@ def _stop_in_turn(peer: Peer, model: ModelServer) -> str:
     _holds_within(lambda: call.client_disconnected_at is not None, SHORT_TIMEOUT)
     reader.leave()
     if call.client_disconnected_at is None:
-        return f"the model goes on speaking, {SHORT_TIMEOUT:g} s later still"
+        return f"the model still streams {SHORT_TIMEOUT:g} s later"
     return f"closes the model's connection after {call.client_disconnected_at - began:.2f} s"
 
 
 def _describe_text(tokens: Sequence[str]) -> str:
-    """What a reader has."""
+    """Return a description of the tokens at a reader."""
     marked = VOID_MARK.strip() in tokens
     beyond = len(tokens) - marked - ALL_TOKENS
     if not tokens:
         return "nothing"
     if beyond < 0:
         return "a part"
-    return f"all, and {beyond} tokens of the dead turn, {'told' if marked else 'not told'} that they are void"
+    return f"all, and {beyond} tokens of the dead turn, {'marked' if marked else 'not marked'} as void"
 
 
 def _calls(model: ModelServer, prompt: str) -> list[Record]:

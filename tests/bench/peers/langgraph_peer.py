@@ -1,4 +1,4 @@
-"""LangGraph as the bench uses it: a list in Redis that brings the errands, checkpoints in PostgreSQL."""
+"""LangGraph: errands in a list in Redis, checkpoints in PostgreSQL."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from tests.bench.peers.postgres import postgres
 
 
 class LangGraphPeer(Peer):
-    """A graph with three nodes, run by two processes with an event loop each."""
+    """A graph with three nodes, which two processes with an event loop each run."""
 
     name = "LangGraph"
 

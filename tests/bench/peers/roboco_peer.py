@@ -1,4 +1,4 @@
-"""Roboco as the bench uses it: the pools of production, agents twice as all peers, and the workspace in a folder."""
+"""Roboco: the pools of production with two agents workers, and the workspace in a folder."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -12,7 +12,7 @@ from tests.bench.peers.peer import TASK_TIMEOUT, VOID_MARK, Peer
 
 
 class RobocoPeer(Peer):
-    """A sequential team on the settings' defaults."""
+    """A sequential team with default settings."""
 
     name = "Roboco"
 

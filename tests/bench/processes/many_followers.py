@@ -5,8 +5,8 @@
 
 It follows the tasks NAME-0, NAME-1, ... in one event loop; with `--followers 0` one connection of redis.asyncio
 subscribes instead. It writes a line of JSON when every follower has received a chunk, or the subscriber is connected.
-Then it writes one for each round, in which every task publishes `--chunks` chunks. A line holds the lags in seconds, and
-the seconds of CPU and MB of memory of the process. It ends with SIGTERM.
+Then it writes one for each round, in which every task publishes `--chunks` chunks. A line holds the lags in seconds and
+the CPU seconds and MB of memory of the process. It ends with SIGTERM.
 """
 
 import argparse
