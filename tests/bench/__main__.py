@@ -47,7 +47,7 @@ BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "throughput": throughput.measure,
     "unit_costs": unit_costs.measure,
     "parallel_tools": parallel_tools.measure,
-    "silent": silent.measure,  # first of those that share an agents process with many threads: its memory is measured
+    "silent": silent.measure,  # before the other benches with many agents threads, which would add memory
     "token_cpu": token_cpu.measure,
     "streams": streams.measure,
 }
@@ -76,7 +76,7 @@ def main() -> None:
         f"{_load()} at the end; others took at most {max(background.values(), default=0):.0%} of the processors"
     )
     if options.plots:
-        plots = importlib.import_module("tests.bench.harness.plots")  # matplotlib is there for it alone
+        plots = importlib.import_module("tests.bench.harness.plots")  # needs matplotlib
         for path in plots.draw(results, options.plots, machine):
             console.print(f"drawn: {path}", soft_wrap=True)
 

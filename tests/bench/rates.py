@@ -1,7 +1,7 @@
 """`python -m tests.bench.rates`: twenty turns at once against a profile of 600 tokens a minute, on real workers.
 
-The bench prints the highest number of tokens that the model server counted in any sixty seconds, beside the limit, and
-the statuses of the tasks. It takes about three minutes, because the limit allows the tokens no sooner.
+The bench prints the highest number of tokens that the model server counted in any sixty seconds, and the limit. It also
+prints the statuses of the tasks. It takes about three minutes, because the limit allows the tokens no sooner.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """`python -m tests.bench.tenants`: a tenant's first token while 5,000 tasks of another tenant wait, on real workers.
 
-The model waits for half a second before each reply, and one agents worker runs 20 turns at a time, so that the flood of
-tasks takes minutes. The bench measures the time from `run` to the first text at a follower three times: without the
+The model waits for half a second before each reply, and one agents worker runs 20 turns at a time. The flood of tasks
+therefore takes minutes. The bench measures the time from `run` to the first text at a follower three times: without the
 flood, with the flood of another tenant, and with the flood and no tenants at all. It takes about six minutes.
 """
 

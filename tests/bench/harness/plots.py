@@ -53,11 +53,11 @@ def draw(results: Sequence[Result], folder: Path, caption: str) -> list[Path]:
         series = [one for result in results for one in result.series if one.plot == name]
         if series:
             paths.append(folder / f"{name}.png")
-            _drawn(plot, series, caption).savefig(paths[-1], dpi=120)
+            _draw_plot(plot, series, caption).savefig(paths[-1], dpi=120)
     return paths
 
 
-def _drawn(plot: Plot, series: Sequence[Series], caption: str) -> Figure:
+def _draw_plot(plot: Plot, series: Sequence[Series], caption: str) -> Figure:
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.subplots()
     kinds = list(dict.fromkeys(_kind(one) for one in series))
@@ -72,7 +72,7 @@ def _drawn(plot: Plot, series: Sequence[Series], caption: str) -> Figure:
             axes.plot(xs, ys, style, marker="o", color=f"C{kinds.index(_kind(one))}", label=one.name)
     if plot.limit is not None:
         axes.axhline(plot.limit, color="grey", linestyle="--", linewidth=1, label=f"goal for p99: {plot.limit:g}")
-    _scaled(axes, plot, series)
+    _scale_axes(axes, plot, series)
     axes.set(title=plot.title, xlabel=plot.x, ylabel=plot.y)
     axes.legend(frameon=False)
     figure.text(0.99, 0.01, caption, ha="right", va="bottom", fontsize=7, color="grey")
@@ -84,7 +84,7 @@ def _kind(series: Series) -> str:
     return series.name.partition(", p")[0]
 
 
-def _scaled(axes: Axes, plot: Plot, series: Sequence[Series]) -> None:
+def _scale_axes(axes: Axes, plot: Plot, series: Sequence[Series]) -> None:
     if plot.x_log:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(ScalarFormatter())

@@ -141,7 +141,7 @@ def _start_streaming(peer: Peer) -> tuple[str, TokenReader]:
 
 
 def _describe_recovery(peer: Peer, model: ModelServer, task: str, timeout: float) -> str:
-    """Return what made the second agent call the model again, as text."""
+    """Apply one remedy after the other until the second agent calls the model again. Return the outcome as text."""
     remedies: tuple[tuple[str, Callable[[], None], float], ...] = (
         ("by itself after {:.0f} s", lambda: None, timeout),
         ("not by itself; {:.0f} s after its worker was started again", lambda: peer.start_worker(0), TIMEOUT),

@@ -2,10 +2,10 @@
 
     python -m tests.bench.processes.relay_loop --url redis://... --model http://127.0.0.1:8080/v1 --jobs LIST
 
-It takes one job after another from the list. A job is a JSON object with the fields `way`, `prompt`, `streams`, and
-`channel` and `size` of the messages, which it publishes on CHANNEL:0, CHANNEL:1, ... The ways are `openai`, the loop of
-the package in a thread for each stream; and `raw`, all streams in one event loop, which reads lines with httpx2 and
-parses them as JSON. Both publish each chunk. The process ends with SIGTERM.
+It takes one job after another from the list. A job is a JSON object with the fields `way`, `prompt`, `streams`,
+`channel` and `size`, the size of a message. The process publishes on CHANNEL:0, CHANNEL:1, ... The ways are `openai`,
+the loop of the package in a thread for each stream; and `raw`, all streams in one event loop, which reads lines with
+httpx2 and parses them as JSON. Both publish each chunk. The process ends with SIGTERM.
 """
 
 import argparse
