@@ -10,8 +10,8 @@ import pytest
 from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
 from tests.bench.__main__ import BENCHES
+from tests.bench.harness.plots import PLOTS
 from tests.bench.peers.__main__ import PEERS, missing
-from tests.bench.plots import PLOTS
 from tests.conftest import need
 from tests.support.stack import ROOT
 
@@ -38,7 +38,7 @@ def test_the_peers_run_side_by_side(tmp_path: Path) -> None:
     *results, facts = json.loads((tmp_path / "json").read_text())
     assert facts == {"bench": "facts", "facts": []}
     names = [name for names in PEERS.values() for name in names]
-    assert [len(result["lanes"]) for result in results] == [len(names)] * 3
+    assert [len(result["measurements"]) for result in results] == [len(names)] * 3
     for result in results:
         for figure in result["figures"]:
             assert figure["name"].startswith("Roboco / ")

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.bench import report
-from tests.bench.figures import Figure, Goal, Lane, Result, Series, milliseconds, ratio
-from tests.bench.noise import Noise, Process
-from tests.bench.plots import PLOTS, draw
+from tests.bench.harness import report
+from tests.bench.harness.plots import PLOTS, draw
+from tests.bench.harness.process_stats import BackgroundLoad, ProcessMeter
+from tests.bench.harness.results import Figure, Goal, Measurement, Result, Series, milliseconds, ratio
 
-OURS = Lane("ours", ((0.004, 0.006), (0.008,)))
+OURS = Measurement("ours", ((0.004, 0.006), (0.008,)))
 HOPS, PUT, CALL = (
-    Lane("hops", ((0.002,), (0.002,))),
-    Lane("PUT", ((0.001,), (0.002,))),
-    Lane("call", ((0.002,), (0.0,))),
+    Measurement("hops", ((0.002,), (0.002,))),
+    Measurement("PUT", ((0.001,), (0.002,))),
+    Measurement("call", ((0.002,), (0.0,))),
 )
 
 
@@ -51,15 +51,15 @@ def test_report_names_missed_goals_and_wide_spreads() -> None:
 
 
 def test_own_cpu_time_is_no_noise() -> None:
-    noise, own = Noise(), Process(os.getpid())
+    background, own = BackgroundLoad(), ProcessMeter(os.getpid())
     until = time.process_time() + 0.3
     while time.process_time() < until:
         pass
-    taken = noise.taken()
+    share = background.take_share()
     assert own.cpu >= 0.2
-    assert own.megabytes > 1
-    assert taken is not None
-    assert 0 <= taken <= 1
+    assert own.memory_mb > 1
+    assert share is not None
+    assert 0 <= share <= 1
 
 
 def test_each_plot_is_drawn_from_its_points(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""Two plain Celery tasks that send each other: the limit of a turn.
+"""Two plain Celery tasks that send each other: the baseline of a turn.
 
-    celery -A tests.bench.plain.plain_coordinator worker      prefork, as Roboco's coordinator
-    celery -A tests.bench.plain.plain_agents worker           threads, as Roboco's agents
+    celery -A tests.bench.processes.plain_celery.plain_coordinator worker      prefork, as Roboco's coordinator
+    celery -A tests.bench.processes.plain_celery.plain_agents worker           threads, as Roboco's agents
 
-Broker, settings, pools and acknowledgement are Roboco's; the queues are their own, and the tasks do nothing. Consumer
-and transport are Celery's, as they are without gossip and mingle, which Roboco has not, either.
+Broker, settings, pools and acknowledgement are the same as Roboco's; the queues are separate, and the tasks do nothing.
+Consumer and transport are Celery's, without gossip and mingle, which Roboco does not use either.
 """
 
 import json
@@ -26,14 +26,14 @@ POOLS = ("plain_coordinator", "plain_agents")
 
 
 class PlainConsumer(Consumer):
-    """Celery's consumer, without what would make it slower."""
+    """Celery's consumer without gossip and mingle, which would make it slower."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
 
 
-def application_on(broker: str, queues: tuple[str, ...] = (), **changes: Any) -> Celery:
-    """An application on Roboco's settings that sends to the queues of the bench and consumes some of them."""
+def create_plain_app(broker: str, queues: tuple[str, ...] = (), **changes: Any) -> Celery:
+    """Return an application with Roboco's settings that sends to the queues of the bench and consumes `queues`."""
     own = {
         "worker_consumer": f"{__name__}:PlainConsumer",
         "task_default_queue": COORDINATOR_QUEUE,
@@ -44,21 +44,21 @@ def application_on(broker: str, queues: tuple[str, ...] = (), **changes: Any) ->
 
 
 def send(app: Celery, name: str, chain: str, left: int) -> None:
-    """Send as Roboco's dispatcher does."""
+    """Send a task in the same way as Roboco's dispatcher."""
     arguments = {"chain": chain, "left": left}
     app.send_task(name, kwargs=arguments, kwargsrepr=repr(arguments), ignore_result=True)
 
 
 _settings = load_settings()
-plain_coordinator = application_on(
+plain_coordinator = create_plain_app(
     _settings.broker, (COORDINATOR_QUEUE,), worker_pool="prefork", worker_concurrency=4, worker_prefetch_multiplier=4
 )
-plain_agents = application_on(
+plain_agents = create_plain_app(
     _settings.broker, (AGENTS_QUEUE,), worker_pool="threads", worker_concurrency=_settings.agents_concurrency
 )
 _times: defaultdict[str, list[float]] = defaultdict(list)
 _ends = redis.Redis.from_url(_settings.redis_url)
-"""Where a chain's end is told: on a list of its name, or for NAME:17 of NAME."""
+"""Receives the times of an ended chain, on the list with its name; those of NAME:17 go to the list NAME."""
 
 
 @plain_coordinator.task(name=ADVANCE, acks_late=True, reject_on_worker_lost=False)

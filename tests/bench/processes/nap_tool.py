@@ -1,4 +1,4 @@
-"""The tool of the benches."""
+"""The tool `nap` of the benches."""
 
 import time
 

@@ -1,14 +1,21 @@
-"""The model of the benches, a process of its own: `python -m tests.bench.model --port 8080`.
+"""The model server of the benches: `python -m tests.bench.processes.model --port 8080`.
 
-What it answers is asked for by the agent's prompt: `stream 40 0.05` is 40 chunks that say when they were sent, 0.05 s
-apart; `together 200 40 0.05 0 NAME` is the same, but nobody's begins before 200 have asked under this name (and after
-so many more seconds), and then they are spread over the first 0.05 s. Such chunks are bytes that are made beforehand.
-`count` counts the last number that was said down by one; `tools 20` calls the tool `nap` so many times at once;
-anything else is three words. It never waits of itself.
+The agent's prompt selects the reply:
 
-`endless 0.05 NAME` speaks on and on, and `silent NAME` says nothing. What happens to the requests of such a name is
-printed, a line each: the name, `begins`, `speaks` (its first chunk) or `gone` (its client), and the monotonic time;
-also that those of a name begin together.
+    stream 40 0.05                 40 chunks, 0.05 s apart; each holds its time of sending
+    together 200 40 0.05 0 NAME    the same, but all begin together, 0 s after the 200th request with this NAME,
+                                   spread over the first 0.05 s
+    count                          the last number in the conversation less one
+    tools 20                       20 parallel calls of the tool `nap`
+    endless 0.05 NAME              chunks without end
+    silent NAME                    no reply
+    any other prompt               three words
+
+The chunks of `stream` and `together` are prepared in advance. The server adds no delay.
+
+For each request with a NAME the server prints its events, a line each: the name, the event and the monotonic time. The
+events are `begins`, `speaks` (its first chunk is sent) and `gone` (its client has disconnected). For the requests of
+`together` it prints only that they begin.
 """
 
 import argparse
@@ -24,30 +31,30 @@ from tests.support.servers import chat_protocol
 from tests.support.servers.http_connection import ClientGone, Connection
 from tests.support.servers.model_server import ModelServer, Record, Reply, Request
 
-SENT = b"@sent@"
-"""What the time of sending, in ns since the epoch, takes the place of."""
+SENT_MARK = b"@sent@"
+"""Placeholder in a chunk for the time of sending, in ns since the epoch."""
 
-ENDLESS = 2000
-"""Chunks that nobody waits for the end of."""
-SILENCE = 3600.0
-"""Seconds that nobody waits for."""
+ENDLESS_CHUNKS = 2000
+"""Number of chunks that outlasts every bench."""
+SILENCE_SECONDS = 3600.0
+"""Delay that outlasts every bench."""
 HEAD = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
 
 
-class _Together:
-    """Those who begin together: `start` is the time of the event loop at which they do."""
+class _StartGroup:
+    """Requests that begin together; `start` is the time of the event loop at which they begin."""
 
     def __init__(self) -> None:
-        self.there = 0
+        self.arrived = 0
         self.start: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
 
-class QuickServer(ModelServer):
-    """A scripted model server that can stream many stamped chunks, and prints what becomes of named requests."""
+class BenchModelServer(ModelServer):
+    """A scripted model server that can stream many stamped chunks, and prints the events of named requests."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port, keep=0)
-        self._groups: defaultdict[str, _Together] = defaultdict(_Together)
+        self._groups: defaultdict[str, _StartGroup] = defaultdict(_StartGroup)
 
     async def _answer(self, client: Connection, record: Record) -> None:
         loop = asyncio.get_running_loop()
@@ -56,8 +63,8 @@ class QuickServer(ModelServer):
                 await _stream(client, record.request, int(chunks), float(interval), loop.time())
             case ["together", streams, chunks, interval, hold, name]:
                 group = self._groups[name]
-                place, group.there = group.there, group.there + 1
-                if group.there == int(streams):
+                place, group.arrived = group.arrived, group.arrived + 1
+                if group.arrived == int(streams):
                     print(name, "begins", time.monotonic(), flush=True)
                     group.start.set_result(loop.time() + float(hold))
                 start = await group.start + float(interval) * place / int(streams)
@@ -69,19 +76,19 @@ class QuickServer(ModelServer):
         super()._note(record, **facts)
         match facts:
             case {"status": _}:
-                _tell(record, "begins", record.time)
+                _print_event(record, "begins", record.time)
             case {"chunks_sent": 1}:
-                _tell(record, "speaks", time.monotonic())
+                _print_event(record, "speaks", time.monotonic())
             case {"client_disconnected_at": float(at)}:
-                _tell(record, "gone", at)
+                _print_event(record, "gone", at)
             case _:
                 pass
 
 
 async def _stream(client: Connection, request: Request, chunks: int, interval: float, due: float) -> None:
-    """Write a chunk whenever one is due; what the client has not read yet is held for it."""
-    stream = chat_protocol.stream(request, Reply(chunks=[f"{SENT.decode()} "]))
-    before, after = stream.chunks[0].split(SENT)
+    """Write each chunk when it is due; the transport buffers chunks that the client has not read yet."""
+    stream = chat_protocol.stream(request, Reply(chunks=[f"{SENT_MARK.decode()} "]))
+    before, after = stream.chunks[0].split(SENT_MARK)
     before = b"%x\r\n%s" % (len(before) + 19 + len(after), before)
     loop, write = asyncio.get_running_loop(), client._writer.write
     await client.send_head(Reply(), HEAD)
@@ -95,7 +102,7 @@ async def _stream(client: Connection, request: Request, chunks: int, interval: f
     await client.send_chunk(stream.ending, last=True)
 
 
-def _tell(record: Record, event: str, at: float) -> None:
+def _print_event(record: Record, event: str, at: float) -> None:
     match record.request.system.split():
         case ["endless", _, name] | ["silent", name]:
             print(name, event, at, flush=True)
@@ -104,12 +111,12 @@ def _tell(record: Record, event: str, at: float) -> None:
 
 
 def answer(request: Request) -> Reply:
-    """What the model says."""
+    """Return the reply that the prompt selects."""
     match request.system.split():
         case ["endless", interval, _]:
-            return Reply(chunks=["token "] * ENDLESS, interval=float(interval))
+            return Reply(chunks=["token "] * ENDLESS_CHUNKS, interval=float(interval))
         case ["silent", _]:
-            return Reply(delay=SILENCE)
+            return Reply(delay=SILENCE_SECONDS)
         case ["count"]:
             return Reply(text=str(int(re.findall(r"\d+", request.last_user)[-1]) - 1))
         case ["tools", calls] if not request.tool_results:
@@ -120,11 +127,11 @@ def answer(request: Request) -> Reply:
 
 def main() -> None:
     """Serve until SIGTERM."""
-    parser = argparse.ArgumentParser(description="The model of the benches.")
+    parser = argparse.ArgumentParser(description="The model server of the benches.")
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with contextlib.suppress(KeyboardInterrupt), QuickServer(options.port) as server:
+    with contextlib.suppress(KeyboardInterrupt), BenchModelServer(options.port) as server:
         server.script(answer)
         signal.pause()
 

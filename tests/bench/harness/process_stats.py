@@ -1,4 +1,4 @@
-"""Noise: what the processors did besides the bench, so that a busy machine is told from a slow Roboco."""
+"""CPU and memory of processes, and the share of the processors that other processes take during a bench."""
 
 import os
 import time
@@ -6,28 +6,31 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Self
 
-NOISY = 0.05
-"""Which part of the processors others may have without being told."""
+MAX_BACKGROUND_SHARE = 0.05
+"""Share of the processors above which the report calls the machine too noisy."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Noise:
-    """Measures from its making on, or from the last `taken`. Off Linux it knows nothing."""
+class BackgroundLoad:
+    """The CPU time of other processes since this object was created or last asked; unknown outside Linux."""
 
     def __init__(self) -> None:
-        self._since = self._now()
+        self._since = self._read_times()
 
-    def taken(self) -> float | None:
-        """Which part of all processors' time others have taken, steal of a hypervisor included; then it begins anew."""
-        before, self._since = self._since, self._now()
+    def take_share(self) -> float | None:
+        """Return the share of all processors that others took, with a hypervisor's steal, and restart the count.
+
+        Return None if the share is unknown.
+        """
+        before, self._since = self._since, self._read_times()
         if before is None or self._since is None:
             return None
         seconds, busy, own = (now - then for now, then in zip(self._since, before, strict=True))
         return max(0.0, busy - own) / (seconds * (os.cpu_count() or 1))
 
     @staticmethod
-    def _now() -> tuple[float, float, float] | None:
-        """The time, and the seconds that all processors, and this process with its children, have worked."""
+    def _read_times() -> tuple[float, float, float] | None:
+        """Return the time, the busy seconds of all processors, and those of this process with its children."""
         try:
             user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
             now = time.monotonic()
@@ -39,41 +42,41 @@ class Noise:
         return now, busy, own
 
 
-class Process:
-    """A running process, by its id: what it costs."""
+class ProcessMeter:
+    """The CPU time and memory of a running process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._since = self._clock()
+        self._since = self._cpu_clock()
 
-    def begin(self) -> Self:
-        """Count from now on."""
-        self._since = self._clock()
+    def restart(self) -> Self:
+        """Restart the count of CPU time, and return this meter."""
+        self._since = self._cpu_clock()
         return self
 
     @property
     def cpu(self) -> float:
-        """Seconds of processor time, user's and system's, since the counting began."""
-        return self._clock() - self._since
+        """CPU seconds in user and kernel mode since the start of the count."""
+        return self._cpu_clock() - self._since
 
-    def _clock(self) -> float:
-        """The kernel's clock of the process, in all its threads: finer than the ticks of /proc."""
+    def _cpu_clock(self) -> float:
+        """Return the kernel's CPU clock of the process, with all threads: finer than the ticks of /proc."""
         return time.clock_gettime((~self.pid << 3) | 2)
 
     @property
-    def megabytes(self) -> float:
-        """The resident memory."""
+    def memory_mb(self) -> float:
+        """The resident memory in MB."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cpu_with_children(pid: int) -> float:
-    """Seconds of processor time of a process and of all that it has started."""
+    """Return the CPU seconds of a process and of all its descendants."""
     return sum(map(_cpu_of, (pid, *_descendants(pid))))
 
 
 def _cpu_of(pid: int) -> float:
-    """Seconds of processor time of a process and of its ended children; 0 if it is gone."""
+    """Return the CPU seconds of a process and of its ended children, or 0 if it has ended."""
     return sum(map(int, _fields(pid)[11:15])) / _TICKS
 
 
@@ -87,7 +90,7 @@ def _descendants(ancestor: int) -> list[int]:
 
 
 def _fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on, which is the third; none if the process is gone."""
+    """Return the fields of /proc/PID/stat from the third (the state) on; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

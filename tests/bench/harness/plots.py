@@ -1,4 +1,4 @@
-"""Plots of what the benches have measured, a PNG each. matplotlib is needed for them, and for nothing else."""
+"""Plots of the results of the benches, each a PNG file. Only this module needs matplotlib."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 
-from tests.bench.figures import Result, Series
+from tests.bench.harness.results import Result, Series
 
 
 @dataclass(frozen=True)
 class Plot:
-    """What is written beside a plot; `bars` where a line between two points would mean nothing."""
+    """The labels and scales of a plot; with `bars`, points are drawn as bars instead of a line."""
 
     title: str
     x: str
@@ -45,19 +45,19 @@ PLOTS = {
 }
 
 
-def draw(results: Sequence[Result], folder: Path, about: str) -> list[Path]:
-    """Draw each plot of which there are points: the files."""
+def draw(results: Sequence[Result], folder: Path, caption: str) -> list[Path]:
+    """Draw each plot that has points, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, plot in PLOTS.items():
         series = [one for result in results for one in result.series if one.plot == name]
         if series:
             paths.append(folder / f"{name}.png")
-            _drawn(plot, series, about).savefig(paths[-1], dpi=120)
+            _draw_plot(plot, series, caption).savefig(paths[-1], dpi=120)
     return paths
 
 
-def _drawn(plot: Plot, series: Sequence[Series], about: str) -> Figure:
+def _draw_plot(plot: Plot, series: Sequence[Series], caption: str) -> Figure:
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.subplots()
     kinds = list(dict.fromkeys(_kind(one) for one in series))
@@ -72,19 +72,19 @@ def _drawn(plot: Plot, series: Sequence[Series], about: str) -> Figure:
             axes.plot(xs, ys, style, marker="o", color=f"C{kinds.index(_kind(one))}", label=one.name)
     if plot.limit is not None:
         axes.axhline(plot.limit, color="grey", linestyle="--", linewidth=1, label=f"goal for p99: {plot.limit:g}")
-    _scaled(axes, plot, series)
+    _scale_axes(axes, plot, series)
     axes.set(title=plot.title, xlabel=plot.x, ylabel=plot.y)
     axes.legend(frameon=False)
-    figure.text(0.99, 0.01, about, ha="right", va="bottom", fontsize=7, color="grey")
+    figure.text(0.99, 0.01, caption, ha="right", va="bottom", fontsize=7, color="grey")
     return figure
 
 
 def _kind(series: Series) -> str:
-    """What has one colour, whichever percentile of it is drawn."""
+    """Return the name without the percentile: its lines share one colour."""
     return series.name.partition(", p")[0]
 
 
-def _scaled(axes: Axes, plot: Plot, series: Sequence[Series]) -> None:
+def _scale_axes(axes: Axes, plot: Plot, series: Sequence[Series]) -> None:
     if plot.x_log:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(ScalarFormatter())

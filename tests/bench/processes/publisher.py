@@ -1,7 +1,9 @@
-"""Plain PUBLISH, in a process of its own: what the relay of a token is measured against.
+"""A process that publishes messages with plain PUBLISH: the baseline of the relay of a token.
 
-`python -m tests.bench.publisher --url redis://... --channel NAME --streams 20 --chunks 40 --interval 0.05 --size 330`
-publishes on NAME:0, NAME:1, ... in turn, from one thread, and ends.
+    python -m tests.bench.processes.publisher --url redis://... --channel NAME \\
+        --streams 20 --chunks 40 --interval 0.05 --size 330
+
+It publishes on NAME:0, NAME:1, ... in turn, from one thread, and ends.
 """
 
 import argparse
@@ -12,7 +14,7 @@ from roboco.adapters.redis.client import connect
 
 
 def main() -> None:
-    """Publish the messages of all streams, each with the time at which it was sent, padded to the size."""
+    """Publish the messages of all streams, each with its time of sending, padded to the size."""
     parser = argparse.ArgumentParser(description="Plain PUBLISH, for the benches.")
     parser.add_argument("--url", required=True)
     parser.add_argument("--channel", required=True)

@@ -1,4 +1,4 @@
-"""The bare model call: what the same answer costs with the openai package alone, and nothing around it."""
+"""The bare model call: the same completion with the openai package alone, without Roboco."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ MODEL = "gpt-4o-mini"
 
 
 class BareModel:
-    """Calls the model from this thread, with one connection that is kept."""
+    """A client that calls the model from this thread over one persistent connection."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
@@ -21,21 +21,24 @@ class BareModel:
         """Close the connection."""
         self._client.close()
 
-    def call(self, messages: Sequence[Any]) -> tuple[float, float]:
-        """Seconds from the call to the first text, and to the end of the answer."""
+    def time_call(self, messages: Sequence[Any]) -> tuple[float, float]:
+        """Return the seconds from the call to the first text, and to the end of the answer."""
         began = time.perf_counter()
         first = 0.0
-        with self._client.chat.completions.create(**arguments(messages)) as chunks:
+        with self._client.chat.completions.create(**request_arguments(messages)) as chunks:
             for chunk in chunks:
                 if not first and chunk.choices and chunk.choices[0].delta.content:
                     first = time.perf_counter() - began
         return first, time.perf_counter() - began
 
-    def relay(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
-        """Seconds from sending to receiving of each stamped chunk, by stream; all begin within `spread` seconds."""
-        return asyncio.run(self._relay(prompt, streams, spread))
+    def time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
+        """Return the seconds from sending to receiving each stamped chunk, by stream.
 
-    async def _relay(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
+        All streams begin within `spread` seconds.
+        """
+        return asyncio.run(self._time_streams(prompt, streams, spread))
+
+    async def _time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
         async with AsyncOpenAI(base_url=self._base_url, api_key="any", max_retries=0) as client:
             calls = [_follow(client, prompt, spread * number / streams) for number in range(streams)]
             return await asyncio.gather(*calls)
@@ -45,7 +48,7 @@ async def _follow(client: AsyncOpenAI, prompt: str, delay: float) -> list[float]
     await asyncio.sleep(delay)
     found: list[float] = []
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
-    async with await client.chat.completions.create(**arguments(messages)) as chunks:
+    async with await client.chat.completions.create(**request_arguments(messages)) as chunks:
         async for chunk in chunks:
             if chunk.choices and (text := chunk.choices[0].delta.content):
                 found += lags(text, time.time_ns())
@@ -53,11 +56,11 @@ async def _follow(client: AsyncOpenAI, prompt: str, delay: float) -> list[float]
 
 
 def lags(text: str, now: int) -> list[float]:
-    """Seconds since each of the stamps in the text was sent."""
+    """Return the seconds since each of the timestamps in the text."""
     return [(now - int(stamp)) / 1e9 for stamp in text.split()]
 
 
-def arguments(messages: Sequence[Any]) -> dict[str, Any]:
-    """What the model is asked with, by everybody who asks it without Roboco."""
+def request_arguments(messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the arguments of each completion request that is made without Roboco."""
     usage = {"include_usage": True}
     return {"model": MODEL, "messages": list(messages), "stream": True, "stream_options": usage}

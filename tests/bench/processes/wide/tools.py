@@ -1,4 +1,4 @@
-"""The tools pool with a process for each call of a step: `celery -A tests.bench.wide.tools worker`."""
+"""The tools pool with a process for each call of a step: `celery -A tests.bench.processes.wide.tools worker`."""
 
 from roboco.adapters.celery.names import TOOLS_QUEUE
 from roboco.workers.compose_app import compose_worker

@@ -1,4 +1,4 @@
-"""Roboco as the bench uses it: the pools of production, agents twice as all peers, and the workspace in a folder."""
+"""Roboco: the pools of production with two agents workers, and the workspace in a folder."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -7,12 +7,12 @@ from roboco import Orchestrator, Settings, Team, parse_team
 from roboco.adapters.local.valkey import start_valkey
 from roboco.domain.stream.event import TurnRestarted
 from roboco.domain.stream.item import TextPartDelta
-from tests.bench.peers.errand import AGENTS, ASKED
-from tests.bench.peers.peer import PATIENCE, VOID, Peer
+from tests.bench.peers.errand import AGENTS, USER_PROMPT
+from tests.bench.peers.peer import TASK_TIMEOUT, VOID_MARK, Peer
 
 
-class OnRoboco(Peer):
-    """A sequential team on the settings' defaults."""
+class RobocoPeer(Peer):
+    """A sequential team with default settings."""
 
     name = "Roboco"
 
@@ -27,14 +27,14 @@ class OnRoboco(Peer):
             self.exits.callback(self.servers[-1].stop)
         self._orchestrator = self.exits.enter_context(Orchestrator(settings))
 
-    def worker(self, number: int) -> list[str]:
+    def worker_command(self, number: int) -> list[str]:
         return _pool("agents", f"agents-{number}")
 
     def submit(self, task: str, prompts: Sequence[str]) -> None:
-        self._orchestrator.run(_team(tuple(prompts)), ASKED, task_id=task)
+        self._orchestrator.run(_team(tuple(prompts)), USER_PROMPT, task_id=task)
 
     def result(self, task: str) -> str:
-        result = self._orchestrator.task(task).result(PATIENCE)
+        result = self._orchestrator.task(task).result(TASK_TIMEOUT)
         assert result.status == "completed", result
         return result.text
 
@@ -47,7 +47,7 @@ class OnRoboco(Peer):
                 case TextPartDelta(text=text):
                     yield text
                 case TurnRestarted():
-                    yield VOID
+                    yield VOID_MARK
                 case _:
                     pass
 

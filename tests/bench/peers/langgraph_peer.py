@@ -1,4 +1,4 @@
-"""LangGraph as the bench uses it: a list in Redis that brings the errands, checkpoints in PostgreSQL."""
+"""LangGraph: errands in a list in Redis, checkpoints in PostgreSQL."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,12 @@ from redis import Redis
 
 from roboco.adapters.local.valkey import start_valkey
 from tests.bench.peers.langgraph_worker import ERRANDS
-from tests.bench.peers.peer import PATIENCE, Peer, published
+from tests.bench.peers.peer import TASK_TIMEOUT, Peer, follow_channel
 from tests.bench.peers.postgres import postgres
 
 
-class OnLangGraph(Peer):
-    """A graph with three nodes, run by two processes with an event loop each."""
+class LangGraphPeer(Peer):
+    """A graph with three nodes, which two processes with an event loop each run."""
 
     name = "LangGraph"
 
@@ -27,17 +27,17 @@ class OnLangGraph(Peer):
         with PostgresSaver.from_conn_string(database) as saver:
             saver.setup()
 
-    def worker(self, number: int) -> list[str]:
+    def worker_command(self, number: int) -> list[str]:
         return ["tests.bench.peers.langgraph_worker"]
 
     def submit(self, task: str, prompts: Sequence[str]) -> None:
         self._redis.lpush(ERRANDS, json.dumps({"task": task, "prompts": list(prompts)}))
 
-    def again(self, task: str) -> None:
+    def resubmit(self, task: str) -> None:
         self._redis.lpush(ERRANDS, json.dumps({"task": task, "prompts": None}))
 
     def result(self, task: str) -> str:
-        answer = self._redis.blpop([f"result:{task}"], timeout=PATIENCE)
+        answer = self._redis.blpop([f"result:{task}"], timeout=TASK_TIMEOUT)
         assert answer, f"{task} has not ended"
         return str(answer[1])
 
@@ -45,7 +45,7 @@ class OnLangGraph(Peer):
         return bool(self._redis.exists(f"result:{task}"))
 
     def follow(self, task: str) -> Iterator[str]:
-        return published(self._redis, f"errand:{task}")
+        return follow_channel(self._redis, f"errand:{task}")
 
     def stop(self, task: str) -> None:
         raise NotImplementedError("a graph ends with the process that runs it")

@@ -1,4 +1,4 @@
-"""Ear: hears stamped chunks on many channels for as little as it can cost, so that it is not what is measured."""
+"""A subscriber on a bare socket, which receives stamped chunks on many channels at the least possible cost."""
 
 import re
 import socket
@@ -9,21 +9,24 @@ from typing import Self
 from urllib.parse import urlsplit
 
 _STAMP = re.compile(rb"(?<![0-9a-f])(1\d{18}) ")
-_AT_ONCE = 1 << 18
+_MAX_BYTES = 1 << 18
 
 
-class Ear:
-    """Listens in a thread within a `with` block; `heard` holds (sent, come) in ns since the epoch, in order."""
+class RawSubscriber:
+    """A subscription that a thread reads within a `with` block.
+
+    `received` holds (time of sending, time of receipt) in ns since the epoch, in the order of receipt.
+    """
 
     def __init__(self, url: str, channels: Sequence[str]) -> None:
         address = urlsplit(url)
-        self.heard: list[tuple[int, int]] = []
+        self.received: list[tuple[int, int]] = []
         self._socket = socket.create_connection((str(address.hostname), address.port), timeout=30)
         words = ["SUBSCRIBE", *channels]
         self._socket.sendall("".join([f"*{len(words)}\r\n", *(f"${len(one)}\r\n{one}\r\n" for one in words)]).encode())
         self._rest = b""
         while self._rest.count(b"subscribe\r\n") < len(channels):
-            self._rest += self._socket.recv(_AT_ONCE)
+            self._rest += self._socket.recv(_MAX_BYTES)
         self._socket.settimeout(None)
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
@@ -37,8 +40,8 @@ class Ear:
         self._socket.close()
 
     def _listen(self) -> None:
-        while data := self._socket.recv(_AT_ONCE):
+        while data := self._socket.recv(_MAX_BYTES):
             now = time.time_ns()
             whole, end, rest = (self._rest + data).rpartition(b"\n")
             self._rest = rest
-            self.heard += [(int(stamp), now) for stamp in _STAMP.findall(whole + end)]
+            self.received += [(int(stamp), now) for stamp in _STAMP.findall(whole + end)]

@@ -1,4 +1,4 @@
-"""A follower that is connected before its task is submitted, and notes when each text came."""
+"""A follower that connects before its task is submitted, and records when each text arrives."""
 
 import threading
 import time
@@ -7,28 +7,28 @@ from roboco import Task
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.domain.stream.item import TextPartDelta
-from tests.bench.stage import Stage, fresh
+from tests.bench.harness.bench_stack import BenchStack, new_name
 from tests.support.stack import until
 
 
-class Listener:
-    """Follows a task, in a thread, as `Task.stream` does for everybody; `texts` are (ns since the epoch, text)."""
+class ConnectedFollower:
+    """A thread that follows a task with `Task.stream`; `texts` holds (ns since the epoch, text)."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.task_id = fresh("task")
+    def __init__(self, stack: BenchStack) -> None:
+        self.task_id = new_name("task")
         self.texts: list[tuple[int, str]] = []
         self.first_text_at = 0.0
-        keys = Keys(stage.settings.prefix)
-        follower = RedisFollower(stage.redis, stage.settings.redis_url, keys)
-        self._task = Task(self.task_id, stage.orchestrator._engine, follower, stage.settings)
+        keys = Keys(stack.settings.prefix)
+        follower = RedisFollower(stack.redis, stack.settings.redis_url, keys)
+        self._task = Task(self.task_id, stack.orchestrator._engine, follower, stack.settings)
         self._channels = (keys.content(self.task_id), keys.events(self.task_id))
-        self._stage = stage
+        self._stack = stack
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
-    def connected(self) -> "Listener":
-        """The listener, as soon as Redis knows it."""
-        until(lambda: all(n for _, n in self._stage.redis.pubsub_numsub(*self._channels)), 30, "the follower listens")
+    def wait_connected(self) -> "ConnectedFollower":
+        """Return this follower as soon as Redis reports its subscriptions."""
+        until(lambda: all(n for _, n in self._stack.redis.pubsub_numsub(*self._channels)), 30, "the follower listens")
         return self
 
     def join(self) -> None:

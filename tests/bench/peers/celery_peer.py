@@ -1,4 +1,4 @@
-"""Celery by hand, as the bench uses it: broker, results and PUBLISH in one Valkey."""
+"""Celery by hand: broker, results and PUBLISH in one Valkey."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,11 +7,11 @@ from redis import Redis
 from roboco.adapters.local.valkey import start_valkey
 from tests.bench.peers.celery_chain import application, errand, task_ids
 from tests.bench.peers.errand import AGENTS
-from tests.bench.peers.peer import PATIENCE, Peer, published
+from tests.bench.peers.peer import TASK_TIMEOUT, Peer, follow_channel
 
 
-class OnCelery(Peer):
-    """Three tasks in a chain, on two workers with a pool of threads each."""
+class CeleryPeer(Peer):
+    """A chain of three tasks, on two workers with a pool of threads each."""
 
     name = "Celery by hand"
 
@@ -24,7 +24,7 @@ class OnCelery(Peer):
         self._app = application(valkey.url)
         self.exits.callback(self._app.close)
 
-    def worker(self, number: int) -> list[str]:
+    def worker_command(self, number: int) -> list[str]:
         pool = ["--pool", "threads", "--concurrency", "100", "--loglevel", "INFO"]
         alone = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
         return ["celery", "-A", "tests.bench.peers.celery_worker", "worker", "-n", f"worker-{number}", *pool, *alone]
@@ -33,13 +33,13 @@ class OnCelery(Peer):
         errand(self._app, task, prompts).apply_async()
 
     def result(self, task: str) -> str:
-        return str(self._app.AsyncResult(task).get(PATIENCE)[-1])
+        return str(self._app.AsyncResult(task).get(TASK_TIMEOUT)[-1])
 
     def ended(self, task: str) -> bool:
         return bool(self._app.AsyncResult(task).ready())
 
     def follow(self, task: str) -> Iterator[str]:
-        return published(self._redis, f"errand:{task}")
+        return follow_channel(self._redis, f"errand:{task}")
 
     def stop(self, task: str) -> None:
         self._app.control.revoke(task_ids(task, len(AGENTS)), terminate=True)

@@ -1,4 +1,4 @@
-"""DBOS as the bench uses it: workflows in PostgreSQL, handed in and followed by its client."""
+"""DBOS: workflows in PostgreSQL, submitted and followed by its client."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -9,14 +9,14 @@ from redis import Redis
 
 from roboco.adapters.local.valkey import start_valkey
 from tests.bench.peers.dbos_worker import NAME, QUEUE, STREAM, VERSION
-from tests.bench.peers.peer import Peer, published
+from tests.bench.peers.peer import Peer, follow_channel
 from tests.bench.peers.postgres import postgres
 
-LOOK = 0.01
-"""Seconds from one look for the result to the next; the default is a second."""
+POLL_INTERVAL = 0.01
+"""Seconds between two polls of the result; the default is a second."""
 
 
-class OnDbos(Peer):
+class DbosPeer(Peer):
     """A workflow with three steps, on two executors."""
 
     name = "DBOS"
@@ -29,12 +29,12 @@ class OnDbos(Peer):
 
     @cached_property
     def _client(self) -> Any:
-        """The client, when the first worker has made the tables."""
+        """The client, created after the first worker has created the tables."""
         client = DBOSClient(system_database_url=self._url, use_listen_notify=True, retry_connection_errors=False)
         self.exits.callback(client.destroy)
         return client
 
-    def worker(self, number: int) -> list[str]:
+    def worker_command(self, number: int) -> list[str]:
         return ["tests.bench.peers.dbos_worker", "--executor", f"executor-{number}"]
 
     def submit(self, task: str, prompts: Sequence[str]) -> None:
@@ -42,7 +42,7 @@ class OnDbos(Peer):
         self._handles[task] = self._client.enqueue(options, list(prompts))
 
     def result(self, task: str) -> str:
-        return str(self._handles[task].get_result(polling_interval_sec=LOOK))
+        return str(self._handles[task].get_result(polling_interval_sec=POLL_INTERVAL))
 
     def ended(self, task: str) -> bool:
         return bool(self._handles[task].get_status().status == "SUCCESS")
@@ -54,8 +54,8 @@ class OnDbos(Peer):
         self._client.cancel_workflow(task)
 
 
-class OnDbosPublishing(OnDbos):
-    """The same with its tokens published in Redis, which keeps none of them."""
+class DbosPublishPeer(DbosPeer):
+    """The same workflow with tokens that are published in Redis, and not stored."""
 
     name = "DBOS with PUBLISH"
 
@@ -68,4 +68,4 @@ class OnDbosPublishing(OnDbos):
         self._redis = self.exits.enter_context(Redis.from_url(valkey.url, decode_responses=True))
 
     def follow(self, task: str) -> Iterator[str]:
-        return published(self._redis, f"errand:{task}")
+        return follow_channel(self._redis, f"errand:{task}")

@@ -1,4 +1,4 @@
-"""The report: one table of all results, what they note, and a line for each ratio that cannot be trusted."""
+"""The report: one table of all results, their notes, and a line for each ratio that cannot be trusted."""
 
 import json
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.figures import Figure, Goal, Lane, Result
+from tests.bench.harness.results import Figure, Goal, Measurement, Result
 
 
 def show(console: Console, results: Sequence[Result]) -> None:
-    """Print the table and what must be said of it."""
+    """Print the table, the notes, the missed goals and the doubtful ratios."""
     table = Table(title="times in ms; ratios by round: median, lowest to highest")
     table.add_column("bench")
     table.add_column("measured", no_wrap=True)
     for name in ("median", "p99", "min - max", "FIGURE", "goal"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in results:
-        for number, lane in enumerate(result.lanes):
-            table.add_row("" if number else result.bench, *_times(lane))
+        for number, measurement in enumerate(result.measurements):
+            table.add_row("" if number else result.bench, *_times(measurement))
         for number, figure in enumerate(result.figures):
-            first = result.bench if not (number or result.lanes) else ""
+            first = result.bench if not (number or result.measurements) else ""
             table.add_row(first, f"[bold]{figure.name}", "", "", _range(figure), _bold(figure), _goal(figure))
         table.add_section()
     console.print(table)
@@ -34,15 +34,15 @@ def show(console: Console, results: Sequence[Result]) -> None:
             console.print(f"{result.bench}: {line}", soft_wrap=True, markup=False)
 
 
-def write(path: Path, results: Sequence[Result], about: dict[str, Any]) -> None:
-    """Store the figures of every round as JSON, times of lanes in milliseconds, and what is known of the machine."""
-    path.write_text(json.dumps(about | {"results": [result.record() for result in results]}, indent=1) + "\n")
+def write(path: Path, results: Sequence[Result], machine: dict[str, Any]) -> None:
+    """Store the results of every round as JSON, with times in milliseconds, and the facts about the machine."""
+    path.write_text(json.dumps(machine | {"results": [result.record() for result in results]}, indent=1) + "\n")
 
 
-def _times(lane: Lane) -> tuple[str, str, str, str]:
-    samples = lane.samples
-    p99 = "" if lane.p99 is None else _ms(lane.p99)
-    return lane.name, _ms(median(samples)), p99, f"{_ms(samples[0])} - {_ms(samples[-1])}"
+def _times(measurement: Measurement) -> tuple[str, str, str, str]:
+    samples = measurement.samples
+    p99 = "" if measurement.p99 is None else _ms(measurement.p99)
+    return measurement.name, _ms(median(samples)), p99, f"{_ms(samples[0])} - {_ms(samples[-1])}"
 
 
 def _ms(seconds: float) -> str:
@@ -58,21 +58,21 @@ def _bold(figure: Figure) -> str:
 
 
 def _goal(figure: Figure) -> str:
-    return "" if figure.goal is None else f"{_asked(figure.goal)} {'met' if figure.met else 'MISSED'}"
+    return "" if figure.goal is None else f"{_bound(figure.goal)} {'met' if figure.met else 'MISSED'}"
 
 
-def _asked(goal: Goal) -> str:
+def _bound(goal: Goal) -> str:
     return f"{'≥' if goal.at_least else '≤'} {goal.value:g}"
 
 
 def _miss(figure: Figure) -> str:
     assert figure.goal is not None, figure
-    return f"the goal is missed: {_number(figure.value)} {figure.unit}".rstrip() + f", and not {_asked(figure.goal)}"
+    return f"the goal is missed: {_number(figure.value)} {figure.unit}".rstrip() + f", and not {_bound(figure.goal)}"
 
 
 def _range(figure: Figure) -> str:
-    least, most = _number(min(figure.rounds)), _number(max(figure.rounds))
-    return f"{least} - {most}" if len(figure.rounds) > 1 or not figure.unit else ""
+    lowest, highest = _number(min(figure.rounds)), _number(max(figure.rounds))
+    return f"{lowest} - {highest}" if len(figure.rounds) > 1 or not figure.unit else ""
 
 
 def _doubt(figure: Figure) -> str:
