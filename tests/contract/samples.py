@@ -12,7 +12,7 @@ from roboco.ports.task_store import TokenUsage
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 TASK = "task-17"
-USED = TokenUsage(100, 7)
+USAGE = TokenUsage(100, 7)
 """What an answer has used so far."""
 
 
@@ -29,7 +29,7 @@ def step_after(steps: Sequence[TaskStep], text: str = "", agent: str = "writer")
     return step.sealed(steps[-1].digest if steps else "")
 
 
-def chain(count: int) -> list[TaskStep]:
+def make_chain(count: int) -> list[TaskStep]:
     """A history of so many steps."""
     steps: list[TaskStep] = []
     for _ in range(count):
@@ -37,11 +37,11 @@ def chain(count: int) -> list[TaskStep]:
     return steps
 
 
-def told(what: str) -> StatusChanged:
+def status_event(what: str) -> StatusChanged:
     """An event that is known by its reason."""
     return StatusChanged(task_id=TASK, timestamp=NOON, status=TaskStatus.RUNNING, reason=what)
 
 
-def said(text: str, attempt: int = 1) -> StreamChunk:
+def text_chunk(text: str, attempt: int = 1) -> StreamChunk:
     """A chunk."""
     return StreamChunk(task_id=TASK, step_id=step_id_at(TASK, 1), agent_name="writer", attempt=attempt, text=text)

@@ -1,0 +1,85 @@
+"""Attempts: work that was begun and never ended is counted, outside of what announces it."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from roboco.adapters.redis import dead_letters as dead_letters
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
+from roboco.ports.attempts import Attempts
+from roboco.ports.dead_letters import DeadLetters
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
+
+
+def test_work_that_never_ends_is_counted(task: TaskUnderTest) -> None:
+    attempts: Attempts = task.attempts
+    assert [attempts.start_without_lease("a") for _ in range(3)] == [0, 1, 2]
+    assert attempts.start_without_lease("b") == 0
+    attempts.finish("a")
+    assert attempts.start_without_lease("a") == 0
+
+
+def test_one_is_at_it_for_a_lease(task: TaskUnderTest) -> None:
+    assert task.attempts.start("a") == 0
+    assert task.attempts.start("a") is None
+    task.short_lease_attempts.renew("a")
+    task.pass_time(SHORT_LEASE)
+    assert not task.attempts.renew("a")
+    assert task.attempts.start("a") == 1
+    assert task.attempts.renew("a")
+    task.attempts.finish("a")
+    assert task.attempts.start("a") == 0
+    task.attempts.finish("never begun")
+
+
+def letter(name: str, minutes: int) -> DeadLetter:
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+    return dead_letter_of_lost_work("turn", name, "writer, step 3", "lost", 5, time)
+
+
+def test_letters_are_kept_by_id_oldest_first(task: TaskUnderTest) -> None:
+    dead: DeadLetters = task.dead_letters
+    assert dead.entries() == []
+    newer, older = letter("newer", 2), letter("older", 1)
+    for one in (newer, older, newer):
+        dead.add(one)
+    assert dead.entries() == [older, newer]
+    assert (dead.get(older.letter_id), dead.get("another")) == (older, None)
+    dead.remove(older.letter_id)
+    dead.remove("another")
+    assert dead.entries() == [newer]
+
+
+def test_where_there_are_too_many_letters_the_oldest_ones_go(
+    redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_LETTERS", 2)
+    letters = [letter(str(number), number) for number in range(4)]
+    for one in letters:
+        redis_task.dead_letters.add(one)
+    assert redis_task.dead_letters.entries() == letters[2:]
+
+
+def test_letters_that_are_too_large_together_go_oldest_first(
+    redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(canonical_json(letter("0", 0).model_dump(mode="json")))
+    monkeypatch.setattr(dead_letters, "MAX_BYTES", 3 * size)
+    letters = [letter(str(number), number) for number in range(6)]
+    for one in [*letters, letters[5]]:
+        redis_task.dead_letters.add(one)
+    assert redis_task.dead_letters.entries() == letters[3:]
+    redis_task.dead_letters.remove(letters[3].letter_id)
+    redis_task.dead_letters.remove(letters[3].letter_id)
+    redis_task.dead_letters.add(letters[0])
+    assert redis_task.dead_letters.entries() == [letters[0], *letters[4:]]
+    redis_task.dead_letters.add(letters[1])
+    assert redis_task.dead_letters.entries() == [letters[0], letters[1], letters[5]]
+
+
+def test_a_letter_with_half_a_character_is_kept(redis_task: TaskOnRedis) -> None:
+    redis_task.dead_letters.add(letter("half \ud800", 1))
+    [kept] = redis_task.dead_letters.entries()
+    assert kept.task_id == "half \ufffd"

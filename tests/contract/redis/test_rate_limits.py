@@ -1,0 +1,275 @@
+"""Rates: no window of time holds more than a provider allows, whoever asks, and waiting turns keep their order."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_WINDOW, TaskUnderTest
+from tests.contract.samples import TASK, status_event
+
+FREE = ModelProfile(model="m")
+TOKENS = ModelProfile(model="m", tokens_per_minute=100)
+REQUESTS = ModelProfile(model="m", requests_per_minute=2)
+SHARED = ModelProfile(model="shared")
+SLOT = LONG_LEASE / 60 + 0.01
+"""Seconds by which a request may count longer than a window."""
+
+
+def of(name: str, tenant: str = "", team: str = "desk") -> Ticket:
+    return Ticket(f"{tenant}:{name}" if tenant else name, team, "1/1/0")
+
+
+def test_what_has_no_limit_is_asked_at_once(task: TaskUnderTest) -> None:
+    assert [task.rates.reserve(FREE, of(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
+
+
+def test_tokens_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
+    rates = task.rates
+    assert rates.reserve(TOKENS, of("a"), 60) == 0
+    assert rates.reserve(TOKENS, of("b"), 40) == 0
+    assert 0 < rates.reserve(TOKENS, of("c"), 10) <= LONG_LEASE + SLOT
+    task.pass_time(task.short_window_rates.reserve(TOKENS, of("c"), 10))
+    assert task.short_window_rates.reserve(TOKENS, of("c"), 10) == 0
+
+
+def test_requests_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
+    rates = task.rates
+    assert [rates.reserve(REQUESTS, of(name), 1) for name in "ab"] == [0, 0]
+    assert 0 < rates.reserve(REQUESTS, of("c"), 1) <= LONG_LEASE + SLOT
+    task.pass_time(task.short_window_rates.reserve(REQUESTS, of("c"), 1))
+    assert task.short_window_rates.reserve(REQUESTS, of("c"), 1) == 0
+
+
+def test_the_same_ticket_is_the_same_request(task: TaskUnderTest) -> None:
+    assert [task.rates.reserve(TOKENS, of("a"), 100) for _ in range(5)] == [0] * 5
+    assert task.rates.reserve(TOKENS, of("b"), 1) > 0
+
+
+def test_who_waits_keeps_its_place(task: TaskUnderTest) -> None:
+    rates = task.rates
+    rates.reserve(TOKENS, of("a"), 100)
+    first, second, third = (rates.reserve(TOKENS, of(name), 60) for name in "bcd")
+    assert 0 < first <= LONG_LEASE + SLOT < second <= third
+    again = rates.reserve(TOKENS, of("b"), 60)
+    assert again <= first
+    task.pass_time(task.short_window_rates.reserve(TOKENS, of("b"), 60))
+    assert task.short_window_rates.reserve(TOKENS, of("b"), 60) == 0
+    assert (
+        0 < task.short_window_rates.reserve(TOKENS, of("c"), 60) < task.short_window_rates.reserve(TOKENS, of("d"), 60)
+    )
+
+
+def test_a_larger_request_than_a_window_waits_until_it_is_alone(task: TaskUnderTest) -> None:
+    rates = task.rates
+    assert rates.reserve(TOKENS, of("a"), 1) == 0
+    assert 0 < rates.reserve(TOKENS, of("huge"), 10_000) <= LONG_LEASE + SLOT
+    task.pass_time(task.short_window_rates.reserve(TOKENS, of("huge"), 10_000))
+    assert task.short_window_rates.reserve(TOKENS, of("huge"), 10_000) == 0
+    assert rates.reserve(TOKENS, of("b"), 1) > 0
+
+
+def test_what_was_used_counts_in_place_of_what_was_reserved(task: TaskUnderTest) -> None:
+    rates = task.rates
+    rates.reserve(TOKENS, of("a"), 100)
+    rates.record_usage(TOKENS, of("a"), 30)
+    assert rates.reserve(TOKENS, of("b"), 70) == 0
+    rates.record_usage(TOKENS, of("nobody"), 5)
+    assert rates.reserve(TOKENS, of("c"), 1) > 0
+
+
+def test_requests_that_no_longer_count_are_forgotten(task: TaskUnderTest) -> None:
+    many = ModelProfile(model="m", requests_per_minute=1000)
+    for ticket in "abc":
+        assert task.short_window_rates.reserve(many, of(ticket), 1) == 0
+    task.pass_time(RATE_WINDOW + RATE_WINDOW / 60)
+    assert task.short_window_rates.reserve(many, of("d"), 1) == 0
+    assert task.tickets(many, of("d")) == {of("d").name}
+
+
+def test_what_left_the_window_is_removed(redis_task: TaskOnRedis) -> None:
+    many = ModelProfile(model="m", requests_per_minute=1000)
+    window = Buckets(redis_task.keys, OPERATOR_LIMITS).of(many, "", "desk")[0].keys[0]
+    assert redis_task.short_window_rates.reserve(many, of("a"), 1) == 0
+    client: Any = redis_task.client
+    old = set(client.hkeys(window))
+    redis_task.pass_time(RATE_WINDOW + 2 * RATE_WINDOW / 60)
+    assert redis_task.short_window_rates.reserve(many, of("b"), 1) == 0
+    assert old
+    assert not old & set(client.hkeys(window))
+
+
+def test_a_pause_holds_for_all_and_the_longest_counts(task: TaskUnderTest) -> None:
+    rates = task.rates
+    rates.pause(FREE, 60)
+    rates.pause(TOKENS, 10)
+    waits = [rates.reserve(FREE, of("a"), 1), rates.reserve(TOKENS, of("b"), 1), rates.reserve(REQUESTS, of("c"), 1)]
+    assert all(30 < wait <= 60 for wait in waits)
+    other = ModelProfile(model="other", tokens_per_minute=100)
+    assert rates.reserve(other, of("d"), 1) == 0
+    rates.pause(other, 0.1)
+    task.pass_time(0.1)
+    assert rates.reserve(other, of("e"), 1) == 0
+
+
+@pytest.mark.parametrize("other", [of("b", "globex"), of("b", "acme", "kiosk")])
+def test_a_teams_own_limit_slows_only_that_team(task: TaskUnderTest, other: Ticket) -> None:
+    waits = [task.rates.reserve(REQUESTS, of(f"a{number}", "acme"), 1) for number in range(30)]
+    assert waits[:2] == [0, 0]
+    assert min(waits[2:]) > 0
+    assert task.rates.reserve(REQUESTS, other, 1) == 0
+
+
+def test_the_operators_limit_holds_for_all_together(task: TaskUnderTest) -> None:
+    greedy = ModelProfile(model="shared", requests_per_minute=1000, tokens_per_minute=10**9)
+    aliased = ModelProfile(model="shared", base_url="https://api.openai.com:443/v1/", api_key_env="OTHER_KEY")
+    assert task.rates.reserve(SHARED, of("a", "acme"), 1) == 0
+    assert task.rates.reserve(greedy, of("b", "globex"), 1) == 0
+    for profile in (SHARED, greedy, aliased):
+        assert task.rates.reserve(profile, of("c", "initech", profile.model), 1) > 0
+
+
+def test_a_tenant_with_many_requests_does_not_hold_up_another_one(task: TaskUnderTest) -> None:
+    rates = task.short_window_rates
+    assert [rates.reserve(SHARED, of(f"a{number}", "acme"), 50) for number in range(2)] == [0, 0]
+    for number in range(2, 30):
+        rates.reserve(SHARED, of(f"a{number}", "acme"), 50)
+    wait = rates.reserve(SHARED, of("b", "globex"), 50)
+    assert 0 < wait <= 2 * RATE_WINDOW, "after one of the 28 that came before"
+    assert rates.reserve(SHARED, of("a29", "acme"), 50) > wait
+
+
+def test_a_released_ticket_gives_its_place_to_those_behind(task: TaskUnderTest) -> None:
+    rates = task.short_window_rates
+    waits = [rates.reserve(TOKENS, of(f"a{number}"), 100) for number in range(31)]
+    assert waits[30] > 10 * RATE_WINDOW
+    for number in range(1, 30):
+        for _ in range(2):
+            rates.release(TOKENS, of(f"a{number}"))
+    assert rates.reserve(TOKENS, of("a30"), 100) <= 1.1 * RATE_WINDOW
+    rates.release(TOKENS, of("a0"))
+    assert task.rates.reserve(TOKENS, of("a30"), 100) > 0, "the request of a0 was made, and counts on"
+    rates.release(FREE, of("nobody"))
+
+
+def test_who_released_its_tickets_is_not_charged_for_them(task: TaskUnderTest) -> None:
+    for number in range(30):
+        task.rates.reserve(SHARED, of(f"b{number}", "globex"), 50)
+    for number in range(20):
+        task.rates.reserve(SHARED, of(f"a{number}", "acme"), 50)
+    for number in range(20):
+        task.rates.release(SHARED, of(f"a{number}", "acme"))
+    assert task.rates.reserve(SHARED, of("new", "acme"), 50) <= 2 * LONG_LEASE
+
+
+def test_a_ticket_that_does_not_ask_again_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
+    """Also of a worker that died: the others wait for it no longer."""
+    rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, OPERATOR_LIMITS, 0.1, grace=0.1)
+    wait = [rates.reserve(TOKENS, of(name), 100) for name in "abc"][-1]
+    redis_task.pass_time(wait + 0.2)
+    assert rates.reserve(TOKENS, of("d"), 100) == 0
+    assert redis_task.tickets(TOKENS, of("d")) == {of("d").name}
+
+
+def test_a_reservation_costs_no_more_where_many_wait(redis_task: TaskOnRedis) -> None:
+    def calls() -> int:
+        client: Any = redis_task.client
+        return int(sum(one["calls"] for one in client.info("commandstats").values()))
+
+    def commands(name: str) -> int:
+        before = calls()
+        redis_task.rates.reserve(SHARED, of(name, f"tenant{len(name)}"), 10)
+        return calls() - before
+
+    few = max(commands("x" * length) for length in range(1, 10))
+    for number in range(300):
+        redis_task.rates.reserve(SHARED, of(f"t{number}", f"tenant{number}"), 10)
+    assert commands("y") <= few + 5
+
+
+def test_many_at_once_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
+    """However many ask at the same moment, those who may go on together hold no more than a window's tokens."""
+    with ThreadPoolExecutor(16) as pool:
+        waits = list(pool.map(lambda number: redis_task.rates.reserve(TOKENS, of(f"t{number}"), 30), range(40)))
+    assert len([wait for wait in waits if wait == 0]) == 3
+
+
+def test_tasks_await_an_answer_of_their_model(task: TaskUnderTest) -> None:
+    rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
+    assert rates.waiting_tasks(FREE) == []
+    assert rates.reserve(FREE, of("a"), 1) == 0
+    for task_id in tasks:
+        rates.add_waiting_task(FREE, task_id)
+        rates.add_waiting_task(FREE, task_id)
+    assert sorted(rates.waiting_tasks(FREE)) == tasks[:MAX_RESUMED_TASKS]
+    assert rates.reserve(FREE, of("b"), 1) < 0
+    assert rates.reserve(REQUESTS, of("c"), 1) <= 0
+    assert rates.waiting_tasks(FREE.model_copy(update={"model": "another"})) == []
+    rates.remove_waiting_tasks(FREE, rates.waiting_tasks(FREE))
+    assert rates.waiting_tasks(FREE) == tasks[MAX_RESUMED_TASKS:]
+    rates.remove_waiting_tasks(FREE, tasks)
+    rates.remove_waiting_tasks(FREE, [])
+    assert rates.waiting_tasks(FREE) == []
+    assert rates.reserve(FREE, of("d"), 1) == 0
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_turn_is_given_back_until_later(task: TaskUnderTest, refused: bool) -> None:
+    task.create(3)
+    task.record_decision()
+    claim = task.claim("me")
+    event = status_event("waits")
+    began = time.monotonic()
+    assert task.turns.defer(claim, 0.3, event, refused)
+    now = task.snapshot
+    assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
+    assert now.refused_for == 0
+    due = due_in(task)
+    assert max(0.0, 0.3 - (time.monotonic() - began) - 0.005) <= due <= 0.3
+    assert not task.turns.renew(claim)
+    assert task.turns.defer(claim, 5, event, refused)
+    assert 0 <= due_in(task) <= 0.3
+    task.pass_time(0.3)
+    assert due_in(task) == 0
+    again = task.claim("you")
+    assert again.assignment == claim.assignment
+    assert task.snapshot.reason == "", "the turn waits no more"
+    assert due_in(task) == -1
+    assert task.turns.defer(again, 0.1, event, True)
+    assert task.snapshot.refusals == 1 + refused
+    assert (task.snapshot.refused_for >= 0.3) is refused
+    assert task.event_log()[-1][2] == "waits"
+
+
+def test_a_turn_that_an_earlier_release_deferred_is_deferred_again(redis_task: TaskOnRedis) -> None:
+    """That release did not note since when the turn is refused."""
+    task = redis_task
+    task.create(3)
+    task.record_decision()
+    task.turns.defer(task.claim(), 0, status_event("waits"), True)
+    task.client.hdel(task.keys.state(TASK), "first_refused_at", "refused_for")
+    assert (task.snapshot.refusals, task.snapshot.refused_for) == (1, 0)
+    assert task.turns.defer(task.claim(), 0, status_event("waits"), True)
+    assert (task.snapshot.refusals, task.snapshot.refused_for) == (2, 0)
+
+
+def test_a_turn_that_is_handed_out_again_is_due_no_more(task: TaskUnderTest) -> None:
+    task.create(3)
+    task.record_decision()
+    task.turns.defer(task.claim(), 5, status_event("waits"), True)
+    assert task.turns.count_redelivery(TASK, task.snapshot.epoch, True) == 1
+    assert due_in(task) == -1
+    task.record_decision()
+    assert (due_in(task), task.snapshot.refusals) == (-1, 0)
+
+
+def due_in(task: TaskUnderTest) -> float:
+    """Seconds for which the turn was given back; -1 if it was not."""
+    seconds = task.snapshot.deferred_for
+    return -1 if seconds is None else seconds

@@ -1,0 +1,249 @@
+"""The schedule: when the sweeper looks at a task again."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from roboco.adapters.local.valkey import start_valkey
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisSchedule
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
+from roboco.errors import TransientError
+from roboco.ports.schedule import Schedule
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
+
+LATER = 3600.0
+
+
+@pytest.fixture
+def schedule(task: TaskUnderTest) -> Schedule:
+    return task.schedule
+
+
+def test_due_tasks_come_in_the_order_of_their_times(schedule: Schedule) -> None:
+    assert schedule.due(10) == []
+    for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LATER), ("first", -90)):
+        schedule.set(task_id, delay)
+    assert schedule.due(10) == ["first", "b", "a", "c"]
+    assert schedule.due(2) == ["first", "b"]
+    assert schedule.due(10) == ["first", "b", "a", "c"], "to look is not to take"
+
+
+def test_a_delay_passes(task: TaskUnderTest) -> None:
+    task.schedule.set("a", SHORT_LEASE)
+    task.pass_time(SHORT_LEASE)
+    assert task.schedule.due(10) == ["a"]
+
+
+def test_a_time_is_replaced(schedule: Schedule) -> None:
+    schedule.set("a")
+    schedule.set("a", LATER)
+    assert schedule.due(10) == []
+    schedule.set("a", -10)
+    assert schedule.due(10) == ["a"]
+
+
+def test_a_look_is_hastened_and_never_put_off(schedule: Schedule) -> None:
+    schedule.schedule_no_later_than("a", LATER)
+    assert schedule.due(10) == []
+    schedule.schedule_no_later_than("a", -1)
+    schedule.schedule_no_later_than("a", LATER)
+    assert schedule.due(10) == ["a"]
+
+
+def test_a_time_that_stands_is_not_replaced_by_an_addition(schedule: Schedule) -> None:
+    schedule.set("a", LATER)
+    assert not schedule.set_default("a")
+    assert schedule.due(10) == []
+    schedule.set_default("b", -1)
+    assert not schedule.set_default("b", LATER)
+    assert schedule.due(10) == ["b"]
+
+
+def test_an_addition_tells_whether_it_was_one(redis_task: TaskOnRedis) -> None:
+    assert [redis_task.schedule.set_default("a") for _ in range(2)] == [True, False]
+
+
+def test_a_task_is_dropped(schedule: Schedule) -> None:
+    schedule.remove("a")
+    schedule.set("a", -2)
+    schedule.set("b", -1)
+    schedule.remove("a")
+    schedule.remove("a")
+    assert schedule.due(10) == ["b"]
+    schedule.set_default("a", -3)
+    assert schedule.due(10) == ["a", "b"]
+
+
+def test_notifications_are_due_among_the_tasks_and_stay_when_tasks_go(schedule: Schedule) -> None:
+    telling = f"{NOTIFY_PREFIX}a"
+    schedule.set("a", -3)
+    schedule.set("b", -1)
+    schedule.set(telling, -2)
+    assert schedule.due(10) == ["a", telling, "b"]
+    assert schedule.due(2) == ["a", telling]
+    schedule.remove("a")
+    schedule.schedule_no_later_than(telling, -4)
+    schedule.set_default(telling, LATER)
+    assert schedule.due(1) == [telling]
+    schedule.remove(telling)
+    assert schedule.due(10) == ["b"]
+
+
+def test_every_task_with_a_time_is_known(schedule: Schedule) -> None:
+    names = {f"task{number}" for number in range(1200)}
+    for name in names:
+        schedule.set(name, LATER)
+    schedule.set(f"{NOTIFY_PREFIX}task1")
+    assert set(schedule.task_ids()) == names
+
+
+def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
+    for name in ("a", "b", f"{NOTIFY_PREFIX}a", f"{NOTIFY_PREFIX}gone"):
+        redis_task.schedule.set(name)
+    assert redis_task.schedule.count() == 2
+
+
+def test_one_sweeper_sweeps(schedule: Schedule) -> None:
+    assert schedule.lock("me", 60)
+    assert not schedule.lock("you", 60)
+    assert not schedule.lock("they", 0.1)
+
+
+def test_a_lock_ends(task: TaskUnderTest) -> None:
+    task.schedule.lock("me", SHORT_LEASE)
+    task.pass_time(SHORT_LEASE)
+    task.schedule.lock("you", 60)
+    assert not task.schedule.lock("they", 60)
+
+
+def test_one_of_many_sweepers_gets_the_lock(redis_task: TaskOnRedis) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda number: redis_task.schedule.lock(str(number), 60), range(8))).count(True) == 1
+
+
+def test_a_lost_schedule_is_noticed(task: TaskUnderTest) -> None:
+    assert not task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    task.schedule.mark_filled(60)
+    assert task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    task.schedule.set("a")
+    task.wipe()
+    assert not task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    assert not task.schedule.recently_filled()
+    assert task.schedule.due(10) == []
+    task.schedule.mark_filled(60)
+    assert task.schedule.is_intact()
+
+
+def test_a_task_is_recovered_when_nothing_waits_to_be_done_for_it(task: TaskUnderTest) -> None:
+    assert task.schedule.recovered_instance("a") is None, "no sweep has been made"
+    task.schedule.mark_filled(LATER)
+    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
+    for kind in (RESTART_PREFIX, ENTER_PREFIX):
+        task.schedule.set(f"{kind}a")
+        assert task.schedule.recovered_instance("a") is None
+        assert task.schedule.recovered_instance("b") == task.schedule.instance_id()
+        task.schedule.remove(f"{kind}a")
+    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
+
+
+def test_a_mark_that_redis_has_lost_confirms_nothing(task: TaskUnderTest) -> None:
+    """Redis was emptied while the schedule was filled."""
+    schedule = task.schedule
+    first = schedule.mark_filling()
+    assert schedule.mark_filling() == first, "sweepers at the same time share it"
+    assert not schedule.is_intact()
+    assert schedule.recovered_instance("a") is None
+    schedule.mark_filled(60, first)
+    assert schedule.is_intact()
+    assert not schedule.was_restarted()
+    schedule.mark_filled(60, first)
+    assert schedule.is_intact(), "also by the sweeper that is done later"
+    whole = schedule.mark_filling()
+    assert schedule.is_intact(), "a schedule that is filled from time to time stays intact"
+    schedule.mark_filled(60, whole)
+    assert schedule.recently_filled()
+    task.wipe()
+    schedule.mark_filled(60, whole)
+    assert not schedule.is_intact()
+    assert not schedule.recently_filled()
+    lost = schedule.mark_filling()
+    task.wipe()
+    schedule.mark_filled(60, lost)
+    assert not schedule.is_intact()
+    assert schedule.mark_filling() != lost
+    schedule.mark_filled(60, lost)
+    assert not schedule.is_intact()
+
+
+def test_an_entry_that_was_put_since_is_not_dropped(schedule: Schedule) -> None:
+    schedule.set("restart/a", -10)
+    at = schedule.due_at("restart/a")
+    assert at is not None
+    schedule.set("restart/a", -5)
+    schedule.remove("restart/a", at)
+    assert schedule.due(10) == ["restart/a"]
+    schedule.remove("restart/a", schedule.due_at("restart/a"))
+    assert schedule.due(10) == []
+    assert schedule.due_at("restart/a") is None
+    schedule.remove("restart/a", at)
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("valkey")
+def test_an_schedule_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
+    """A server that was started again may have lost its last second."""
+    for first in (True, False):
+        server = start_valkey(tmp_path)
+        try:
+            with connect(server.url) as client:
+                schedule = RedisSchedule(Scripts(client), Keys())
+                assert schedule.due(10) == ([] if first else ["a"])
+                assert (schedule.is_intact(), schedule.was_restarted()) == (False, not first)
+                assert schedule.recovered_instance("a") is None
+                mark = schedule.mark_filling()
+                assert (schedule.is_intact(), schedule.was_restarted()) == (False, not first)
+                schedule.mark_filled(60, mark)
+                schedule.set("a")
+                assert (schedule.is_intact(), schedule.was_restarted()) == (True, False)
+        finally:
+            server.stop()
+
+
+def test_a_beginning_is_fresh_for_a_while(task: TaskUnderTest) -> None:
+    assert not task.schedule.recently_filled()
+    task.schedule.mark_filled(SHORT_LEASE)
+    task.pass_time(SHORT_LEASE)
+    assert not task.schedule.recently_filled()
+    task.schedule.mark_filled(SHORT_LEASE)
+    task.schedule.mark_filled(60)
+    task.pass_time(SHORT_LEASE)
+    assert task.schedule.recently_filled()
+    assert task.schedule.is_intact()
+
+
+def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+    schedule = unreachable_task.schedule
+    uses: list[Callable[[], object]] = [
+        lambda: schedule.set("a"),
+        lambda: schedule.set_default("a"),
+        lambda: schedule.due(1),
+        schedule.count,
+        lambda: schedule.remove("a"),
+        lambda: schedule.lock("me", 1),
+        schedule.is_intact,
+        schedule.was_restarted,
+        schedule.recently_filled,
+        lambda: schedule.mark_filled(1),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="redis does not answer"):
+            use()

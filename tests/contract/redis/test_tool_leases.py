@@ -1,0 +1,283 @@
+"""Leases on tool calls, and their outcomes."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from roboco.domain.history.part import Artifact, ToolResult
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.errors import TransientError
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.task_store import CallState, Declined, Phase
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import LONG_LEASE, SHORT_LEASE, TaskUnderTest
+from tests.contract.samples import TASK, status_event
+
+OUTCOME = ToolOutcome(
+    result=ToolResult(tool_call_id="tc_1", result={"ü": [None, 1.5, '"']}, runtime_ms=7),
+    artifacts=(Artifact(artifact_id="a", uri="file://artifacts/a.txt", mime_type="text/plain", size=3),),
+)
+LATE = failed_outcome("tc_1", "late")
+
+
+@pytest.fixture
+def tools(task: TaskUnderTest) -> TaskUnderTest:
+    """A task whose last step's calls were handed out."""
+    task.create(3)
+    task.record_decision(Phase.TOOLS)
+    return task
+
+
+def lost(tools: TaskUnderTest, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
+    """The order of a call whose lease has ended."""
+    assignment = tools.tool_assignment(call_id, attempt)
+    assert tools.short_lease_calls.claim(assignment, "lost")
+    tools.pass_time(SHORT_LEASE)
+    return assignment
+
+
+def test_an_attempt_is_claimed_once(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    assert tools.calls.claim(assignment, "me")
+    assert not tools.calls.claim(assignment, "you")
+    assert tools.calls.claim(assignment, "me"), "our own answer was lost"
+    state = tools.snapshot.calls["tc_1"]
+    assert (state.attempt, state.claimed, state.outcome) == (1, True, None)
+    assert LONG_LEASE - 10 < state.lease_left <= LONG_LEASE
+
+
+def test_each_call_stands_alone(tools: TaskUnderTest) -> None:
+    assert tools.calls.claim(tools.tool_assignment("tc_1"), "me")
+    assert tools.calls.claim(tools.tool_assignment("tc_2"), "you")
+    assert tools.calls.record_outcome(tools.tool_assignment("tc_2"), "you", OUTCOME, status_event("2")) == 1
+    assert tools.snapshot.calls["tc_1"].outcome is None
+    assert tools.calls.renew(tools.tool_assignment("tc_1"), "me")
+    assert not tools.calls.renew(tools.tool_assignment("tc_1"), "you")
+    assert tools.calls.record_outcome(tools.tool_assignment("tc_1"), "me", OUTCOME, status_event("1")) == 2
+
+
+@pytest.mark.parametrize(("field", "by"), [("epoch", -1), ("epoch", 1), ("attempt", -1), ("attempt", 1)])
+def test_a_claim_needs_the_pending_call(tools: TaskUnderTest, field: str, by: int) -> None:
+    assignment = tools.tool_assignment()
+    assert not tools.calls.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me")
+    assert not tools.calls.claim(replace(assignment, task_id="another"), "me")
+    assert tools.calls.claim(assignment, "me")
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TOOLS])
+def test_nothing_is_claimed_while_no_calls_are_handed_out(task: TaskUnderTest, phase: Phase) -> None:
+    task.create()
+    if phase is not Phase.UNDECIDED:
+        task.record_decision(phase)
+    assert not task.calls.claim(task.tool_assignment(), "me")
+
+
+def test_a_lost_worker_s_attempt_is_voided_at_once(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    assert tools.calls.claim(assignment, "lost")
+    assert tools.calls.restart(assignment) is None
+    assert tools.calls.restart(assignment, worker_lost=True) == 2
+    assert tools.calls.restart(assignment, worker_lost=True) is None
+    assert tools.calls.claim(tools.tool_assignment(attempt=2), "you")
+    assert not tools.calls.renew(assignment, "lost")
+    assert tools.snapshot.calls["tc_1"].lease_left > 0
+
+
+def test_outcomes_are_kept_while_the_task_waits_for_others_and_has_others_run(tools: TaskUnderTest) -> None:
+    assert tools.calls.claim(tools.tool_assignment(), "me")
+    assert tools.calls.record_outcome(tools.tool_assignment(), "me", OUTCOME, status_event("1")) == 1
+    tools.record_decision(Phase.WAIT)
+    assert tools.snapshot.calls["tc_1"].outcome == OUTCOME
+    assert not tools.calls.claim(tools.tool_assignment("tc_2"), "me")
+    tools.record_decision(Phase.TOOLS)
+    assert tools.snapshot.calls["tc_1"].outcome == OUTCOME
+    assert not tools.calls.claim(tools.tool_assignment(), "me")
+    assert tools.calls.claim(tools.tool_assignment("tc_2"), "me")
+    tools.commit()
+    assert tools.snapshot.calls == {}
+
+
+def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools: TaskUnderTest) -> None:
+    assignment = lost(tools)
+    assert not tools.calls.claim(assignment, "you")
+    state = tools.snapshot.calls["tc_1"]
+    assert (state.claimed, state.lease_left) == (True, 0.0)
+
+
+def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.record_decision(Phase.TOOLS)
+    together = threading.Barrier(8)
+    assignment = redis_task.tool_assignment()
+
+    def claim(number: int) -> bool:
+        together.wait()
+        return redis_task.calls.claim(assignment, str(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(claim, range(8))).count(True) == 1
+
+
+def test_a_lease_is_renewed(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    assert tools.short_lease_calls.claim(assignment, "me")
+    assert tools.calls.renew(assignment, "me")
+    assert tools.snapshot.calls["tc_1"].lease_left > SHORT_LEASE
+    assert not tools.calls.renew(assignment, "you")
+    assert not tools.calls.renew(tools.tool_assignment("tc_2"), "me")
+    tools.pass_time(SHORT_LEASE)
+    assert tools.calls.restart(assignment) is None
+
+
+def test_an_outcome_is_kept_once(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    assert tools.calls.claim(assignment, "me")
+    assert tools.calls.record_outcome(assignment, "me", OUTCOME, status_event("result")) == 1
+    assert tools.calls.record_outcome(assignment, "me", LATE, status_event("late")) == 1
+    assert tools.calls.record_outcome(assignment, None, LATE, status_event("late")) == 1
+    assert tools.snapshot.calls == {"tc_1": CallState(attempt=1, claimed=True, outcome=OUTCOME)}
+    assert tools.event_log() == [(1, 0, "result")]
+    assert not tools.calls.claim(assignment, "you")
+    assert not tools.calls.claim(assignment, "me")
+    assert tools.calls.restart(assignment) is None
+
+
+def test_only_the_owner_records(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    assert tools.calls.record_outcome(assignment, "me", OUTCOME, status_event("not claimed")) is None
+    assert tools.calls.claim(assignment, "me")
+    assert tools.calls.record_outcome(assignment, "you", OUTCOME, status_event("not yours")) is None
+    assert tools.snapshot.calls["tc_1"].outcome is None
+    assert tools.event_log() == []
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_call_whose_time_is_up_is_closed_whoever_has_it(tools: TaskUnderTest, claimed: bool) -> None:
+    assignment = tools.tool_assignment()
+    if claimed:
+        assert tools.calls.claim(assignment, "me")
+    assert tools.calls.record_outcome(assignment, None, LATE, status_event("closed")) == 1
+    assert tools.snapshot.calls["tc_1"].outcome == LATE
+    assert tools.calls.record_outcome(assignment, "me", OUTCOME, status_event("late")) == (1 if claimed else None)
+    assert tools.snapshot.calls["tc_1"].outcome == LATE
+    assert tools.event_log() == [(1, 0, "closed")]
+    assert not tools.calls.claim(assignment, "you")
+
+
+def test_who_records_last_is_told_so(redis_task: TaskOnRedis) -> None:
+    """Workers of one step's calls finish together: exactly one of them sees that all are in."""
+    redis_task.create()
+    redis_task.record_decision(Phase.TOOLS)
+    together = threading.Barrier(8)
+    assignments = [redis_task.tool_assignment(f"tc_{number}") for number in range(8)]
+
+    def work(assignment: ToolAssignment) -> int | None:
+        assert redis_task.calls.claim(assignment, "me")
+        together.wait()
+        return redis_task.calls.record_outcome(assignment, "me", OUTCOME, status_event(assignment.call_id))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(found or 0 for found in pool.map(work, assignments)) == list(range(1, 9))
+    assert [seq for seq, _, _ in redis_task.event_log()] == list(range(1, 9))
+
+
+def test_a_lost_attempt_is_voided(tools: TaskUnderTest) -> None:
+    assignment = lost(tools)
+    assert tools.calls.restart(assignment) == 2
+    state = tools.snapshot.calls["tc_1"]
+    assert (state.attempt, state.claimed, state.lease_left) == (2, False, 0.0)
+    again = tools.tool_assignment("tc_1", attempt=2)
+    assert not tools.calls.renew(assignment, "lost")
+    assert tools.calls.record_outcome(assignment, "lost", LATE, status_event("late")) is None
+    assert tools.calls.record_outcome(assignment, None, LATE, status_event("late")) is None
+    assert not tools.calls.claim(assignment, "lost")
+    assert tools.calls.claim(again, "you")
+    assert tools.calls.record_outcome(assignment, "lost", LATE, status_event("late")) is None
+    assert tools.calls.record_outcome(again, "you", OUTCOME, status_event("result")) == 1
+    assert tools.event_log() == [(1, 0, "result")]
+
+
+def test_attempts_are_counted(tools: TaskUnderTest) -> None:
+    for attempt in (1, 2, 3):
+        assignment = lost(tools, attempt=attempt)
+        tools.calls.restart(assignment)
+        assert tools.snapshot.calls["tc_1"].attempt == attempt + 1
+    assert tools.snapshot.epoch == assignment.epoch
+
+
+def test_there_is_nothing_to_void(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    assert tools.calls.restart(assignment) is None, "nobody took it"
+    assert tools.calls.claim(assignment, "me")
+    assert tools.calls.restart(assignment) is None, "its lease lives"
+    assert tools.calls.restart(replace(assignment, attempt=2)) is None
+    assert tools.calls.restart(replace(assignment, epoch=assignment.epoch - 1)) is None
+    assert tools.snapshot.calls["tc_1"].attempt == 1
+
+
+def test_a_late_owner_records_if_nobody_voided_its_attempt(tools: TaskUnderTest) -> None:
+    assignment = lost(tools)
+    assert tools.calls.renew(assignment, "lost")
+    assert tools.calls.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
+
+
+@pytest.mark.parametrize("move", ["choose", "commit", "restart"])
+def test_everything_is_refused_once_the_fence_has_moved(tools: TaskUnderTest, move: str) -> None:
+    assignment = tools.tool_assignment()
+    assert tools.short_lease_calls.claim(assignment, "me")
+    tools.pass_time(SHORT_LEASE)
+    moves: dict[str, Callable[[], object]] = {
+        "choose": lambda: tools.record_decision(Phase.TOOLS),
+        "commit": tools.commit,
+        "restart": lambda: tools.turns.restart(TASK, assignment.epoch, status_event("again")),
+    }
+    assert moves[move]()
+    before, events = tools.snapshot, tools.event_log()
+    assert not tools.calls.claim(assignment, "me")
+    assert not tools.calls.renew(assignment, "me")
+    assert tools.calls.record_outcome(assignment, "me", OUTCOME, status_event("late")) is None
+    assert tools.calls.record_outcome(assignment, None, OUTCOME, status_event("late")) is None
+    assert tools.calls.restart(assignment) is None
+    assert (tools.snapshot, tools.event_log()) == (before, events)
+
+
+def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+    calls = unreachable_task.calls
+    assignment = ToolAssignment(TASK, 1, 1, "tc_1", 1)
+    uses: list[Callable[[], object]] = [
+        lambda: calls.claim(assignment, "me"),
+        lambda: calls.renew(assignment, "me"),
+        lambda: calls.record_outcome(assignment, "me", OUTCOME, status_event("a")),
+        lambda: calls.restart(assignment),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="redis does not answer"):
+            use()
+
+
+def test_workers_that_cannot_run_a_call_are_known_until_the_fence_moves(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    for worker in ("a@x", "b@x", "a@x"):
+        assert tools.calls.claim(assignment, worker)
+        tools.calls.release(assignment, worker, declined_by=worker)
+    assert tools.snapshot.calls["tc_1"] == CallState(declined=Declined(3, ("a@x", "b@x")))
+    assert tools.calls.claim(assignment, "me")
+    tools.calls.release(assignment, "me")
+    assert tools.snapshot.calls["tc_1"].declined.count == 3, "a worker that can run it was not counted"
+    tools.record_decision(Phase.WAIT)
+    tools.record_decision(Phase.TOOLS)
+    assert tools.snapshot.calls["tc_1"].declined == Declined()
+    assert tools.calls.claim(tools.tool_assignment(), "me")
+    tools.calls.release(tools.tool_assignment(), "me", declined_by="c@x")
+    assert tools.snapshot.calls["tc_1"].declined == Declined(1, ("c@x",))
+
+
+def test_a_worker_that_declines_a_call_last_is_known_however_often_others_did(tools: TaskUnderTest) -> None:
+    assignment = tools.tool_assignment()
+    for number in range(40):
+        assert tools.calls.claim(assignment, f"t{number}")
+        tools.calls.release(assignment, f"t{number}", declined_by="a@x" if number < 39 else "b@x")
+    assert tools.snapshot.calls["tc_1"].declined == Declined(40, ("a@x", "b@x"))

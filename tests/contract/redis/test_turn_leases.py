@@ -1,0 +1,309 @@
+"""Leases on turns, and what is said in them."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.errors import TransientError
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.leases import TurnClaim
+from roboco.ports.task_store import Declined, Phase, TokenUsage
+from tests.contract.redis.chunk_emission import emit_chunk
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import LONG_LEASE, SHORT_LEASE, TaskUnderTest
+from tests.contract.samples import TASK, USAGE, status_event, text_chunk
+
+
+@pytest.fixture
+def turn(task: TaskUnderTest) -> TaskUnderTest:
+    """A task with a pending turn that nobody took."""
+    task.create(3)
+    task.record_decision()
+    return task
+
+
+def test_a_claim_shows_the_task(turn: TaskUnderTest) -> None:
+    assignment = turn.turn_assignment()
+    claim = turn.turns.claim(assignment, "me", 2)
+    assert claim is not None
+    assert (claim.assignment, claim.token) == (assignment, "me")
+    assert (claim.snapshot.phase, claim.snapshot.agent, claim.snapshot.seq) == (Phase.TURN, "writer", 3)
+    assert (list(claim.snapshot.tail), claim.snapshot.first) == (turn.steps[-2:], turn.steps[0])
+    assert claim.snapshot.state == turn.snapshot.state
+    assert claim.snapshot.claimed
+    assert turn.snapshot.claimed
+    assert LONG_LEASE - 10 < turn.snapshot.lease_left <= LONG_LEASE
+
+
+@pytest.mark.parametrize("field", ["epoch", "seq", "attempt"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_claim_needs_the_pending_turn(turn: TaskUnderTest, field: str, by: int) -> None:
+    assignment = turn.turn_assignment()
+    assert turn.turns.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
+    assert not turn.snapshot.claimed
+    assert turn.turns.claim(replace(assignment, task_id="another"), "me", 10) is None
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TURN])
+def test_nothing_but_a_turn_is_claimed(task: TaskUnderTest, phase: Phase) -> None:
+    task.create()
+    if phase is not Phase.UNDECIDED:
+        task.record_decision(phase)
+    assert task.turns.claim(task.turn_assignment(), "me", 10) is None
+    assert not task.snapshot.claimed
+
+
+def test_an_attempt_is_claimed_once(turn: TaskUnderTest) -> None:
+    assignment = turn.turn_assignment()
+    claim = turn.claim("me")
+    assert turn.turns.claim(assignment, "you", 10) is None
+    assert turn.turns.claim(assignment, "me", 10) == claim, "our own answer was lost"
+
+
+def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn: TaskUnderTest) -> None:
+    lost = turn.let_claim_expire()
+    assert (turn.snapshot.claimed, turn.snapshot.lease_left) == (True, 0.0)
+    assert turn.turns.claim(lost.assignment, "you", 10) is None
+
+
+def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.record_decision()
+    together = threading.Barrier(8)
+    assignment = redis_task.turn_assignment()
+
+    def claim(number: int) -> TurnClaim | None:
+        together.wait()
+        return redis_task.turns.claim(assignment, str(number), 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        [winner] = filter(None, pool.map(claim, range(8)))
+    assert redis_task.turns.renew(winner)
+
+
+def test_chunks_are_numbered_without_gaps(turn: TaskUnderTest) -> None:
+    claim = turn.claim()
+    for number in (1, 2, 2, 1, 3, 3):
+        assert emit_chunk(turn.turns, claim, number, text_chunk(f"c{number}"), USAGE)
+    assert turn.chunk_log() == [(1, 0, "c1"), (2, 0, "c2"), (3, 0, "c3")]
+
+
+def test_chunks_keep_what_they_say(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.record_decision()
+    claim = redis_task.claim()
+    texts = ['"quoted"', "\\", "ü漢\U0001f600", "\n\r\t\u2028\x00", "{} %s ", ""]
+    for number, text in enumerate(texts, start=1):
+        assert emit_chunk(redis_task.turns, claim, number, text_chunk(text), USAGE)
+    assert [text for _, _, text in redis_task.chunk_log()] == texts
+
+
+def test_a_chunk_renews_the_lease(turn: TaskUnderTest) -> None:
+    brief = turn.short_lease_turns.claim(turn.turn_assignment(), "me", 10)
+    assert brief is not None
+    assert emit_chunk(turn.turns, brief, 1, text_chunk("c"), USAGE)
+    assert turn.snapshot.lease_left > SHORT_LEASE
+    turn.short_lease_turns.renew(brief)
+    assert turn.snapshot.lease_left <= SHORT_LEASE
+    assert emit_chunk(turn.turns, brief, 1, text_chunk("c"), USAGE)
+    assert turn.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews too"
+
+
+def test_a_lease_is_renewed(turn: TaskUnderTest) -> None:
+    claim = turn.short_lease_turns.claim(turn.turn_assignment(), "me", 10)
+    assert claim is not None
+    assert turn.turns.renew(claim)
+    assert turn.snapshot.lease_left > SHORT_LEASE
+    turn.pass_time(SHORT_LEASE)
+    assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("again")) is None
+
+
+def test_a_late_owner_goes_on_if_nobody_took_the_turn(turn: TaskUnderTest) -> None:
+    lost = turn.let_claim_expire()
+    assert emit_chunk(turn.turns, lost, 1, text_chunk("c"), USAGE)
+    assert turn.turns.renew(lost)
+    assert turn.snapshot.lease_left > 0
+
+
+def test_only_the_owner_speaks_and_renews(turn: TaskUnderTest) -> None:
+    mine = turn.claim("me")
+    yours = replace(mine, token="you")
+    assert not emit_chunk(turn.turns, yours, 1, text_chunk("c"), USAGE)
+    assert not turn.turns.renew(yours)
+    assert not emit_chunk(turn.turns, replace(mine, token=""), 1, text_chunk("c"), USAGE)
+    assert turn.chunk_log() == []
+
+
+@pytest.mark.parametrize("move", ["choose", "commit", "restart"])
+def test_everything_is_refused_once_the_fence_has_moved(turn: TaskUnderTest, move: str) -> None:
+    claim = turn.claim()
+    moves: dict[str, Callable[[], object]] = {
+        "choose": turn.record_decision,
+        "commit": turn.commit,
+        "restart": lambda: turn.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me"),
+    }
+    assert moves[move]()
+    before, events = turn.snapshot, turn.event_log()
+    assert turn.turns.claim(claim.assignment, "me", 10) is None
+    assert not emit_chunk(turn.turns, claim, 1, text_chunk("late"), USAGE)
+    assert not turn.turns.renew(claim)
+    assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("late")) is None
+    assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("late"), "me") is None
+    assert turn.turns.count_redelivery(TASK, claim.assignment.epoch, False) == 0
+    assert (turn.snapshot, turn.event_log(), turn.chunk_log()) == (before, events, [])
+
+
+def test_a_live_lease_is_not_voided(turn: TaskUnderTest) -> None:
+    claim = turn.claim("me")
+    before = turn.snapshot
+    for token in ("", "you"):
+        assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("again"), token) is None
+    assert (turn.snapshot.epoch, turn.snapshot.attempt, turn.event_log()) == (before.epoch, 1, [])
+    assert emit_chunk(turn.turns, claim, 1, text_chunk("c"), USAGE)
+
+
+def test_a_lost_attempt_is_voided(turn: TaskUnderTest) -> None:
+    lost = turn.let_claim_expire()
+    assert emit_chunk(turn.turns, lost, 1, text_chunk("one"), USAGE)
+    turn.short_lease_turns.renew(lost)
+    turn.turns.count_redelivery(TASK, lost.assignment.epoch, False)
+    turn.pass_time(SHORT_LEASE)
+    epoch = turn.turns.restart(TASK, lost.assignment.epoch, status_event("again"))
+    now = turn.snapshot
+    assert epoch == now.epoch
+    assert epoch > lost.assignment.epoch
+    assert (now.attempt, now.claimed, now.redeliveries, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
+    assert turn.event_log() == [(1, 1, "again")]
+    again = turn.turns.claim(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
+    assert again is not None
+    assert emit_chunk(turn.turns, again, 1, text_chunk("two", attempt=2), USAGE)
+    assert not emit_chunk(turn.turns, lost, 2, text_chunk("late"), USAGE)
+    assert turn.chunk_log() == [(1, 0, "one"), (2, 1, "two")]
+
+
+def test_what_void_answers_have_used_is_kept_until_their_step(turn: TaskUnderTest) -> None:
+    claim = turn.claim("me")
+    assert turn.snapshot.unfinished_usage == TokenUsage()
+    assert emit_chunk(turn.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
+    assert emit_chunk(turn.turns, claim, 2, text_chunk("b"), TokenUsage(100, 2))
+    assert emit_chunk(turn.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
+    assert turn.snapshot.unfinished_usage == TokenUsage(100, 2)
+    again: TurnClaim | None = None
+    for attempt in (2, 3):  # the second is lost before its first word
+        epoch = turn.turns.restart(TASK, turn.snapshot.epoch, status_event("again"), "me")
+        assert epoch is not None
+        assert turn.snapshot.unfinished_usage == TokenUsage(100, 2)
+        again = turn.turns.claim(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
+        assert again is not None
+        assert again.snapshot.unfinished_usage == TokenUsage(100, 2)
+    assert again is not None
+    assert emit_chunk(turn.turns, again, 1, text_chunk("c"), TokenUsage(90, 3))
+    assert turn.snapshot.unfinished_usage == TokenUsage(190, 5)
+    turn.commit()
+    assert turn.snapshot.unfinished_usage == TokenUsage()
+    turn.record_decision()
+    assert turn.snapshot.unfinished_usage == TokenUsage()
+
+
+def test_the_owner_may_give_up_a_live_lease(turn: TaskUnderTest) -> None:
+    claim = turn.claim("me")
+    epoch = turn.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me")
+    assert (epoch, turn.snapshot.attempt, turn.snapshot.claimed) == (turn.snapshot.epoch, 2, False)
+    assert turn.event_log() == [(1, 0, "again")]
+
+
+def test_a_turn_that_nobody_took_may_be_voided(turn: TaskUnderTest) -> None:
+    assert turn.turns.restart(TASK, turn.snapshot.epoch, status_event("again")) == turn.snapshot.epoch
+    assert turn.snapshot.attempt == 2
+    assert turn.turns.restart("another", turn.snapshot.epoch, status_event("again")) is None
+
+
+def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.record_decision()
+    lost = redis_task.let_claim_expire()
+    together = threading.Barrier(8)
+
+    def restart(_: int) -> int | None:
+        together.wait()
+        return redis_task.turns.restart(TASK, lost.assignment.epoch, status_event("again"))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(filter(None, pool.map(restart, range(8))))) == 1
+    assert redis_task.snapshot.attempt == 2
+    assert redis_task.event_log() == [(1, 0, "again")]
+
+
+def test_a_choice_is_handed_out_when_it_is_written_down_and_when_it_is_announced_again(turn: TaskUnderTest) -> None:
+    epoch, handed = turn.snapshot.epoch, turn.snapshot.dispatched_at
+    assert handed > 1_700_000_000
+    turn.pass_time(1.1)
+    turn.turns.count_redelivery(TASK, epoch, False)
+    assert turn.snapshot.dispatched_at == handed
+    turn.turns.count_redelivery(TASK, epoch, True)
+    assert turn.snapshot.dispatched_at > handed
+
+
+def test_rings_are_counted(turn: TaskUnderTest) -> None:
+    epoch = turn.snapshot.epoch
+    assert [turn.turns.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
+    assert turn.snapshot.redeliveries == 3
+    assert turn.turns.count_redelivery(TASK, epoch - 1, False) == 0
+    assert turn.turns.count_redelivery("another", epoch, False) == 0
+    assert turn.snapshot.redeliveries == 3
+
+
+def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
+    keys = redis_task.keys
+    channels = [keys.content(TASK), keys.events(TASK)]
+    client: Any = redis_task.client
+    with client.pubsub() as pubsub:
+        pubsub.subscribe(*channels)
+        confirmed: list[Any] = [pubsub.get_message(timeout=5) for _ in channels]
+        assert [one["type"] for one in confirmed] == ["subscribe", "subscribe"]
+        redis_task.create(1, status_event("a"))
+        redis_task.record_decision()
+        claim = redis_task.claim()
+        emit_chunk(redis_task.turns, claim, 1, text_chunk("b"), USAGE)
+        redis_task.turns.restart(TASK, claim.assignment.epoch, status_event("c"), "me")
+        messages: list[Any] = [pubsub.get_message(timeout=5) for _ in range(3)]
+    heard = [(message["channel"], message["data"]) for message in messages]
+    logged = [(channel, data) for channel in channels for _, data in redis_task.logs.entries(channel, 0)]
+    assert sorted(heard) == sorted(logged)
+    assert keys.content("task_17").endswith(":{task_17}:content")
+
+
+def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+    turns = unreachable_task.turns
+    assignment = TurnAssignment(TASK, 1, 1, 1)
+    claim = TurnClaim(assignment, "me", None)  # type: ignore[arg-type]  # nothing of the task is asked for
+    uses: list[Callable[[], object]] = [
+        lambda: turns.claim(assignment, "me", 1),
+        lambda: emit_chunk(turns, claim, 1, text_chunk("c"), USAGE),
+        lambda: turns.renew(claim),
+        lambda: turns.restart(TASK, 1, status_event("again")),
+        lambda: turns.count_redelivery(TASK, 1, False),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="redis does not answer"):
+            use()
+
+
+def test_workers_that_cannot_make_a_turn_are_known_until_the_fence_moves(turn: TaskUnderTest) -> None:
+    event = status_event("left to another worker")
+    for worker in ("a@x", "b@x"):
+        claim = turn.turns.claim(turn.turn_assignment(), worker, 10)
+        assert claim is not None
+        assert turn.turns.defer(claim, 0.0, event, False, declined_by=worker)
+        assert turn.turns.count_redelivery(TASK, turn.snapshot.epoch, True)
+    assert turn.snapshot.declined == Declined(2, ("a@x", "b@x"))
+    claim = turn.claim()
+    assert claim.snapshot.declined == Declined(2, ("a@x", "b@x"))
+    assert turn.turns.defer(claim, 0.0, event, True)
+    assert turn.snapshot.declined.count == 2, "the model's server refused it, and the worker could make it"
+    turn.record_decision()
+    assert turn.snapshot.declined == Declined()

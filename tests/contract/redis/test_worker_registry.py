@@ -1,0 +1,84 @@
+"""WorkerRegistry: workers that live, the modules that they have, and one workspace for all."""
+
+import pytest
+
+from roboco.adapters.redis.worker_registry import WORKER_TTL
+from roboco.ports.registry import POOLS, WorkspaceIdentity
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
+
+A, B = WorkspaceIdentity("a", "file:///a"), WorkspaceIdentity("b", "s3://b/x y")
+
+
+def test_a_worker_registers_in_its_pools_with_its_modules(task: TaskUnderTest) -> None:
+    registry = task.registry("w1")
+    assert registry.node_name == "w1"
+    assert registry.workspace() is None
+    assert registry.seconds_since_registration() == dict.fromkeys(POOLS)
+    assert registry.register(("agents", "tools"), ("shop", "bank"), A, False) is None
+    assert task.registry("w2").register(("tools",), (), A, False) is None
+    client = task.registry("")
+    assert client.modules("agents") == {"w1": {"shop", "bank"}}
+    assert client.modules("tools") == {"w1": {"shop", "bank"}, "w2": frozenset()}
+    silence = client.seconds_since_registration()
+    assert silence["coordinator"] is None
+    assert silence["agents"] is not None
+    assert 0 <= silence["agents"] < 60
+
+
+def test_a_worker_that_registers_no_more_is_silent_and_no_longer_live(task: TaskUnderTest) -> None:
+    task.registry("w1").register(("tools",), ("shop",), A, False)
+    task.pass_time(SHORT_LEASE)
+    assert task.registry("w2", SHORT_LEASE).modules("tools") == {}
+    silent = task.registry("").seconds_since_registration()["tools"]
+    assert silent is not None
+    assert silent >= SHORT_LEASE
+
+
+def test_the_modules_of_a_worker_are_those_it_registered_last(task: TaskUnderTest) -> None:
+    registry = task.registry("w1")
+    registry.register(("tools",), ("shop",), A, False)
+    registry.register(("tools",), ("bank",), A, False)
+    assert registry.modules("tools") == {"w1": {"bank"}}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_worker_with_another_workspace_than_a_live_coordinator_is_refused(task: TaskUnderTest, pool: str) -> None:
+    assert task.registry("c").register(("coordinator",), (), A, False) is None
+    assert task.registry("").workspace() == A
+    assert task.registry("w").register((pool,), (), B, False) == A
+    assert task.registry("").workspace() == A
+    assert "w" not in task.registry("").modules(pool)
+    assert task.registry("w").register((pool,), (), WorkspaceIdentity("a", "another name"), False) is None
+
+
+def test_a_workspace_without_live_coordinators_and_open_tasks_is_replaced(task: TaskUnderTest) -> None:
+    task.registry("c").register(("coordinator",), (), B, False)
+    task.pass_time(SHORT_LEASE)
+    assert task.registry("d", SHORT_LEASE).register(("coordinator",), (), A, True) == B, "tasks are open"
+    assert task.registry("d", SHORT_LEASE).register(("coordinator",), (), A, False) is None
+    assert task.registry("").workspace() == A
+
+
+def test_a_coordinator_that_starts_again_with_another_workspace_is_not_refused_because_of_itself(
+    task: TaskUnderTest,
+) -> None:
+    task.registry("c").register(("coordinator",), (), A, False)
+    assert task.registry("c").register(("coordinator",), (), B, False) is None
+    assert task.registry("").workspace() == B
+
+
+def test_other_pools_set_no_workspace(task: TaskUnderTest) -> None:
+    assert task.registry("w").register(("agents", "tools"), (), A, False) is None
+    assert task.registry("").workspace() is None
+
+
+@pytest.mark.redis
+def test_workers_are_forgotten_after_a_day(redis_task: TaskOnRedis) -> None:
+    redis_task.registry("old").register(("tools",), ("shop",), A, False)
+    key = redis_task.keys.workers("tools")
+    redis_task.client.zadd(key, {"old": redis_task.schedule.time() - WORKER_TTL - 1})
+    assert redis_task.registry("").seconds_since_registration()["tools"] is None
+    redis_task.registry("new").register(("tools",), (), A, False)
+    assert redis_task.client.zrange(key, 0, -1) == ["new"]
+    assert redis_task.client.hkeys(redis_task.keys.modules("tools")) == ["new"]
