@@ -1,7 +1,7 @@
-"""How the state machines of this folder run: the same examples every time, and no clock in the judgement.
+"""Settings of the state machines of hypothesis: the same examples in every run, and no deadlines.
 
-To look for more, raise `max_examples` and drop `derandomize`; to look into a failure, add `Phase.shrink`, which may
-take minutes.
+To search for more failures, raise `max_examples` and drop `derandomize`. To examine a failure, add `Phase.shrink`, which
+may take minutes.
 """
 
 from hypothesis import HealthCheck, Phase, settings

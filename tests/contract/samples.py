@@ -1,4 +1,4 @@
-"""Steps, events and chunks to test with."""
+"""Sample steps, events and chunks."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,11 +13,11 @@ from roboco.ports.task_store import TokenUsage
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 TASK = "task-17"
 USAGE = TokenUsage(100, 7)
-"""What an answer has used so far."""
+"""The tokens of a reply so far."""
 
 
 def step_after(steps: Sequence[TaskStep], text: str = "", agent: str = "writer") -> TaskStep:
-    """The sealed step that follows these."""
+    """Return the sealed step that follows these."""
     seq = len(steps)
     step = TaskStep(
         step_id=step_id_at(TASK, seq),
@@ -30,18 +30,18 @@ def step_after(steps: Sequence[TaskStep], text: str = "", agent: str = "writer")
 
 
 def make_chain(count: int) -> list[TaskStep]:
-    """A history of so many steps."""
+    """Return a history with this number of steps."""
     steps: list[TaskStep] = []
     for _ in range(count):
         steps.append(step_after(steps))
     return steps
 
 
-def status_event(what: str) -> StatusChanged:
-    """An event that is known by its reason."""
-    return StatusChanged(task_id=TASK, timestamp=NOON, status=TaskStatus.RUNNING, reason=what)
+def status_event(reason: str) -> StatusChanged:
+    """Return an event that tests recognize by its reason."""
+    return StatusChanged(task_id=TASK, timestamp=NOON, status=TaskStatus.RUNNING, reason=reason)
 
 
 def text_chunk(text: str, attempt: int = 1) -> StreamChunk:
-    """A chunk."""
+    """Return a chunk of the turn at position 1."""
     return StreamChunk(task_id=TASK, step_id=step_id_at(TASK, 1), agent_name="writer", attempt=attempt, text=text)

@@ -1,4 +1,4 @@
-"""Asking a model that answers with JSON, and a server that does."""
+"""Requests to a model that calls tools by JSON, and a server that answers so."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from tests.support.servers.model_server import ModelServer, Reply
 
 
 def make_tool(name: str, **properties: Any) -> dict[str, Any]:
-    """A tool with these arguments, all of them required."""
+    """Return a tool with these arguments, all of them required."""
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return {"type": "function", "function": {"name": name, "description": f"does {name}", "parameters": schema}}
 
@@ -23,16 +23,16 @@ VALID_ANSWER = {"text": "I add", "calls": [ADD_CALL]}
 
 
 def make_json_request(text: str = "go", **profile: Any) -> ModelRequest:
-    """A request of a model that answers with JSON."""
+    """Return a request to a model that answers with JSON."""
     return make_request(text, *TOOLS, tool_calls="json", **profile)
 
 
 def script_answers(server: ModelServer, *answers: Any, **how: Any) -> None:
-    """Have the server give these answers, by how often it was asked again; the last one for ever."""
+    """Make the server give the nth answer after n reprompts, and the last one from then on."""
     texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in answers]
     server.script(lambda request: Reply(text=texts[min(request.count("assistant"), len(texts) - 1)], **how))
 
 
 def request_bodies(server: ModelServer) -> list[dict[str, Any]]:
-    """What the server was asked."""
+    """Return the bodies of the requests that the server received."""
     return [record.request.body for record in server.requests]

@@ -1,4 +1,4 @@
-"""A chunk that is emitted, and what came of it."""
+"""Emission of a chunk, whose acknowledgement arrives in a callback."""
 
 from concurrent.futures import Future
 
@@ -6,15 +6,15 @@ from roboco.domain.stream.event import StreamChunk
 from roboco.ports.leases import Chunk, LeaseStatus, TurnClaim, TurnLeases
 from roboco.ports.task_store import TokenUsage
 
-SECONDS = 60.0
-"""How long what came of it is waited for."""
+ACK_TIMEOUT = 60.0
+"""Seconds to wait for the acknowledgement."""
 
 
 def emit_chunk(turns: TurnLeases, claim: TurnClaim, number: int, message: StreamChunk, used: TokenUsage) -> LeaseStatus:
-    """How the lease stands after the chunk; raises what kept the chunk from going out."""
-    came: Future[LeaseStatus | Exception] = Future()
-    turns.emit(claim, Chunk(number, message, used), came.set_result)
-    answer = came.result(SECONDS)
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    """Emit the chunk. Return the status of the lease after it, or raise the error that prevented the chunk."""
+    ack: Future[LeaseStatus | Exception] = Future()
+    turns.emit(claim, Chunk(number, message, used), ack.set_result)
+    status = ack.result(ACK_TIMEOUT)
+    if isinstance(status, Exception):
+        raise status
+    return status

@@ -1,4 +1,4 @@
-"""A Redis client that sends every command twice, as redis-py does when an answer got lost."""
+"""A Redis client that sends every command twice, as redis-py does after a lost reply."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from redis.client import Pipeline
 
 
 class _DoubleSendingPipeline(Pipeline):
-    """Sends all that it holds, and sends it again."""
+    """A pipeline that sends its commands twice."""
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Answers what the second sending is answered."""
+        """Send the commands twice. Return the second replies."""
         commands = list(self.command_stack)
         super().execute(raise_on_error)
         self.command_stack = commands
@@ -18,14 +18,14 @@ class _DoubleSendingPipeline(Pipeline):
 
 
 class DoubleSendingRedis(redis.Redis):
-    """Answers what the second sending of a command answers."""
+    """A client that sends every command twice, and returns the second reply."""
 
     def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> Any:
-        """A pipeline of which the same is true."""
+        """Return a pipeline that sends its commands twice."""
         return _DoubleSendingPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Send the command, and send it again."""
+        """Send the command twice. Return the second reply."""
         execute: Any = super().execute_command
         execute(*args, **options)
         return execute(*args, **options)

@@ -1,7 +1,7 @@
-"""One implementation of the ports, driven by commands whose arguments and answers are comparable with another's.
+"""A driver of one implementation of the ports: its commands have arguments and results that can be compared.
 
-Epochs are relative: an argument says how far behind the present epoch it is, an answer how far after the first one.
-All uses of the ports' signatures by the state machines are in this module.
+Epochs are relative: an argument counts back from the current epoch, and a result counts from the first epoch. All calls
+of the ports by the state machines are in this module.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import TASK, make_chain, status_event, text_chunk
 
 TOLERANCE = 10.0
-"""Seconds by which two sides may differ, since a test may run slowly; what a machine lets pass is longer."""
+"""Seconds by which two implementations may differ, since a test may run slowly; a machine lets longer times pass."""
 STEPS = make_chain(64)
 STATES = [fold(STEPS[:count]) for count in range(1, len(STEPS) + 1)]
 TAIL = 100
@@ -32,7 +32,7 @@ CALLS = ("tc_1", "tc_2")
 
 @dataclass(frozen=True)
 class ApproximateSeconds:
-    """Seconds, equal to others that differ by less than SLACK."""
+    """Seconds that equal others if they differ by less than TOLERANCE."""
 
     seconds: float | None
 
@@ -45,7 +45,10 @@ class ApproximateSeconds:
 
 
 class Driver:
-    """A task on one implementation; `reader` reads the same and lets time pass, `now` is the clock of its server."""
+    """A task on one implementation.
+
+    `reader` reads the same task and lets time pass; `now` reads the clock of the server.
+    """
 
     def __init__(self, name: str, task: TaskUnderTest, reader: TaskUnderTest, now: Callable[[], float]) -> None:
         self.name = name
@@ -60,19 +63,19 @@ class Driver:
         self._call_attempts: dict[str, int] = {}
         self._generations: list[str] = []
 
-    # what the side holds
+    # State
 
     def read_state(self) -> dict[str, Any]:
-        """All that the board and the logs say of the task."""
+        """Return the state of the task in the store and in both logs."""
         snapshot = self.reader.store.load(TASK, TAIL)
         if snapshot is None:
-            self._first_epoch = 0  # the next life counts anew
+            self._first_epoch = 0  # the epochs of the next task with this id count from its own first epoch
         else:
-            self._note(snapshot)
+            self._remember(snapshot)
         logs = {"events": self.reader.logs.events(TASK, 0), "chunks": self.reader.logs.chunks(TASK, 0)}
         return {"task": self._comparable(snapshot)} | {name: self._messages(log) for name, log in logs.items()}
 
-    def _note(self, snapshot: Snapshot) -> None:
+    def _remember(self, snapshot: Snapshot) -> None:
         if snapshot.generation not in self._generations:
             self._generations.append(snapshot.generation)
         self._first_epoch = self._first_epoch or snapshot.epoch
@@ -103,26 +106,26 @@ class Driver:
     def _relative(self, epoch: int | None) -> int | None:
         return epoch and epoch - self._first_epoch
 
-    # Board
+    # TaskStore
 
     def create(self, count: int, events: Sequence[AnyEvent]) -> object:
-        """Set the task up with so many steps; if that is sent twice, the answer is the second one's."""
+        """Create the task with this number of steps. The result of a command that is sent twice is not compared."""
         created = self.task.store.create(TASK, STEPS[:count], STATES[count - 1], events)
         return ANY if self.sends_twice else created
 
-    def record_decision(self, back: int, choice: Decision, events: Sequence[AnyEvent]) -> object:
-        """Write a choice down."""
-        return self._relative(self.task.store.record_decision(TASK, self._epoch - back, choice, events))
+    def record_decision(self, back: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
+        """Record a decision."""
+        return self._relative(self.task.store.record_decision(TASK, self._epoch - back, decision, events))
 
     def commit(self, back: int, ahead: int, events: Sequence[AnyEvent]) -> object:
-        """Take over the step that is so far ahead of the next position."""
+        """Commit the step that is this far ahead of the next position."""
         return self.task.store.commit(TASK, self._epoch - back, self._commit(ahead, events))
 
-    def commit_with_decision(self, back: int, ahead: int, choice: Decision, events: Sequence[AnyEvent]) -> object:
-        """Take over a step, and write a choice down."""
+    def commit_with_decision(self, back: int, ahead: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
+        """Commit a step, and record a decision."""
         commit = self._commit(ahead, events[:1])
         return self._relative(
-            self.task.store.commit_with_decision(TASK, self._epoch - back, commit, choice, events[1:])
+            self.task.store.commit_with_decision(TASK, self._epoch - back, commit, decision, events[1:])
         )
 
     def _commit(self, ahead: int, events: Sequence[AnyEvent]) -> Commit:
@@ -130,20 +133,20 @@ class Driver:
         return Commit(STEPS[seq], STATES[seq], events)
 
     def reset_logs(self, back: int) -> object:
-        """Begin a new generation of the logs. A fence that moves, to the time, counts as one step."""
+        """Start a new generation of the logs. A fence that moves to the current time counts as one step."""
         before = self._epoch
-        begun = self.task.store.reset_logs(TASK, self._epoch - back, [status_event("again"), status_event("and more")])
+        reset = self.task.store.reset_logs(TASK, self._epoch - back, [status_event("again"), status_event("and more")])
         snapshot = self.reader.store.load(TASK, 1)
         if snapshot is not None and snapshot.epoch != before:
             self._first_epoch += snapshot.epoch - before - 1
-        return begun
+        return reset
 
     def expire(self, seconds: int) -> object:
-        """Remove the task after so many seconds."""
+        """Let the task expire after these seconds."""
         now = self.task.store.load(TASK, 1)
         return self.task.store.expire(TASK, seconds, now.generation if now is not None else "0")
 
-    # Turns
+    # TurnLeases
 
     def claim(self, back: int, ahead: int, attempt: int, token: str, tail: int) -> object:
         """Claim the turn at a position and attempt relative to the pending one."""
@@ -161,15 +164,15 @@ class Driver:
         return self.task.turns.renew(self._claim(back, token))
 
     def cancel_request(self, back: int) -> object:
-        """Ask whether the turn is to end."""
-        cancel_request = self.task.turns.cancel_request(self._claim(back, "me"))
-        return cancel_request and (
-            ApproximateSeconds(TOLERANCE * 2 + self.now() - cancel_request.requested_at),
-            cancel_request.emitted_chunks,
+        """Return the request to cancel the turn."""
+        request = self.task.turns.cancel_request(self._claim(back, "me"))
+        return request and (
+            ApproximateSeconds(TOLERANCE * 2 + self.now() - request.requested_at),
+            request.emitted_chunks,
         )
 
     def defer(self, back: int, token: str, seconds: float, refused: bool) -> object:
-        """Give the turn back."""
+        """Defer the turn."""
         return self.task.turns.defer(self._claim(back, token), seconds, status_event(f"{token} waits"), refused)
 
     def restart(self, back: int, token: str) -> object:
@@ -177,17 +180,17 @@ class Driver:
         return self._relative(self.task.turns.restart(TASK, self._epoch - back, status_event("restart"), token))
 
     def count_redelivery(self, back: int, again: bool) -> object:
-        """Count that the pending choice was found untaken."""
+        """Count a redelivery of the pending decision."""
         return self.task.turns.count_redelivery(TASK, self._epoch - back, again)
 
     def _claim(self, back: int, token: str) -> TurnClaim:
         assignment = TurnAssignment(TASK, self._seq, self._epoch - back, self._attempt)
-        return TurnClaim(assignment, token, None)  # type: ignore[arg-type]  # nothing of the task is asked for
+        return TurnClaim(assignment, token, None)  # type: ignore[arg-type]  # the snapshot is not used
 
-    # Calls
+    # ToolLeases
 
     def claim_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
-        """Claim a call; `at` says how far behind its epoch is, and how far ahead its attempt."""
+        """Claim a call. `at` counts its epoch back from the current one, and its attempt ahead of the pending one."""
         return self.task.calls.claim(self._tool_assignment(at, call_id), token)
 
     def renew_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
@@ -195,13 +198,13 @@ class Driver:
         return self.task.calls.renew(self._tool_assignment(at, call_id), token)
 
     def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> object:
-        """Keep the outcome of a call."""
+        """Record the outcome of a call."""
         return self.task.calls.record_outcome(
             self._tool_assignment(at, call_id), token, outcome, status_event(f"{token} did")
         )
 
     def release_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
-        """Give a call back."""
+        """Release a call."""
         self.task.calls.release(self._tool_assignment(at, call_id), token)
 
     def restart_call(self, at: tuple[int, int], call_id: str, lost: bool) -> object:
@@ -213,102 +216,102 @@ class Driver:
         pending = self._call_attempts.get(call_id, 1)
         return ToolAssignment(TASK, self._seq - 1, self._epoch - back, call_id, pending + attempt)
 
-    # Inbox, Logs
+    # Inbox, EventLogs
 
     def add_items(self, item_ids: Sequence[str], ends: str, back: int | None) -> object:
-        """Note items that end "nothing", "all" pending work, or a turn that is "unclaimed"."""
+        """Add items that end "nothing", "all" pending work, or a turn that is "unclaimed"."""
         epoch = None if back is None else self._epoch - back
         self.task.inbox.add(TASK, item_ids, ends == "all", epoch, block_claim=ends == "unclaimed")
         return self.task.inbox.count(TASK)
 
     def clear_cancellation(self, back: int) -> None:
-        """Let the pending work go on."""
+        """Withdraw the request to cancel the pending work."""
         self.task.inbox.clear_cancellation(TASK, self._epoch - back)
 
     def remove_item(self, item_id: str) -> None:
-        """Forget an item."""
+        """Remove an item."""
         self.task.inbox.remove(TASK, item_id)
 
     def read_logs(self, after: int) -> object:
-        """Read both logs from a number on."""
+        """Return the messages of both logs after a number."""
         logs = (self.task.logs.events(TASK, after), self.task.logs.chunks(TASK, after))
         return [self._messages(log) for log in logs]
 
     # Schedule
 
-    def put(self, task_id: str, delay: float) -> None:
-        """Look at a task after so many seconds."""
+    def set_time(self, task_id: str, delay: float) -> None:
+        """Schedule the next pass over a task after these seconds."""
         self.task.schedule.set(task_id, delay)
 
-    def add(self, task_id: str, delay: float) -> object:
-        """Look at a task after so many seconds, unless a time is set; if sent twice, the answer is the second one's."""
+    def set_default_time(self, task_id: str, delay: float) -> object:
+        """Schedule the next pass unless a time is set. The result of a command that is sent twice is not compared."""
         added = self.task.schedule.set_default(task_id, delay)
         return ANY if self.sends_twice else added
 
     def schedule_no_later_than(self, task_id: str, delay: float) -> None:
-        """Look at a task after so many seconds at the latest."""
+        """Schedule the next pass over a task after these seconds at the latest."""
         self.task.schedule.schedule_no_later_than(task_id, delay)
 
     def due(self, limit: int) -> list[str]:
-        """The tasks that are due."""
+        """Return the tasks that are due."""
         return self.reader.schedule.due(limit)
 
-    def known(self) -> list[str]:
-        """The tasks that have a time."""
+    def scheduled_tasks(self) -> list[str]:
+        """Return the tasks that have a time."""
         return sorted(self.reader.schedule.task_ids())
 
-    def drop(self, task_id: str) -> None:
-        """Do not look at a task again."""
+    def unschedule(self, task_id: str) -> None:
+        """Remove a task from the schedule."""
         self.task.schedule.remove(task_id)
 
     def lock(self, token: str, seconds: float) -> object:
-        """Ask to sweep."""
+        """Take the sweeper's lock."""
         return self.task.schedule.lock(token, seconds)
 
     def mark_filled(self, seconds: float) -> None:
-        """Note that the schedule is whole."""
+        """Mark the schedule as filled."""
         self.task.schedule.mark_filled(seconds)
 
     def read_marks(self) -> object:
-        """What is known of the last beginning."""
+        """Return the state of the mark: intact, restarted, recently filled."""
         schedule = self.task.schedule
         return (schedule.is_intact(), schedule.was_restarted(), schedule.recently_filled())
 
     # Attempts, DeadLetters
 
     def start_attempt(self, key: str) -> object:
-        """Begin work."""
+        """Start an attempt."""
         return self.task.attempts.start(key)
 
     def renew_attempt(self, key: str) -> object:
-        """Be at work for one more lease."""
+        """Renew the lease of an attempt."""
         return self.task.attempts.renew(key)
 
     def start_attempt_without_lease(self, key: str) -> object:
-        """Count a beginning of work."""
+        """Count the start of an attempt."""
         return self.task.attempts.start_without_lease(key)
 
     def finish_attempt(self, key: str) -> None:
-        """End work."""
+        """Finish an attempt."""
         self.task.attempts.finish(key)
 
     def add_letter(self, letter: DeadLetter) -> object:
-        """Keep a letter; answer all."""
+        """Add a dead letter. Return all dead letters."""
         self.task.dead_letters.add(letter)
         return self.reader.dead_letters.entries()
 
     def remove_letter(self, letter_id: str) -> object:
-        """Forget a letter; answer what was there and is there."""
+        """Remove a dead letter. Return it, and all that are left."""
         found = self.reader.dead_letters.get(letter_id)
         self.task.dead_letters.remove(letter_id)
         return (found, self.reader.dead_letters.entries())
 
     def wipe(self) -> None:
-        """Lose everything."""
+        """Remove all data."""
         self.reader.wipe()
 
     def pass_time(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Let these seconds pass."""
         self.reader.pass_time(seconds)
 
 
@@ -317,14 +320,16 @@ def _call(call: CallState) -> object:
 
 
 def assert_same(drivers: Sequence[Driver], command: str, act: Callable[[Driver], object]) -> None:
-    """Have every side do the same, and compare what they answer."""
-    answers = [(driver.name, act(driver)) for driver in drivers]
-    for (one, mine), (other, yours) in itertools.pairwise(answers):
-        assert mine == yours, f"after {command}: {one} has {_part(mine, yours)}, {other} has {_part(yours, mine)}"
+    """Run the command on every implementation. Raise AssertionError if the results differ."""
+    results = [(driver.name, act(driver)) for driver in drivers]
+    for (one, first), (other, second) in itertools.pairwise(results):
+        assert first == second, (
+            f"after {command}: {one} has {_difference(first, second)}, {other} has {_difference(second, first)}"
+        )
 
 
-def _part(mine: object, yours: object) -> object:
-    """The part that differs."""
-    if isinstance(mine, dict) and isinstance(yours, dict):
-        return {name: _part(mine[name], yours.get(name)) for name in mine if mine[name] != yours.get(name)}
-    return mine
+def _difference(value: object, other: object) -> object:
+    """Return the part of the value that differs from the other one."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return {name: _difference(value[name], other.get(name)) for name in value if value[name] != other.get(name)}
+    return value

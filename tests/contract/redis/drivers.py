@@ -1,4 +1,4 @@
-"""The sides that a state machine compares: memory, Redis, and Redis with all commands sent twice."""
+"""The drivers that a state machine compares: memory, Redis, and Redis with all commands sent twice."""
 
 import time
 import uuid
@@ -11,7 +11,7 @@ import redis
 from roboco.adapters.redis.keys import Keys
 from tests.contract.redis.double_sending import DoubleSendingRedis
 from tests.contract.redis.driver import Driver
-from tests.contract.redis.key_aging import pass_time
+from tests.contract.redis.key_aging import age_keys
 from tests.contract.redis.task_in_memory import TaskInMemory
 from tests.contract.redis.task_on_redis import TaskOnRedis
 
@@ -26,14 +26,14 @@ class Clients:
 
 @contextmanager
 def connected(url: str) -> Iterator[Clients]:
-    """Connect until the block ends."""
+    """Yield connected clients. Close them when the block ends."""
     plain = redis.Redis.from_url(url, decode_responses=True)
     with plain, DoubleSendingRedis.from_url(url, decode_responses=True) as double_sending:
         yield Clients(plain, double_sending)
 
 
 def make_drivers(clients: Clients) -> list[Driver]:
-    """Sides on which nothing is stored yet. The server runs on this machine, so both have one clock."""
+    """Return drivers of empty implementations. The server runs on this machine, so all have one clock."""
     memory = TaskInMemory()
     return [
         Driver("memory", memory, memory, memory.clock.now),
@@ -43,11 +43,11 @@ def make_drivers(clients: Clients) -> list[Driver]:
 
 
 class _AgingTaskOnRedis(TaskOnRedis):
-    """Its time passes at once."""
+    """A task on Redis that ages its keys instead of waiting."""
 
     def pass_time(self, seconds: float) -> None:
-        """Make all that it has stored older."""
-        pass_time(self.client, self.names(), seconds)
+        """Make all stored keys older by these seconds."""
+        age_keys(self.client, self.names(), seconds)
 
 
 def _make_redis_driver(name: str, client: redis.Redis, reader: redis.Redis) -> Driver:

@@ -1,15 +1,15 @@
-"""Let time pass for the keys of a Redis whose clock a test cannot move: what they hold moves into the past instead."""
+"""Aging of Redis keys: a test cannot move the clock of a Redis server, so it moves the stored times into the past."""
 
 from typing import Any
 
 import redis
 
-_TIMES = ("dispatched_at", "cancel_requested_at", "deferred_until")
+_TIME_FIELDS = ("dispatched_at", "cancel_requested_at", "deferred_until")
 """Fields of a task's hash that hold Unix seconds."""
 
 
-def pass_time(client: redis.Redis, names: list[str], seconds: float) -> None:
-    """Make each of the keys so many seconds older: times to live, and the times that the keys hold."""
+def age_keys(client: redis.Redis, names: list[str], seconds: float) -> None:
+    """Make the keys older by these seconds: reduce their times to live, and the times in their values."""
     for name in names:
         _age_contents(client, name, seconds)
         left: Any = client.pttl(name)
@@ -20,7 +20,7 @@ def pass_time(client: redis.Redis, names: list[str], seconds: float) -> None:
 def _age_contents(client: Any, name: str, seconds: float) -> None:
     match name.rpartition(":")[2]:
         case "state":
-            for field in _TIMES:
+            for field in _TIME_FIELDS:
                 if stored := client.hget(name, field):
                     client.hset(name, field, f"{float(stored) - seconds:.6f}")
         case "schedule" | "scheduled_jobs":

@@ -1,4 +1,4 @@
-"""A task on the adapters in memory, which other tests rely on."""
+"""A task on the ports in memory, which other tests rely on."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ from tests.support.memory_ports.server import MemoryServer
 
 
 class TaskInMemory(TaskUnderTest):
-    """Its time passes when it is told to."""
+    """A task on the ports in memory, with a manual clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class TaskInMemory(TaskUnderTest):
         self.clock.move(seconds)
 
     def registry(self, own: str, live: float = LONG_LEASE) -> MemoryWorkerRegistry:
-        """The registry of workers as the worker of this name has it."""
+        """Return the registry of the worker with this node name."""
         return MemoryWorkerRegistry(self._server, self.clock, own, live)
 
     def wipe(self) -> None:
@@ -55,10 +55,10 @@ class TaskInMemory(TaskUnderTest):
         self._server.wipe()
 
     def chunks(self) -> Iterable[str]:
-        """The messages of the content log."""
+        """Return the messages of the content log."""
         task = self._server.held.tasks.get(TASK)
         return list(task.chunks) if task else []
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        """The tickets of requests that the server remembers for the limits of this one."""
+        """Return the tickets that the server holds for the same limits as this ticket."""
         return self.rates.tickets(profile, ticket)

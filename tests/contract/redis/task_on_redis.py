@@ -25,7 +25,7 @@ from tests.support.stack import until
 
 
 class TaskOnRedis(TaskUnderTest):
-    """All its keys begin with the prefix of `keys`."""
+    """A task on the Redis adapters, all of whose keys begin with the prefix of `keys`."""
 
     def __init__(self, client: redis.Redis, keys: Keys) -> None:
         super().__init__()
@@ -47,12 +47,12 @@ class TaskOnRedis(TaskUnderTest):
         self.short_window_rates = RedisRateLimiter(scripts, keys, OPERATOR_LIMITS, RATE_WINDOW)
 
     def pass_time(self, seconds: float) -> None:
-        """Wait for so long, and a little longer."""
+        """Wait for these seconds and a little longer."""
         end = time.monotonic() + seconds + 0.005
         until(lambda: time.monotonic() > end, 5, f"{seconds:g} s have passed")
 
     def registry(self, own: str, live: float = LONG_LEASE) -> RedisWorkerRegistry:
-        """The registry of workers as the worker of this name has it."""
+        """Return the registry of the worker with this node name."""
         return RedisWorkerRegistry(Scripts(self.client), self.keys, own, live)
 
     def wipe(self) -> None:
@@ -61,11 +61,11 @@ class TaskOnRedis(TaskUnderTest):
             self.client.delete(key)
 
     def chunks(self) -> Iterable[str]:
-        """The messages of the content log."""
+        """Return the messages of the content log."""
         return [message for _, message in self.logs.entries(self.keys.content(TASK), 0)]
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        """The tickets that are remembered for the limits of this one."""
+        """Return the tickets that Redis holds for the same limits as this ticket."""
         client: Any = self.client
         buckets = Buckets(self.keys, OPERATOR_LIMITS)
         waiting = {
@@ -78,5 +78,5 @@ class TaskOnRedis(TaskUnderTest):
         return waiting | {name.removeprefix(start) for name in client.scan_iter(f"{start}*", count=1000)}
 
     def names(self) -> list[str]:
-        """The keys of this test."""
+        """Return the keys of this test."""
         return sorted(self.client.scan_iter(f"{self.keys.prefix}:*", count=1000))

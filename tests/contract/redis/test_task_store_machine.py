@@ -1,6 +1,6 @@
-"""The ports of a task in memory and on Redis answer the same to any sequence of commands, stale ones included.
+"""The ports of a task in memory and on Redis return the same for any sequence of commands, stale ones included.
 
-Redis is there twice: once with all commands sent twice, which nobody may notice.
+Redis is compared twice: the second client sends every command twice, with the same results.
 """
 
 from collections.abc import Callable
@@ -25,17 +25,17 @@ from tests.contract.samples import status_event
 from tests.support.memory_ports import board as memory_task_store
 
 BACK = st.sampled_from([0] * 8 + [1, 2, -1])
-"""How far an argument's epoch is behind the present one: mostly it is the present one."""
+"""How far an argument's epoch is behind the current one; mostly it is the current one."""
 NEAR = st.sampled_from([0] * 6 + [-1, 1])
 """How far a position or attempt is ahead of the right one."""
 AT = st.one_of(st.just((0, 0)), st.tuples(BACK, NEAR))
-"""Both: half of the time they are right."""
+"""A pair of both; half of the pairs are right."""
 TOKENS = st.sampled_from(["me", "me", "you"])
 CALL_IDS = st.sampled_from(CALLS)
 ITEMS = st.sampled_from(["one", "two", "three"])
 ENDS = st.sampled_from(["nothing", "all", "unclaimed"])
 EVENTS = st.lists(st.sampled_from([status_event("a"), status_event("b")]), max_size=2)
-CHOICES = st.builds(
+DECISIONS = st.builds(
     Decision,
     phase=st.sampled_from([Phase.TURN, Phase.TURN, Phase.TOOLS, Phase.TOOLS, *Phase]),
     status=st.sampled_from([TaskStatus.RUNNING, TaskStatus.USER_TURN]),
@@ -47,131 +47,131 @@ CHOICES = st.builds(
 OUTCOMES = st.sampled_from(
     [ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": 1})), failed_outcome("tc_1", "late")]
 )
-USAGE = st.builds(TokenUsage, st.integers(0, 3), st.integers(0, 3))
-STAGES = st.sampled_from(["idle", "turn", "claimed", "said", "urged", "tools", "called"])
-MOVES = st.sampled_from([25.0, 70.0])
-"""Seconds that pass at once: no sum of these is close to the end of a lease, or of what else ends here."""
-KEPT_FOR = 137
+USAGES = st.builds(TokenUsage, st.integers(0, 3), st.integers(0, 3))
+STAGES = st.sampled_from(["idle", "turn", "claimed", "emitted", "interrupted", "tools", "called"])
+PASSING_TIMES = st.sampled_from([25.0, 70.0])
+"""Seconds. No sum of them is close to the end of a lease, a deferral or a retention."""
+RETENTION = 137
 """Seconds for which an ended task is kept."""
 
 
-class BoardMachine(RuleBasedStateMachine):
-    """One task with its leases, inbox and logs, on servers that `clients` are connected to."""
+class TaskStoreMachine(RuleBasedStateMachine):
+    """One task with its leases, inbox and logs, on the servers to which `clients` are connected."""
 
     def __init__(self, clients: Clients) -> None:
         super().__init__()
         self.drivers = make_drivers(clients)
         self.observed: dict[str, Any] = self.drivers[0].read_state()
-        self.done = 0
+        self.command_count = 0
         self.expiring = False
 
     def teardown(self) -> None:
-        """Remove what the servers hold."""
+        """Remove all data of the servers."""
         for driver in self.drivers:
             driver.wipe()
 
     @initialize(count=st.sampled_from([1, 3, 7]), stage=STAGES)
-    def begin(self, count: int, stage: str) -> None:
+    def start(self, count: int, stage: str) -> None:
         self.create(count, [])
         self.bring_to(stage)
 
     @rule(stage=STAGES)
-    @precondition(lambda self: self.known() and not self.expiring)
+    @precondition(lambda self: self.exists() and not self.expiring)
     def bring_to(self, stage: str) -> None:
-        """Commands that fit, since chance alone seldom comes so far."""
+        """Run the commands that lead to this stage, since random commands seldom reach it."""
         phase = Phase.TOOLS if stage in ("tools", "called") else Phase.TURN
         if stage != "idle":
             self.record_decision(0, Decision(phase, TaskStatus.RUNNING, agent="writer"), [])
-        if stage in ("claimed", "said", "urged"):
+        if stage in ("claimed", "emitted", "interrupted"):
             self.claim((0, 0), 0, "me", 3)
-        if stage in ("said", "urged"):
+        if stage in ("emitted", "interrupted"):
             self.emit(0, "me", 1, TokenUsage(5, 3))
-        if stage == "urged":
+        if stage == "interrupted":
             self.add_items(["one"], "all", None)
         if stage == "called":
             self.claim_call((0, 0), "tc_1", "me")
 
     def do(self, command: str, act: Callable[[Driver], object]) -> None:
-        """Have all sides do it, and compare what they answer and what they hold then."""
-        self.done += 1
+        """Run the command on every implementation, and compare the results and the states."""
+        self.command_count += 1
         assert_same(self.drivers, command, act)
-        assert_same(self.drivers, f"{command}, loaded", Driver.read_state)
+        assert_same(self.drivers, f"{command}, then read_state", Driver.read_state)
         self.observed = self.drivers[0].read_state()
-        self.expiring = self.expiring and self.known()
+        self.expiring = self.expiring and self.exists()
 
     @property
     def phase(self) -> Phase | None:
-        """What the task is doing; None if it is not known."""
+        """The phase of the task, or None if it does not exist."""
         return None if self.observed["task"] is None else Phase(self.observed["task"]["phase"])
 
     @property
     def room(self) -> bool:
-        """Whether there are steps left to commit."""
+        """True if there are steps left to commit."""
         return self.observed["task"] is None or self.observed["task"]["seq"] < len(STEPS) - 2
 
-    def known(self) -> bool:
-        """Whether the task is on the board. Commands for a task that is not are rare."""
+    def exists(self) -> bool:
+        """Return True if the store holds the task. Commands for a task that it does not hold are rare."""
         return self.phase is not None
 
     def mostly(self, phase: Phase) -> bool:
-        """Whether the task is in this phase, or it is time for commands that do not fit."""
-        return not self.expiring and (self.phase is phase or self.done % 8 == 0)
+        """Return True if the task is in this phase. Return True for every eighth command in any phase."""
+        return not self.expiring and (self.phase is phase or self.command_count % 8 == 0)
 
-    # Board
+    # TaskStore
 
     @rule(count=st.sampled_from([1, 1, 3, 7]), events=EVENTS)
-    @precondition(lambda self: not self.known() or self.done % 8 == 0)
+    @precondition(lambda self: not self.exists() or self.command_count % 8 == 0)
     def create(self, count: int, events: list[Any]) -> None:
         self.do(f"create {count}", lambda driver: driver.create(count, events))
 
-    @rule(back=BACK, choice=CHOICES, events=EVENTS)
+    @rule(back=BACK, decision=DECISIONS, events=EVENTS)
     @precondition(lambda self: not self.expiring)
-    def record_decision(self, back: int, choice: Decision, events: list[Any]) -> None:
-        self.do(f"choose {back} {choice}", lambda driver: driver.record_decision(back, choice, events))
+    def record_decision(self, back: int, decision: Decision, events: list[Any]) -> None:
+        self.do(f"record_decision {back} {decision}", lambda driver: driver.record_decision(back, decision, events))
 
     @rule(back=BACK, ahead=NEAR, events=EVENTS)
     @precondition(lambda self: self.room and not self.expiring)
     def commit(self, back: int, ahead: int, events: list[Any]) -> None:
         self.do(f"commit {back} {ahead}", lambda driver: driver.commit(back, ahead, events))
 
-    @rule(back=BACK, ahead=NEAR, choice=CHOICES, events=EVENTS)
+    @rule(back=BACK, ahead=NEAR, decision=DECISIONS, events=EVENTS)
     @precondition(lambda self: self.room and not self.expiring)
-    def commit_with_decision(self, back: int, ahead: int, choice: Decision, events: list[Any]) -> None:
+    def commit_with_decision(self, back: int, ahead: int, decision: Decision, events: list[Any]) -> None:
         self.do(
-            f"commit_and_choose {back} {ahead} {choice}",
-            lambda driver: driver.commit_with_decision(back, ahead, choice, events),
+            f"commit_with_decision {back} {ahead} {decision}",
+            lambda driver: driver.commit_with_decision(back, ahead, decision, events),
         )
 
     @rule(back=BACK)
-    @precondition(lambda self: self.observed["chunks"] or self.done % 8 == 0)
+    @precondition(lambda self: self.observed["chunks"] or self.command_count % 8 == 0)
     def reset_logs(self, back: int) -> None:
-        self.do(f"begin_again {back}", lambda driver: driver.reset_logs(back))
+        self.do(f"reset_logs {back}", lambda driver: driver.reset_logs(back))
 
     @rule()
-    @precondition(lambda self: (self.phase is Phase.END or self.done % 8 == 0) and not self.expiring)
+    @precondition(lambda self: (self.phase is Phase.END or self.command_count % 8 == 0) and not self.expiring)
     def expire(self) -> None:
-        """Nothing is done with an ended task after that, except by those who do not know of it yet."""
+        """Let an ended task expire. After that, only commands for a task in any state follow."""
         ended = self.phase is Phase.END
-        self.do("leave", lambda driver: driver.expire(KEPT_FOR))
+        self.do("expire", lambda driver: driver.expire(RETENTION))
         self.expiring = ended
 
     @rule()
-    @precondition(lambda self: self.known() and self.done % 30 == 29)
+    @precondition(lambda self: self.exists() and self.command_count % 30 == 29)
     def wipe(self) -> None:
         self.do("wipe", Driver.wipe)
 
-    @rule(seconds=MOVES)
+    @rule(seconds=PASSING_TIMES)
     def pass_time(self, seconds: float) -> None:
-        self.do(f"pass {seconds} s", lambda driver: driver.pass_time(seconds))
+        self.do(f"pass_time {seconds}", lambda driver: driver.pass_time(seconds))
 
-    # Turns
+    # TurnLeases
 
     @rule(at=AT, attempt=NEAR, token=TOKENS, tail=st.sampled_from([1, 3, 10]))
     @precondition(lambda self: self.mostly(Phase.TURN))
     def claim(self, at: tuple[int, int], attempt: int, token: str, tail: int) -> None:
         self.do(f"claim {at} {attempt} {token}", lambda driver: driver.claim(*at, attempt, token, tail))
 
-    @rule(back=BACK, token=TOKENS, number=st.integers(1, 4), used=USAGE)
+    @rule(back=BACK, token=TOKENS, number=st.integers(1, 4), used=USAGES)
     @precondition(lambda self: self.mostly(Phase.TURN))
     def emit(self, back: int, token: str, number: int, used: TokenUsage) -> None:
         self.do(f"emit {back} {token} {number}", lambda driver: driver.emit(back, token, number, used))
@@ -182,9 +182,9 @@ class BoardMachine(RuleBasedStateMachine):
         self.do(f"renew {back} {token}", lambda driver: driver.renew(back, token))
 
     @rule(back=BACK)
-    @precondition(lambda self: self.done % 3 == 0)
+    @precondition(lambda self: self.command_count % 3 == 0)
     def cancel_request(self, back: int) -> None:
-        self.do(f"cut {back}", lambda driver: driver.cancel_request(back))
+        self.do(f"cancel_request {back}", lambda driver: driver.cancel_request(back))
 
     @rule(back=BACK, token=TOKENS, seconds=st.sampled_from([-1.0, 30.0, 100.0]), refused=st.booleans())
     @precondition(lambda self: self.mostly(Phase.TURN))
@@ -197,11 +197,11 @@ class BoardMachine(RuleBasedStateMachine):
         self.do(f"restart {back} {token}", lambda driver: driver.restart(back, token))
 
     @rule(back=BACK, again=st.booleans())
-    @precondition(lambda self: self.done % 3 == 0)
+    @precondition(lambda self: self.command_count % 3 == 0)
     def count_redelivery(self, back: int, again: bool) -> None:
-        self.do(f"ring {back} {again}", lambda driver: driver.count_redelivery(back, again))
+        self.do(f"count_redelivery {back} {again}", lambda driver: driver.count_redelivery(back, again))
 
-    # Calls
+    # ToolLeases
 
     @rule(at=AT, call_id=CALL_IDS, token=TOKENS)
     @precondition(lambda self: self.mostly(Phase.TOOLS))
@@ -231,7 +231,7 @@ class BoardMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.mostly(Phase.TOOLS))
     def release_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
         self.do(
-            f"give_back {at} {call_id} {token}",
+            f"release_call {at} {call_id} {token}",
             lambda driver: driver.release_call(at, call_id, token),
         )
 
@@ -243,33 +243,35 @@ class BoardMachine(RuleBasedStateMachine):
             lambda driver: driver.restart_call(at, call_id, lost),
         )
 
-    # Inbox, Logs
+    # Inbox, EventLogs
 
     @rule(items=st.lists(ITEMS, max_size=2), ends=ENDS, back=st.one_of(st.none(), BACK))
     def add_items(self, items: list[str], ends: str, back: int | None) -> None:
-        self.do(f"knock {items} {ends} {back}", lambda driver: driver.add_items(items, ends, back))
+        if not items and ends == "unclaimed":  # a pause is always an item: RedisInbox ignores one without items
+            ends = "nothing"
+        self.do(f"add_items {items} {ends} {back}", lambda driver: driver.add_items(items, ends, back))
 
     @rule(back=BACK)
-    @precondition(lambda self: self.done % 3 == 0)
+    @precondition(lambda self: self.command_count % 3 == 0)
     def clear_cancellation(self, back: int) -> None:
         self.do(f"clear_cancellation {back}", lambda driver: driver.clear_cancellation(back))
 
     @rule(item=ITEMS)
-    @precondition(lambda self: self.done % 3 == 0)
+    @precondition(lambda self: self.command_count % 3 == 0)
     def remove_item(self, item: str) -> None:
-        self.do(f"forget {item}", lambda driver: driver.remove_item(item))
+        self.do(f"remove_item {item}", lambda driver: driver.remove_item(item))
 
     @rule(after=st.integers(0, 12))
-    @precondition(lambda self: self.done % 3 == 0)
+    @precondition(lambda self: self.command_count % 3 == 0)
     def read_logs(self, after: int) -> None:
         self.do(f"read_logs {after}", lambda driver: driver.read_logs(after))
 
 
 @pytest.mark.redis
 def test_a_task_in_memory_and_on_redis_is_the_same(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for board in (memory_task_store, redis_task_store):
-        monkeypatch.setattr(board, "MAX_TAIL_STEPS", 5)
-    found = settings(MACHINE_SETTINGS, max_examples=50, stateful_step_count=60)
+    for module in (memory_task_store, redis_task_store):
+        monkeypatch.setattr(module, "MAX_TAIL_STEPS", 5)
+    profile = settings(MACHINE_SETTINGS, max_examples=50, stateful_step_count=60)
     with connected(valkey.url) as clients:
-        machine: Any = partial(BoardMachine, clients)
-        run_state_machine_as_test(machine, settings=found)
+        machine: Any = partial(TaskStoreMachine, clients)
+        run_state_machine_as_test(machine, settings=profile)

@@ -1,4 +1,4 @@
-"""What a history holds: written by one worker, and read back in every way."""
+"""Writing a sample history, and checking every way of reading it."""
 
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.ports.workspace import Histories
@@ -6,7 +6,7 @@ from tests.contract.samples import TASK, make_chain
 
 
 def append_steps(histories: Histories, count: int) -> list[TaskStep]:
-    """So many steps, stored."""
+    """Append this number of steps. Return them."""
     steps = make_chain(count)
     for step in steps:
         assert histories.append(TASK, step) == step
@@ -14,7 +14,7 @@ def append_steps(histories: Histories, count: int) -> list[TaskStep]:
 
 
 def assert_history(histories: Histories, steps: list[TaskStep]) -> None:
-    """Read from any start, and line by line, the history is these steps."""
+    """Raise AssertionError unless the history is these steps, read from any start and line by line."""
     for start in sorted({0, len(steps) // 2, max(0, len(steps) - 1), len(steps)}):
         assert list(histories.read(TASK, start)) == steps[start:]
     lines = list(histories.lines(TASK))

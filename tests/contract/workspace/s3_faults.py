@@ -1,4 +1,4 @@
-"""S3 with faults: calls that are counted, come late or never, and answers that get lost."""
+"""S3 with faults: calls that are late or never happen, and calls that boto3 repeats after a lost response."""
 
 import threading
 from collections.abc import Callable
@@ -8,24 +8,24 @@ from roboco.adapters.workspace.s3 import S3Objects, StoredObject
 
 
 class Killed(Exception):
-    """The worker died before this call."""
+    """The death of a worker before a call to S3."""
 
 
 class WatchedObjects(S3Objects):
-    """Notes each call; `before` is told its name and path, and may raise."""
+    """S3 objects that record each call. Before each call they call `before` with its name and path; it may raise."""
 
     def __init__(self, client: Any, bucket: str, prefix: str) -> None:
         super().__init__(client, bucket, prefix)
-        self._place = (client, bucket, prefix)
+        self._location = (client, bucket, prefix)
         self.calls: list[tuple[str, str]] = []
         self.before: Callable[[str, str], None] = lambda name, path: None
 
     def for_another_worker(self) -> "WatchedObjects":
-        """The same objects, watched apart."""
-        return WatchedObjects(*self._place)
+        """Return the same objects with separate records."""
+        return WatchedObjects(*self._location)
 
     def die_before(self, name: str, nth: int = 1) -> None:
-        """Raise Killed instead of making the nth call of this name, and any call from then on."""
+        """Raise Killed instead of the nth call of this name, and instead of every call after it."""
         left = nth
         lock = threading.Lock()
 
@@ -40,37 +40,37 @@ class WatchedObjects(S3Objects):
         self.before = before
 
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
-        """Watched."""
-        self._note("put", path)
+        """Record the call, and put the object."""
+        self._record("put", path)
         return super().put(path, data, if_none, if_match, **extra)
 
     def get(self, path: str) -> StoredObject | None:
-        """Watched."""
-        self._note("get", path)
+        """Record the call, and return the object."""
+        self._record("get", path)
         return super().get(path)
 
     def metadata(self, path: str) -> dict[str, str] | None:
-        """Watched."""
-        self._note("metadata", path)
+        """Record the call, and return the metadata."""
+        self._record("metadata", path)
         return super().metadata(path)
 
     def delete(self, path: str) -> None:
-        """Watched."""
-        self._note("delete", path)
+        """Record the call, and delete the object."""
+        self._record("delete", path)
         super().delete(path)
 
     def names(self, folder: str) -> list[str]:
-        """Watched."""
-        self._note("names", folder)
+        """Record the call, and return the names."""
+        self._record("names", folder)
         return super().names(folder)
 
-    def _note(self, name: str, path: str) -> None:
+    def _record(self, name: str, path: str) -> None:
         self.before(name, path)
         self.calls.append((name, path))
 
 
 class DoublePutClient:
-    """An S3 client that puts each object twice, as boto3 does when an answer got lost."""
+    """An S3 client that puts each object twice, as boto3 does after a lost response."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""A follower in an event loop of its own, used from threads as the synchronous one is."""
+"""The asynchronous follower behind the interface of the synchronous one."""
 
 import asyncio
 import threading
@@ -11,7 +11,10 @@ from roboco.adapters.redis.stream.position import Record, StreamPosition
 
 
 class BlockingFollower:
-    """Its loop runs in a thread until `close`, which fails if anything is left to run there."""
+    """An asynchronous follower that runs in the event loop of a thread until `close`.
+
+    `close` fails if a task of asyncio is left in the loop.
+    """
 
     def __init__(self, follower: RedisFollower) -> None:
         self.replay = follower.replay
@@ -21,11 +24,11 @@ class BlockingFollower:
         self._thread.start()
 
     def follow(self, task_id: str, position: StreamPosition) -> Generator[Record | None]:
-        """The messages after the position."""
+        """Yield the messages after the position."""
         return self._each(self._follower.follow(task_id, position))
 
     def changes(self, task_id: str) -> Generator[Record | None]:
-        """Each event, and None where the task may have changed."""
+        """Yield each event, and None where the task may have changed."""
         return self._each(self._follower.changes(task_id))
 
     def _each(self, records: AsyncGenerator[Record | None, None]) -> Generator[Record | None]:
@@ -36,8 +39,8 @@ class BlockingFollower:
             self._wait(records.aclose())
 
     def close(self) -> None:
-        """End the loop."""
-        left = self._wait(_left())
+        """End the loop, and check that no task is left in it."""
+        left = self._wait(_unfinished_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -50,8 +53,8 @@ class BlockingFollower:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
 
 
-async def _left() -> list[str]:
-    """What still runs in the loop when what was cancelled has ended."""
+async def _unfinished_tasks() -> list[str]:
+    """Wait for the cancelled tasks of the loop. Return the tasks that still run."""
     async with asyncio.timeout(5):
         while (tasks := asyncio.all_tasks() - {asyncio.current_task()}) and all(task.cancelling() for task in tasks):
             await asyncio.wait(tasks)
