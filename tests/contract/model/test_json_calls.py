@@ -38,7 +38,7 @@ from tests.support.stack import until
 pytestmark = IGNORE_ABANDONED_GENERATORS
 
 
-def test_a_call_is_made(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_call_is_read_from_a_json_answer(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, VALID_ANSWER)
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.calls, result.finish_reason, result.reprompts) == (
@@ -55,7 +55,7 @@ def test_a_call_is_made(server: ModelServer, model: OpenAIModel) -> None:
     assert user == {"role": "user", "content": "go"}
 
 
-def test_nobody_sees_the_json_as_it_comes(server: ModelServer, model: OpenAIModel) -> None:
+def test_the_json_of_an_answer_is_not_streamed(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, VALID_ANSWER, chunks=30)
     *texts, result = model.stream(make_json_request())
     assert texts == ["I add"]
@@ -78,7 +78,7 @@ def test_the_schema_of_the_answer_is_sent(server: ModelServer, model: OpenAIMode
     assert "maximum" not in json.dumps(free)
 
 
-def test_several_calls_at_once(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_answer_may_contain_several_calls(server: ModelServer, model: OpenAIModel) -> None:
     """In their order; a call that is made twice with the same arguments is one."""
     note = {"tool": "note", "args": {"content": 'ü漢\U0001f600 \n " {}'}}
     script_answers(server, {"text": "", "calls": [note, ADD_CALL, note]})
@@ -104,7 +104,7 @@ TOLERATED = {
 
 
 @pytest.mark.parametrize("form", TOLERATED)
-def test_what_stands_around_the_object_is_passed_over(server: ModelServer, model: OpenAIModel, form: str) -> None:
+def test_text_around_the_json_object_is_ignored(server: ModelServer, model: OpenAIModel, form: str) -> None:
     script_answers(server, TOLERATED[form])
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.calls, result.reprompts) == ("I add", (REQUESTED_ADD,), 0)
@@ -112,7 +112,9 @@ def test_what_stands_around_the_object_is_passed_over(server: ModelServer, model
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30), pieces=st.integers(1, 200))
-def test_the_stream_may_be_cut_anywhere(server: ModelServer, model: OpenAIModel, text: str, pieces: int) -> None:
+def test_an_answer_may_be_split_into_chunks_anywhere(
+    server: ModelServer, model: OpenAIModel, text: str, pieces: int
+) -> None:
     script_answers(server, {"text": text, "calls": [{"tool": "note", "args": {"content": text}}]}, chunks=pieces)
     found, result = read_reply(model.stream(make_json_request()))
     assert found == text
@@ -127,7 +129,7 @@ def test_a_request_without_tools_is_streamed(server: ModelServer, model: OpenAIM
     assert "response_format" not in request_bodies(server)[0]
 
 
-def test_no_native_calls_go_over_the_wire(server: ModelServer, model: OpenAIModel) -> None:
+def test_no_native_calls_are_sent(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, VALID_ANSWER)
     call = {"id": "tc_1", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}
     messages = (
@@ -149,7 +151,7 @@ def test_no_native_calls_go_over_the_wire(server: ModelServer, model: OpenAIMode
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_server_without_response_formats_is_asked_without(
+def test_a_request_is_repeated_without_a_response_format_if_the_server_refuses_it(
     server: ModelServer, models: Callable[..., OpenAIModel], status: int
 ) -> None:
     """That is remembered for the model at this address, and not for others."""
@@ -169,14 +171,14 @@ def test_a_server_without_response_formats_is_asked_without(
     assert ["response_format" in body for body in request_bodies(server)] == [True, False, False, True]
 
 
-def test_another_refusal_is_told(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
+def test_another_refusal_is_reported(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
     server.script(lambda request: Reply(status=400, text="the context is too long"))
     _, error = read_failure(models().stream(make_json_request()))
     assert (error.code, error.retryable) == ("status", False)
     assert len(server.requests) == 1
 
 
-def test_a_rate_limit_of_a_reprompt_is_told(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_rate_limit_of_a_reprompt_is_reported(server: ModelServer, model: OpenAIModel) -> None:
     limited = Reply(status=429, headers={"Retry-After": "3"})
     server.script(lambda request: limited if request.count("assistant") else Reply(text="no"))
     text, error = read_failure(model.stream(make_json_request()))
@@ -184,7 +186,7 @@ def test_a_rate_limit_of_a_reprompt_is_told(server: ModelServer, model: OpenAIMo
 
 
 @pytest.mark.parametrize("broken", [Reply(text="one two", break_after=1), Reply(text="{", garbage=COMMENT_ONLY)])
-def test_an_answer_that_breaks_off_is_asked_for_again(server: ModelServer, model: OpenAIModel, broken: Reply) -> None:
+def test_an_interrupted_json_answer_is_requested_again(server: ModelServer, model: OpenAIModel, broken: Reply) -> None:
     """Nobody has seen a word of it."""
     script_answers(server, VALID_ANSWER)
     server.fail_next(1, broken)
@@ -193,7 +195,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server: ModelServer, model
     assert len(server.requests) == 2
 
 
-def test_time_outs_hold_for_each_try(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
+def test_timeouts_apply_to_each_attempt(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
     hanging = Reply(text="no and no", hang_after=1)
     whole = Reply(garbage=encode_events(delta("stop", content="no")))  # at once, its end included
     server.script(lambda request: hanging if request.count("assistant") else whole)
@@ -205,7 +207,7 @@ def test_time_outs_hold_for_each_try(server: ModelServer, models: Callable[..., 
     assert len(server.requests) == 3
 
 
-def test_an_answer_beyond_all_bounds_is_refused(
+def test_a_json_answer_that_is_too_long_is_refused(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_HELD_CHARS", 1000)
@@ -225,7 +227,7 @@ def closed_at_last(stream: ModelStream) -> list[Any]:
 
 
 @pytest.mark.parametrize("asked_before", [0, 1, 2])
-def test_it_is_closed_in_the_middle(server: ModelServer, model: OpenAIModel, asked_before: int) -> None:
+def test_a_json_stream_is_closed_during_an_answer(server: ModelServer, model: OpenAIModel, asked_before: int) -> None:
     """Of the first answer, and of those after a reprompt."""
     hanging = Reply(text='{"text": "on and on', hang_after=3)
     server.script(lambda request: hanging if len(server.requests) > asked_before else Reply(text="no"))

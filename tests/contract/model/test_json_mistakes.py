@@ -44,7 +44,7 @@ MALFORMED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
-def test_a_malformed_answer_is_mended_by_the_model(server: ModelServer, model: OpenAIModel, kind: str) -> None:
+def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenAIModel, kind: str) -> None:
     """It sees what it said, and what is wrong with it."""
     said, wrong = MALFORMED[kind]
     script_answers(server, said, VALID_ANSWER, usage=(10, 3))
@@ -65,7 +65,7 @@ def test_a_malformed_answer_is_mended_by_the_model(server: ModelServer, model: O
 @pytest.mark.parametrize(
     "cut", ['{"text": "on and on', '{"text": "", "calls": [{"tool": "note", "args": {"content": "']
 )
-def test_an_answer_that_was_cut_off_is_asked_for_again(server: ModelServer, model: OpenAIModel, cut: str) -> None:
+def test_a_truncated_answer_is_reprompted(server: ModelServer, model: OpenAIModel, cut: str) -> None:
     replies = [Reply(text=cut, finish_reason="length"), Reply(text=json.dumps(VALID_ANSWER))]
     server.script(lambda request: replies[request.count("assistant")])
     _, result = read_reply(model.stream(make_json_request()))
@@ -73,14 +73,14 @@ def test_an_answer_that_was_cut_off_is_asked_for_again(server: ModelServer, mode
     assert "cut off" in request_bodies(server)[1]["messages"][-1]["content"]
 
 
-def test_what_stands_within_a_cut_off_call_is_no_answer(server: ModelServer, model: OpenAIModel) -> None:
+def test_text_within_a_truncated_call_is_no_answer(server: ModelServer, model: OpenAIModel) -> None:
     cut = '{"text": "", "calls": [{"tool": "add", "args": {"text": "not for people"}}, {"tool": '
     server.script(lambda request: Reply(text=json.dumps(VALID_ANSWER) if request.count("assistant") else cut))
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.reprompts) == ("I add", 1)
 
 
-def test_a_whole_answer_at_the_limit_of_tokens_is_taken(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_complete_answer_at_the_token_limit_is_accepted(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, VALID_ANSWER, finish_reason="length")
     _, result = read_reply(model.stream(make_json_request()))
     assert (result.calls, result.finish_reason, result.reprompts) == ((REQUESTED_ADD,), "tool_calls", 0)
@@ -111,7 +111,7 @@ HOPELESS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", HOPELESS)
-def test_a_call_that_stays_malformed_never_becomes_text(server: ModelServer, model: OpenAIModel, kind: str) -> None:
+def test_a_call_that_stays_malformed_is_never_shown_as_text(server: ModelServer, model: OpenAIModel, kind: str) -> None:
     said, words = HOPELESS[kind]
     script_answers(server, said)
     text, result = read_reply(model.stream(make_json_request()))
@@ -128,25 +128,25 @@ def test_a_call_that_stays_malformed_never_becomes_text(server: ModelServer, mod
         "The range [0, 1) is half open.",
     ],
 )
-def test_words_with_brackets_are_words(server: ModelServer, model: OpenAIModel, said: str) -> None:
+def test_prose_with_brackets_is_text(server: ModelServer, model: OpenAIModel, said: str) -> None:
     script_answers(server, said)
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.finish_reason, result.mistake) == (said, "stop", "")
 
 
-def test_words_that_are_cut_off_are_incomplete(server: ModelServer, model: OpenAIModel) -> None:
+def test_truncated_prose_is_incomplete(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, "I would add", finish_reason="length")
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.finish_reason) == ("I would add", "length")
 
 
-def test_words_without_the_required_call_are_malformed(server: ModelServer, model: OpenAIModel) -> None:
+def test_prose_without_the_required_call_is_malformed(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, "I would rather not.")
     text, result = read_reply(model.stream(replace(make_json_request(), tool_choice="required")))
     assert (text, result.finish_reason) == ("I would rather not.", "malformed")
 
 
-def test_a_text_that_stays_too_long_is_shown_as_far_as_it_goes(server: ModelServer, model: OpenAIModel) -> None:
+def test_the_text_of_an_answer_that_stays_truncated_is_shown(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, '{"text": "on and\\non \\ud83d\\u', finish_reason="length")
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.finish_reason, result.mistake) == ("on and\non \ufffd", "length", "")
@@ -172,7 +172,7 @@ def after_a_call() -> Any:
         ("Sets look so: {1, 2}.", "Sets look so: {1, 2}."),
     ],
 )
-def test_an_agent_without_tools_says_its_words_alone(
+def test_an_agent_without_tools_replies_with_its_prose_only(
     server: ModelServer, model: OpenAIModel, said: str, words: str
 ) -> None:
     script_answers(server, said.replace('"text": "", ', ""))
@@ -180,7 +180,7 @@ def test_an_agent_without_tools_says_its_words_alone(
     assert (text, result.finish_reason, result.reprompts) == (words, "stop", 0)
 
 
-def test_an_agent_without_tools_that_writes_calls_alone_is_asked_for_words(
+def test_an_agent_without_tools_that_writes_only_calls_is_reprompted_for_prose(
     server: ModelServer, model: OpenAIModel
 ) -> None:
     call = json.dumps({"calls": [ADD_CALL]})
@@ -190,7 +190,7 @@ def test_an_agent_without_tools_that_writes_calls_alone_is_asked_for_words(
     assert "without JSON" in request_bodies(server)[1]["messages"][-1]["content"]
 
 
-def test_an_agent_without_tools_that_writes_only_calls_has_failed(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_agent_without_tools_that_keeps_writing_calls_fails(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, json.dumps({"calls": [ADD_CALL]}))
     text, result = read_reply(model.stream(after_a_call()))
     assert (text, result.finish_reason, result.reprompts) == ("", "malformed", MAX_REPROMPTS)
@@ -204,7 +204,7 @@ def test_json_of_an_agent_that_never_had_tools_is_its_text(server: ModelServer, 
     assert text == call
 
 
-def test_a_required_call_must_come(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_answer_without_the_required_call_is_reprompted(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, {"calls": []}, {"calls": [ADD_CALL]})
     text, result = read_reply(model.stream(replace(make_json_request(), tool_choice="required")))
     assert (text, result.calls, result.reprompts) == ("", (REQUESTED_ADD,), 1)

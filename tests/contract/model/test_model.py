@@ -34,14 +34,14 @@ STREAMS = 50
 
 
 @pytest.mark.parametrize("text", ["one two three", "ü漢\U0001f600 \n\n\t {}", "x" * 5000])
-def test_the_text_comes_in_order_and_whole(server: ModelServer, model: OpenAIModel, text: str) -> None:
+def test_the_text_is_complete_and_in_order(server: ModelServer, model: OpenAIModel, text: str) -> None:
     server.script(lambda request: Reply(text=text, chunks=40))
     found, result = read_reply(model.stream(make_request()))
     assert found == text
     assert (result.model, result.finish_reason, result.calls) == ("m", "stop", ())
 
 
-def test_the_first_text_is_sent_at_once(server: ModelServer, model: OpenAIModel) -> None:
+def test_the_first_text_is_yielded_immediately(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text="one two", hang_after=1))
     stream = model.stream(make_request())
     assert next(iter(stream)) == "one "
@@ -65,13 +65,13 @@ def test_usage_and_times_are_reported(server: ModelServer, model: OpenAIModel) -
     assert 105 <= result.duration_ms <= took + 1
 
 
-def test_without_usage_the_pieces_are_counted(server: ModelServer, model: OpenAIModel) -> None:
+def test_without_usage_the_chunks_are_counted(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text="a b c", garbage=encode_events(delta("stop"))))
     _, result = read_reply(model.stream(make_request()))
     assert (result.tokens_in, result.tokens_out) == (0, 3)
 
 
-def test_the_request_says_what_the_profile_says(server: ModelServer, model: OpenAIModel) -> None:
+def test_the_request_contains_the_settings_of_the_profile(server: ModelServer, model: OpenAIModel) -> None:
     read_reply(model.stream(make_request("plain")))
     read_reply(model.stream(make_request("all", TOOL, temperature=0.5, top_p=0.9, max_tokens=100)))
     plain, full = (record.request.body for record in server.requests)
@@ -96,7 +96,7 @@ def test_a_call_is_required_only_of_a_model_with_tools(server: ModelServer, mode
     assert [record.request.body.get("tool_choice") for record in server.requests] == ["required", None, None]
 
 
-def test_tool_calls_are_put_together(server: ModelServer, model: OpenAIModel) -> None:
+def test_tool_calls_are_assembled_from_chunks(server: ModelServer, model: OpenAIModel) -> None:
     """The pieces of their arguments come in turn; nonsense is passed on as it came."""
     given = (("add", json.dumps({"a": 1, "text": "ü \n"})), ("find", "{no json"), ("add", ""), ("none", "[1, 2]"))
     server.script(lambda request: Reply(text="wait", tool_calls=given))
@@ -105,7 +105,7 @@ def test_tool_calls_are_put_together(server: ModelServer, model: OpenAIModel) ->
     assert result.calls == tuple(RequestedCall(name, arguments) for name, arguments in given)
 
 
-def test_tool_calls_without_an_index_are_told_apart_by_their_ids(server: ModelServer, model: OpenAIModel) -> None:
+def test_tool_calls_without_an_index_are_distinguished_by_their_ids(server: ModelServer, model: OpenAIModel) -> None:
     one, two = ({"id": f"call_{n}", "function": {"name": n, "arguments": "{}"}} for n in ("add", "find"))
     chunks = encode_events(delta(tool_calls=[one]), delta(tool_calls=[two]), delta("tool_calls"))
     server.script(lambda request: Reply(garbage=chunks))
@@ -113,7 +113,7 @@ def test_tool_calls_without_an_index_are_told_apart_by_their_ids(server: ModelSe
     assert result.calls == (RequestedCall("add", "{}"), RequestedCall("find", "{}"))
 
 
-def test_fifty_streams_at_once(server: ModelServer, model: OpenAIModel) -> None:
+def test_fifty_streams_run_concurrently(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text=f"you said {request.last_user}", interval=0.02))
     together = threading.Barrier(STREAMS)
 
@@ -152,7 +152,7 @@ def test_a_silent_stream_is_closed(server: ModelServer, model: OpenAIModel, sent
     assert list(stream) == []
 
 
-def test_a_speaking_stream_is_closed(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_active_stream_is_closed(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text="word " * 5000, interval=0.005))
     stream = model.stream(make_request())
     items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent > 10)
@@ -161,9 +161,7 @@ def test_a_speaking_stream_is_closed(server: ModelServer, model: OpenAIModel) ->
     assert record.chunks_sent < 1000
 
 
-def test_a_stream_is_closed_while_it_waits_to_try_again(
-    server: ModelServer, models: Callable[..., OpenAIModel]
-) -> None:
+def test_a_stream_is_closed_during_a_retry_delay(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
     server.script(lambda request: Reply(status=500))
     assert read_and_close(models(retry_delay=30).stream(make_request()), lambda: server.requests) == []
     assert len(server.requests) == 1
@@ -187,7 +185,7 @@ def test_a_stream_that_has_ended_is_closed(server: ModelServer, model: OpenAIMod
     assert server.requests[0].client_disconnected_at is None
 
 
-def test_without_a_key_the_variable_is_named(
+def test_the_error_without_a_key_names_the_variable(
     models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -247,7 +245,7 @@ def test_a_team_alone_reaches_no_address_and_sends_no_variable(
     assert server.requests == []
 
 
-def test_a_redirection_does_not_take_the_key_along(
+def test_a_redirect_does_not_receive_the_key(
     model: OpenAIModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Redirecting(BaseHTTPRequestHandler):
@@ -269,7 +267,7 @@ def test_a_redirection_does_not_take_the_key_along(
 
 
 @pytest.mark.parametrize("length", [0, 270, 280, 290, 300, 385])
-def test_a_key_in_what_the_server_answers_is_told_to_nobody(
+def test_a_key_in_a_response_of_the_server_appears_in_no_error(
     server: ModelServer, model: OpenAIModel, caplog: pytest.LogCaptureFixture, length: int
 ) -> None:
     for status in (400, 401, 403, 404, 429):
@@ -289,7 +287,7 @@ def test_a_key_in_what_the_server_answers_is_told_to_nobody(
 
 @pytest.mark.parametrize("length", [130, 140, 145, 150, 155])
 @pytest.mark.parametrize("code", ["context_length_exceeded", "insufficient_quota"])
-def test_a_key_across_the_end_of_a_quotation_is_covered(
+def test_a_key_at_the_end_of_a_truncated_quotation_is_masked(
     server: ModelServer, model: OpenAIModel, code: str, length: int
 ) -> None:
     text = f"{'x' * length}{API_KEY} is no good"
@@ -303,7 +301,7 @@ def test_a_key_across_the_end_of_a_quotation_is_covered(
     assert API_KEY[:4] not in repr(error)
 
 
-def test_the_key_that_is_refused_is_the_profiles(
+def test_the_error_of_a_refused_key_names_the_variable_of_the_profile(
     server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = models(allowed=("TEAM_KEY",))
@@ -314,7 +312,7 @@ def test_the_key_that_is_refused_is_the_profiles(
     assert "the team's key" not in repr(error)
 
 
-def test_texts_go_to_who_wants_to_be_told(server: ModelServer, model: OpenAIModel) -> None:
+def test_texts_are_passed_to_the_callback(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(chunks=["one ", "two ", "three"], interval=0.02))
     texts: list[str] = []
     [result] = model.stream(make_request(), texts.append)
@@ -323,7 +321,7 @@ def test_texts_go_to_who_wants_to_be_told(server: ModelServer, model: OpenAIMode
     assert texts[0] == "one "
 
 
-def test_nothing_is_told_after_a_stream_was_closed(server: ModelServer, model: OpenAIModel) -> None:
+def test_the_callback_is_not_called_after_a_stream_was_closed(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(chunks=["word "] * 500, interval=0.002, hang_after=500))
     texts: list[str] = []
     heard = threading.Event()

@@ -35,7 +35,7 @@ pytestmark = IGNORE_ABANDONED_GENERATORS
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_key_is_told_by_its_name(server: ModelServer, model: OpenAIModel, status: int) -> None:
+def test_the_error_of_a_refused_key_names_its_variable(server: ModelServer, model: OpenAIModel, status: int) -> None:
     server.script(lambda request: Reply(status=status, text=f"bad {request.headers['authorization']}"))
     text, error = read_failure(model.stream(make_request()))
     assert (text, error.code, error.retryable) == ("", "auth", False)
@@ -44,7 +44,7 @@ def test_a_refused_key_is_told_by_its_name(server: ModelServer, model: OpenAIMod
     assert len(server.requests) == 1
 
 
-def test_an_unknown_model_is_told(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_unknown_model_is_reported(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(status=404, text="there is no such model"))
     _, error = read_failure(model.stream(make_request()))
     assert (error.code, error.retryable) == ("not_found", False)
@@ -89,14 +89,14 @@ def test_a_wrong_request_is_not_repeated(server: ModelServer, model: OpenAIModel
 
 
 @pytest.mark.parametrize("status", [408, 409, 500, 503])
-def test_a_busy_server_is_asked_again(server: ModelServer, model: OpenAIModel, status: int) -> None:
+def test_a_request_to_a_busy_server_is_repeated(server: ModelServer, model: OpenAIModel, status: int) -> None:
     server.fail_next(MAX_ATTEMPTS - 1, Reply(status=status, text="busy"))
     assert read_reply(model.stream(make_request()))[0] == "echo: hello"
     assert [record.status for record in server.requests] == [status] * (MAX_ATTEMPTS - 1) + [200]
 
 
 @pytest.mark.parametrize("status", [409, 500])
-def test_tries_are_bounded(server: ModelServer, model: OpenAIModel, status: int) -> None:
+def test_the_number_of_attempts_is_limited(server: ModelServer, model: OpenAIModel, status: int) -> None:
     server.script(lambda request: Reply(status=status, text="busy"))
     text, error = read_failure(model.stream(make_request()))
     assert (text, error.code, error.retryable) == ("", "status", True)
@@ -144,7 +144,7 @@ RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
 
 
 @pytest.mark.parametrize("given", RETRY_AFTER)
-def test_a_rate_limit_is_told_at_once(server: ModelServer, model: OpenAIModel, given: str) -> None:
+def test_a_rate_limit_is_reported_immediately(server: ModelServer, model: OpenAIModel, given: str) -> None:
     """Waiting is for the caller: the limit is shared by all processes, and nobody keeps a thread for it."""
     headers, seconds = RETRY_AFTER[given]
     server.script(lambda request: Reply(status=429, text="slow down", headers=headers))
@@ -154,7 +154,7 @@ def test_a_rate_limit_is_told_at_once(server: ModelServer, model: OpenAIModel, g
     assert len(server.requests) == 1
 
 
-def test_a_rate_limit_until_a_date_is_told_in_seconds(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_rate_limit_until_a_date_is_reported_in_seconds(server: ModelServer, model: OpenAIModel) -> None:
     date = formatdate(time.time() + 60, usegmt=True)
     server.script(lambda request: Reply(status=429, headers={"Retry-After": date}))
     _, error = read_failure(model.stream(make_request()))
@@ -162,7 +162,7 @@ def test_a_rate_limit_until_a_date_is_told_in_seconds(server: ModelServer, model
     assert 50 < error.retry_after <= 60
 
 
-def test_a_rate_limit_within_the_stream_is_told_at_once(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_rate_limit_within_the_stream_is_reported_immediately(server: ModelServer, model: OpenAIModel) -> None:
     """Servers that pass on others have sent their status by then."""
     limited = encode_events({"error": {"message": "slow down", "code": 429}})
     server.script(lambda request: Reply(garbage=limited))
@@ -171,7 +171,7 @@ def test_a_rate_limit_within_the_stream_is_told_at_once(server: ModelServer, mod
     assert len(server.requests) == 1
 
 
-def test_an_account_without_credit_is_not_waited_for(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_account_without_credit_is_a_final_failure(server: ModelServer, model: OpenAIModel) -> None:
     reply = Reply(status=429, text="check your plan", code="insufficient_quota", headers={"Retry-After": "1"})
     server.script(lambda request: reply)
     _, error = read_failure(model.stream(make_request()))
@@ -195,7 +195,7 @@ TOO_LONG: dict[str, Reply] = {
 
 
 @pytest.mark.parametrize("given", TOO_LONG)
-def test_failure_of_a_request_that_is_too_long_is_final_and_names_the_remedy(
+def test_the_failure_of_a_request_that_is_too_long_is_final_and_names_the_remedy(
     server: ModelServer, model: OpenAIModel, given: str
 ) -> None:
     server.script(lambda request: TOO_LONG[given])
@@ -213,7 +213,7 @@ FINAL: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("given", FINAL)
-def test_error_within_the_stream_that_cannot_succeed_is_final(
+def test_an_error_within_the_stream_that_cannot_succeed_is_final(
     server: ModelServer, model: OpenAIModel, given: str
 ) -> None:
     server.script(lambda request: Reply(garbage=encode_events({"error": FINAL[given]})))
@@ -224,12 +224,12 @@ def test_error_within_the_stream_that_cannot_succeed_is_final(
 
 
 @pytest.mark.parametrize("seconds", [None, 2.5])
-def test_when_to_ask_again_survives_pickling(seconds: float | None) -> None:
+def test_the_retry_delay_of_an_error_survives_pickling(seconds: float | None) -> None:
     error = ModelError("rate_limit", "slow down", True, seconds)
     assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
 
-def test_a_connection_that_breaks_before_the_first_token_is_made_again(
+def test_a_connection_that_breaks_before_the_first_token_is_opened_again(
     server: ModelServer, models: Callable[..., OpenAIModel]
 ) -> None:
     model = models(max_attempts=4, retry_delay=0.01)
@@ -240,7 +240,7 @@ def test_a_connection_that_breaks_before_the_first_token_is_made_again(
     assert len(server.requests) == 4
 
 
-def test_a_server_that_is_not_there_is_told(model: OpenAIModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_reported(model: OpenAIModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{free_port()}/v1")
     _, error = read_failure(model.stream(make_request()))
     assert (error.code, error.retryable) == ("connection", True)
@@ -248,7 +248,7 @@ def test_a_server_that_is_not_there_is_told(model: OpenAIModel, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("calls", [[], [("add", {"a": 1})]])
-def test_a_break_after_the_first_token_is_told_and_not_repeated(
+def test_a_break_after_the_first_token_is_reported_and_not_retried(
     server: ModelServer, model: OpenAIModel, calls: list[tuple[str, dict[str, object]]]
 ) -> None:
     server.script(lambda request: Reply(text="" if calls else "one two three", tool_calls=calls, break_after=2))
@@ -257,14 +257,14 @@ def test_a_break_after_the_first_token_is_told_and_not_repeated(
     assert len(server.requests) == 1
 
 
-def test_an_answer_without_its_end_is_told(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_answer_without_its_end_is_reported(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text="one two", garbage=COMMENT_ONLY))
     text, error = read_failure(model.stream(make_request()))
     assert (text, error.code, error.retryable) == ("one two", "broken_stream", True)
     assert "in the middle of its reply" in str(error)
 
 
-def test_an_error_within_the_stream_is_told(server: ModelServer, model: OpenAIModel) -> None:
+def test_an_error_within_the_stream_is_reported(server: ModelServer, model: OpenAIModel) -> None:
     server.script(
         lambda request: Reply(text="one", garbage=encode_events({"error": {"message": "overloaded", "code": 529}}))
     )
@@ -286,7 +286,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("text", ["", "one"])
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_is_told(server: ModelServer, model: OpenAIModel, text: str, garbage: bytes) -> None:
+def test_a_malformed_stream_is_reported(server: ModelServer, model: OpenAIModel, text: str, garbage: bytes) -> None:
     """Before the first token the call is tried again, after it it is not."""
     server.script(lambda request: Reply(text=text, garbage=garbage))
     found, error = read_failure(model.stream(make_request()))
@@ -325,7 +325,7 @@ def test_every_stream_ends_with_a_reply_or_an_error(server: ModelServer, model: 
 
 
 @pytest.mark.parametrize("silence", [Reply(hang_after=0), Reply(hang_after=1), Reply(text="late", delay=3600)])
-def test_a_model_that_does_not_begin_is_asked_again_and_given_up(
+def test_a_model_that_sends_no_token_is_retried_and_then_fails(
     server: ModelServer, models: Callable[..., OpenAIModel], silence: Reply, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script(lambda request: silence)
@@ -336,7 +336,7 @@ def test_a_model_that_does_not_begin_is_asked_again_and_given_up(
     assert len(server.wait_for(all_disconnected)) <= 2
 
 
-def test_a_model_that_falls_silent_is_given_up(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_model_that_falls_silent_fails(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(chunks=["one two ", "three"], hang_after=1))
     text, error = read_failure(model.stream(make_request(idle_timeout=0.05)))
     assert (text, error.code, error.retryable) == ("one two ", "timeout", True)
@@ -344,7 +344,7 @@ def test_a_model_that_falls_silent_is_given_up(server: ModelServer, model: OpenA
     assert len(server.wait_for(all_disconnected)) == 1
 
 
-def test_a_slow_model_is_waited_for(server: ModelServer, model: OpenAIModel) -> None:
+def test_a_slow_model_succeeds(server: ModelServer, model: OpenAIModel) -> None:
     """The limits are on each silence, not on the whole answer."""
     server.script(lambda request: Reply(text="a b c d", interval=1.0))
     assert read_reply(model.stream(make_request(first_token_timeout=2.5, idle_timeout=2.5)))[0] == "a b c d"

@@ -34,7 +34,7 @@ def cut_off(server: ModelServer, model: OpenAIModel) -> tuple[str, ModelReply]:
     return text, result
 
 
-def test_a_text_without_end_is_cut_off_as_it_comes(
+def test_a_text_without_end_is_truncated_while_it_is_streamed(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_TEXT_BYTES", 1001)
@@ -46,7 +46,7 @@ def test_a_text_without_end_is_cut_off_as_it_comes(
     server.wait_for(all_disconnected)
 
 
-def test_arguments_without_end_are_cut_off(
+def test_arguments_without_end_are_truncated(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_ARGUMENT_CHARS", 1000)
@@ -56,20 +56,20 @@ def test_arguments_without_end_are_cut_off(
 
 
 @pytest.mark.parametrize("far", [0, 10**9, -(10**9)])
-def test_calls_without_end_are_cut_off(server: ModelServer, model: OpenAIModel, far: int) -> None:
+def test_calls_without_end_are_truncated(server: ModelServer, model: OpenAIModel, far: int) -> None:
     endless(server, *(call(far + index) for index in range(500)))
     _, result = cut_off(server, model)
     assert len(result.calls) == assembly.MAX_REPLY_CALLS
     assert {requested.arguments for requested in result.calls} == {"{}"}
 
 
-def test_new_ids_without_end_are_cut_off(server: ModelServer, model: OpenAIModel) -> None:
+def test_new_ids_without_end_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
     endless(server, *(call(None, id=f"c{number}") for number in range(500)))
     assert len(cut_off(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
 
 
 @pytest.mark.parametrize("chunk", [delta(), delta(content=""), call(0, ""), {}], ids=str)
-def test_empty_chunks_without_end_are_cut_off(
+def test_empty_chunks_without_end_are_truncated(
     server: ModelServer, model: OpenAIModel, chunk: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_REPLY_CHUNKS", 100)
@@ -77,7 +77,7 @@ def test_empty_chunks_without_end_are_cut_off(
     assert cut_off(server, model)[0] == ""
 
 
-def test_an_answer_that_takes_too_long_is_cut_off(
+def test_an_answer_that_takes_too_long_is_truncated(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 0.0)
@@ -86,7 +86,7 @@ def test_an_answer_that_takes_too_long_is_cut_off(
     server.wait_for(all_disconnected)
 
 
-def test_names_are_cut(server: ModelServer, model: OpenAIModel) -> None:
+def test_long_names_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
     chunk = delta("r" * 5000, tool_calls=[{"index": 0, "function": {"name": "n" * 5000}}]) | {"model": "m" * 5000}
     endless(server, *[chunk] * 3)
     server.script(lambda request: Reply(garbage=b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()))
@@ -105,7 +105,7 @@ def test_an_event_without_end_is_refused(
     assert "more than 4000 bytes" in str(error)
 
 
-def test_of_an_error_only_the_beginning_is_read(server: ModelServer, model: OpenAIModel) -> None:
+def test_only_the_beginning_of_an_error_is_read(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(status=400, text="beginning" + "x" * 1_000_000))
     _, error = read_failure(model.stream(make_request()))
     assert "beginning" in str(error)
@@ -114,7 +114,7 @@ def test_of_an_error_only_the_beginning_is_read(server: ModelServer, model: Open
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_a_packed_answer_is_not_unpacked(server: ModelServer, model: OpenAIModel, status: int) -> None:
+def test_a_compressed_answer_is_not_decompressed(server: ModelServer, model: OpenAIModel, status: int) -> None:
     packed = gzip.compress(b'{"error": {"message": "unpacked"}}')
     server.script(lambda request: Reply(status=status, garbage=packed, headers={"Content-Encoding": "gzip"}))
     _, error = read_failure(model.stream(make_request()))

@@ -54,7 +54,7 @@ def test_lone_surrogates_of_an_answer_are_replaced(server: ModelServer, model: O
 @pytest.mark.parametrize(
     "between", [[], [delta()], [delta(content="")], [delta(content=None), {"choices": []}]], ids=str
 )
-def test_a_character_whose_halves_come_apart_is_joined(
+def test_a_character_whose_halves_are_in_two_chunks_is_joined(
     server: ModelServer, model: OpenAIModel, between: list[Any]
 ) -> None:
     calls = [delta(tool_calls=[_call(half, half)]) for half in (HIGH, LOW)]
@@ -73,7 +73,7 @@ def test_half_a_character_at_the_end_is_replaced(server: ModelServer, model: Ope
     assert read_reply(model.stream(make_request()))[0] == "a\ufffd"
 
 
-def test_bytes_that_are_no_utf_8_are_replaced(server: ModelServer, model: OpenAIModel) -> None:
+def test_bytes_that_are_not_utf_8_are_replaced(server: ModelServer, model: OpenAIModel) -> None:
     chunks = encode_events(delta(content="aXb"), delta("stop")).replace(b"X", b"\xff\xed\xa0\xbd")
     server.script(lambda request: Reply(garbage=chunks))
     text, _ = read_reply(model.stream(make_request()))
@@ -105,7 +105,9 @@ def test_an_error_message_is_well_formed(server: ModelServer, model: OpenAIModel
     [(7, 7), (-5, 0), (True, 0), (False, 0), (None, 0), ("9", 0), (3.5, 0), ([1], 0), (10**30, MAX_TOKEN_COUNT)],
     ids=str,
 )
-def test_a_count_of_tokens_is_a_count(server: ModelServer, model: OpenAIModel, count: Any, counted: int) -> None:
+def test_a_token_count_is_limited_to_plausible_numbers(
+    server: ModelServer, model: OpenAIModel, count: Any, counted: int
+) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": count}
     _streams(server, delta(content="a"), delta("stop"), {"usage": usage, "choices": []})
     _, result = read_reply(model.stream(make_request()))
@@ -116,14 +118,14 @@ def test_a_count_of_tokens_is_a_count(server: ModelServer, model: OpenAIModel, c
 
 
 @pytest.mark.parametrize("usage", [[], "x", 7, True, {}], ids=str)
-def test_usage_that_is_none_is_left_out(server: ModelServer, model: OpenAIModel, usage: Any) -> None:
+def test_malformed_usage_is_ignored(server: ModelServer, model: OpenAIModel, usage: Any) -> None:
     _streams(server, delta(content="a") | {"usage": usage}, delta("stop"))
     assert read_reply(model.stream(make_request()))[1].tokens_in == 0
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("index", ["0", 0.5, True, [0], {}], ids=str)
-def test_an_index_that_is_no_number_is_left_out(server: ModelServer, model: OpenAIModel, index: Any) -> None:
+def test_an_index_that_is_not_a_number_is_ignored(server: ModelServer, model: OpenAIModel, index: Any) -> None:
     first = {"index": 0, "id": "c0", "function": {"name": "add", "arguments": "{}"}}
     _streams(server, delta(tool_calls=[first]), delta(tool_calls=[first | {"id": "c1", "index": index}]), delta("stop"))
     _, result = read_reply(model.stream(make_request("hello", TOOL)))

@@ -13,7 +13,7 @@ from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
 
 
-def test_work_that_never_ends_is_counted(task: TaskUnderTest) -> None:
+def test_attempts_that_never_finish_are_counted(task: TaskUnderTest) -> None:
     attempts: Attempts = task.attempts
     assert [attempts.start_without_lease("a") for _ in range(3)] == [0, 1, 2]
     assert attempts.start_without_lease("b") == 0
@@ -21,7 +21,7 @@ def test_work_that_never_ends_is_counted(task: TaskUnderTest) -> None:
     assert attempts.start_without_lease("a") == 0
 
 
-def test_one_is_at_it_for_a_lease(task: TaskUnderTest) -> None:
+def test_an_attempt_excludes_others_until_its_lease_expires(task: TaskUnderTest) -> None:
     assert task.attempts.start("a") == 0
     assert task.attempts.start("a") is None
     task.short_lease_attempts.renew("a")
@@ -39,7 +39,7 @@ def letter(name: str, minutes: int) -> DeadLetter:
     return dead_letter_of_lost_work("turn", name, "writer, step 3", "lost", 5, time)
 
 
-def test_letters_are_kept_by_id_oldest_first(task: TaskUnderTest) -> None:
+def test_dead_letters_are_kept_by_id_oldest_first(task: TaskUnderTest) -> None:
     dead: DeadLetters = task.dead_letters
     assert dead.entries() == []
     newer, older = letter("newer", 2), letter("older", 1)
@@ -52,7 +52,7 @@ def test_letters_are_kept_by_id_oldest_first(task: TaskUnderTest) -> None:
     assert dead.entries() == [newer]
 
 
-def test_where_there_are_too_many_letters_the_oldest_ones_go(
+def test_the_oldest_dead_letters_are_removed_above_the_maximum_number(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "MAX_LETTERS", 2)
@@ -62,7 +62,7 @@ def test_where_there_are_too_many_letters_the_oldest_ones_go(
     assert redis_task.dead_letters.entries() == letters[2:]
 
 
-def test_letters_that_are_too_large_together_go_oldest_first(
+def test_the_oldest_dead_letters_are_removed_above_the_maximum_size(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len(canonical_json(letter("0", 0).model_dump(mode="json")))
@@ -79,7 +79,7 @@ def test_letters_that_are_too_large_together_go_oldest_first(
     assert redis_task.dead_letters.entries() == [letters[0], letters[1], letters[5]]
 
 
-def test_a_letter_with_half_a_character_is_kept(redis_task: TaskOnRedis) -> None:
+def test_a_dead_letter_with_a_lone_surrogate_is_stored(redis_task: TaskOnRedis) -> None:
     redis_task.dead_letters.add(letter("half \ud800", 1))
     [kept] = redis_task.dead_letters.entries()
     assert kept.task_id == "half \ufffd"

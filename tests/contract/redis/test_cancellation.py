@@ -17,7 +17,7 @@ def turn(task: TaskUnderTest) -> TaskUnderTest:
     return task
 
 
-def test_the_worker_of_a_turn_is_asked_to_end_it(turn: TaskUnderTest) -> None:
+def test_an_interrupt_requests_the_cancellation_of_the_turn(turn: TaskUnderTest) -> None:
     claim = turn.claim()
     assert emit_chunk(turn.turns, claim, 1, text_chunk("a"), USAGE) is LeaseStatus.HELD
     assert turn.turns.renew(claim) is LeaseStatus.HELD
@@ -43,13 +43,13 @@ def test_the_first_request_counts(turn: TaskUnderTest) -> None:
     assert list(turn.snapshot.item_ids) == ["one", "two"]
 
 
-def test_a_turn_that_is_to_end_is_not_begun(turn: TaskUnderTest) -> None:
+def test_a_turn_with_a_request_to_cancel_is_not_claimed(turn: TaskUnderTest) -> None:
     turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.turns.claim(turn.turn_assignment(), "me", 10) is None
     assert not turn.snapshot.claimed
 
 
-def test_who_claimed_it_before_gets_the_same_answer(turn: TaskUnderTest) -> None:
+def test_the_owner_claims_again_after_a_request_to_cancel(turn: TaskUnderTest) -> None:
     claim = turn.claim("me")
     turn.inbox.add(TASK, ["stop"], interrupt=True)
     again = turn.turns.claim(claim.assignment, "me", 10)
@@ -57,7 +57,7 @@ def test_who_claimed_it_before_gets_the_same_answer(turn: TaskUnderTest) -> None
     assert turn.turns.renew(again) is LeaseStatus.CANCEL_REQUESTED
 
 
-def test_what_comes_after_the_fence_moved_is_not_concerned(turn: TaskUnderTest) -> None:
+def test_a_request_to_cancel_ends_with_its_epoch(turn: TaskUnderTest) -> None:
     claim = turn.claim()
     turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.commit()
@@ -68,7 +68,7 @@ def test_what_comes_after_the_fence_moved_is_not_concerned(turn: TaskUnderTest) 
     assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
 
 
-def test_a_lost_turn_is_lost_although_it_was_to_end(turn: TaskUnderTest) -> None:
+def test_a_lost_turn_with_a_request_to_cancel_is_lost(turn: TaskUnderTest) -> None:
     claim = turn.let_claim_expire()
     turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("again")) is not None
@@ -76,14 +76,14 @@ def test_a_lost_turn_is_lost_although_it_was_to_end(turn: TaskUnderTest) -> None
     assert turn.chunk_log() == []
 
 
-def test_items_that_can_wait_ask_nobody(turn: TaskUnderTest) -> None:
+def test_an_item_without_interrupt_requests_no_cancellation(turn: TaskUnderTest) -> None:
     claim = turn.claim()
     turn.inbox.add(TASK, ["message"])
     assert turn.turns.renew(claim) is LeaseStatus.HELD
     assert turn.snapshot.cancel_requested_for is None
 
 
-def test_urgency_without_an_item_and_without_a_task(turn: TaskUnderTest) -> None:
+def test_an_interrupt_needs_no_item(turn: TaskUnderTest) -> None:
     claim = turn.claim()
     turn.inbox.add("another", [], interrupt=True)
     turn.inbox.add(TASK, [], interrupt=True)
@@ -93,7 +93,7 @@ def test_urgency_without_an_item_and_without_a_task(turn: TaskUnderTest) -> None
     assert turn.snapshot.cancel_requested_for is None
 
 
-def test_only_the_work_of_the_named_epoch_is_to_end(turn: TaskUnderTest) -> None:
+def test_an_interrupt_with_an_epoch_cancels_only_the_work_of_that_epoch(turn: TaskUnderTest) -> None:
     claim = turn.claim()
     turn.inbox.add(TASK, ["stop"], interrupt=True, epoch=claim.assignment.epoch - 1)
     assert turn.turns.renew(claim) is LeaseStatus.HELD
@@ -102,7 +102,7 @@ def test_only_the_work_of_the_named_epoch_is_to_end(turn: TaskUnderTest) -> None
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
 
 
-def test_what_nobody_wants_to_end_any_more_goes_on(turn: TaskUnderTest) -> None:
+def test_a_turn_is_claimed_after_its_request_to_cancel_is_withdrawn(turn: TaskUnderTest) -> None:
     epoch = turn.snapshot.epoch
     turn.inbox.clear_cancellation(TASK, epoch)
     turn.inbox.add(TASK, ["stop"], interrupt=True)
@@ -114,7 +114,7 @@ def test_what_nobody_wants_to_end_any_more_goes_on(turn: TaskUnderTest) -> None:
     assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
 
 
-def test_a_call_that_is_to_end_is_not_begun(task: TaskUnderTest) -> None:
+def test_a_call_with_a_request_to_cancel_is_not_claimed(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision(Phase.TOOLS)
     assert task.calls.claim(task.tool_assignment("tc_1"), "me")
@@ -126,7 +126,7 @@ def test_a_call_that_is_to_end_is_not_begun(task: TaskUnderTest) -> None:
     assert task.calls.claim(task.tool_assignment("tc_2"), "me")
 
 
-def test_calm_for_another_epoch_leaves_the_request_that_a_late_worker_asks_about(turn: TaskUnderTest) -> None:
+def test_clear_cancellation_keeps_the_request_of_an_earlier_epoch(turn: TaskUnderTest) -> None:
     late = turn.claim()
     turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.commit()

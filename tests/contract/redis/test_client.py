@@ -19,12 +19,12 @@ def url(unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"redis://127.0.0.1:{unreachable_task.client.get_connection_kwargs()['port']}/0"
 
 
-def test_a_command_without_an_answer_is_given_up(url: str) -> None:
+def test_a_command_without_a_reply_fails(url: str) -> None:
     with connect(url) as client:
         assert wait_for_error(client.ping)
 
 
-def test_a_subscription_without_an_answer_is_given_up(url: str) -> None:
+def test_a_subscription_without_a_reply_fails(url: str) -> None:
     def subscribe() -> None:
         with connect_subscriber(url) as client, client.pubsub() as pubsub:
             pubsub.subscribe("channel")

@@ -12,7 +12,7 @@ from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import TASK
 
 
-def test_items_wait_until_they_are_taken_over(task: TaskUnderTest) -> None:
+def test_items_wait_until_they_are_removed(task: TaskUnderTest) -> None:
     task.create()
     task.inbox.add(TASK, ["b", "a"])
     task.inbox.add(TASK, ["b"])
@@ -27,7 +27,7 @@ def test_items_wait_until_they_are_taken_over(task: TaskUnderTest) -> None:
     assert list(task.snapshot.item_ids) == ["a"]
 
 
-def test_many_items_are_noted(task: TaskUnderTest) -> None:
+def test_many_items_are_added(task: TaskUnderTest) -> None:
     """A Lua call takes some 8,000 values at most."""
     task.create()
     ids = [f"item{number:05d}" for number in range(9_000)]
@@ -37,7 +37,7 @@ def test_many_items_are_noted(task: TaskUnderTest) -> None:
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_an_inbox_without_an_open_task_does_not_stay(redis_task: TaskOnRedis, ended: bool) -> None:
+def test_an_inbox_without_an_open_task_expires(redis_task: TaskOnRedis, ended: bool) -> None:
     if ended:
         redis_task.create()
         redis_task.record_decision(Phase.END)
@@ -52,7 +52,7 @@ def test_an_inbox_without_an_open_task_does_not_stay(redis_task: TaskOnRedis, en
     assert redis_task.client.ttl(key) == -1
 
 
-def test_a_hold_keeps_workers_from_a_turn_that_none_has_claimed(task: TaskUnderTest) -> None:
+def test_a_pause_blocks_the_claim_of_an_unclaimed_turn(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     assignment = task.turn_assignment()
@@ -61,7 +61,7 @@ def test_a_hold_keeps_workers_from_a_turn_that_none_has_claimed(task: TaskUnderT
     assert task.turns.claim(assignment, "me", 10) is None
 
 
-def test_a_hold_lets_a_claimed_turn_go_on(task: TaskUnderTest) -> None:
+def test_a_pause_lets_a_claimed_turn_continue(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     claim = task.claim()
@@ -70,7 +70,7 @@ def test_a_hold_lets_a_claimed_turn_go_on(task: TaskUnderTest) -> None:
     assert task.turns.renew(claim) is LeaseStatus.HELD
 
 
-def test_an_item_outlasts_whatever_the_task_does(task: TaskUnderTest) -> None:
+def test_an_item_waits_through_decisions_and_commits(task: TaskUnderTest) -> None:
     task.create()
     task.inbox.add(TASK, ["a"])
     task.record_decision()
@@ -79,21 +79,21 @@ def test_an_item_outlasts_whatever_the_task_does(task: TaskUnderTest) -> None:
     assert list(task.snapshot.item_ids) == ["a"]
 
 
-def test_an_item_may_come_before_its_task(task: TaskUnderTest) -> None:
+def test_an_item_is_kept_for_a_task_that_is_created_later(task: TaskUnderTest) -> None:
     task.inbox.add(TASK, ["stop"])
     assert task.store.load(TASK, 1) is None
     task.create()
     assert list(task.snapshot.item_ids) == ["stop"]
 
 
-def test_tasks_have_inboxes_of_their_own(task: TaskUnderTest) -> None:
+def test_each_task_has_its_own_inbox(task: TaskUnderTest) -> None:
     task.create()
     task.inbox.add(f"{TASK}0", ["a"])
     task.inbox.remove(f"{TASK}0", "b")
     assert list(task.snapshot.item_ids) == []
 
 
-def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     uses: list[Callable[[], object]] = [
         lambda: unreachable_task.inbox.add(TASK, ["a"]),
         lambda: unreachable_task.inbox.remove(TASK, "a"),

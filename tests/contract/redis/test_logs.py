@@ -15,7 +15,7 @@ from tests.contract.samples import NOON, TASK, status_event
 REFUSED = ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no such team")
 
 
-def test_events_after_a_number(task: TaskUnderTest) -> None:
+def test_events_are_read_after_a_number(task: TaskUnderTest) -> None:
     assert list(task.logs.events(TASK, 0)) == []
     task.create(1, *[status_event(str(number)) for number in range(1, 8)])
     for after in range(9):
@@ -37,7 +37,7 @@ def test_a_log_is_read_in_pages(redis_task: TaskOnRedis, monkeypatch: pytest.Mon
     assert len(found) in (count, count + 1)
 
 
-def test_an_announcement_is_heard_and_not_logged(redis_task: TaskOnRedis) -> None:
+def test_an_unlogged_event_is_published_and_not_logged(redis_task: TaskOnRedis) -> None:
     client: Any = redis_task.client
     with client.pubsub() as pubsub:
         pubsub.subscribe(redis_task.keys.events(TASK))
@@ -48,7 +48,7 @@ def test_an_announcement_is_heard_and_not_logged(redis_task: TaskOnRedis) -> Non
     assert redis_task.names() == []
 
 
-def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     with pytest.raises(TransientError, match="redis does not answer"):
         list(unreachable_task.logs.events(TASK, 0))
     with pytest.raises(TransientError, match="redis does not answer"):

@@ -26,7 +26,7 @@ def of(name: str, tenant: str = "", team: str = "desk") -> Ticket:
     return Ticket(f"{tenant}:{name}" if tenant else name, team, "1/1/0")
 
 
-def test_what_has_no_limit_is_asked_at_once(task: TaskUnderTest) -> None:
+def test_a_request_without_a_limit_never_waits(task: TaskUnderTest) -> None:
     assert [task.rates.reserve(FREE, of(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
 
 
@@ -52,7 +52,7 @@ def test_the_same_ticket_is_the_same_request(task: TaskUnderTest) -> None:
     assert task.rates.reserve(TOKENS, of("b"), 1) > 0
 
 
-def test_who_waits_keeps_its_place(task: TaskUnderTest) -> None:
+def test_a_waiting_ticket_keeps_its_place(task: TaskUnderTest) -> None:
     rates = task.rates
     rates.reserve(TOKENS, of("a"), 100)
     first, second, third = (rates.reserve(TOKENS, of(name), 60) for name in "bcd")
@@ -66,7 +66,7 @@ def test_who_waits_keeps_its_place(task: TaskUnderTest) -> None:
     )
 
 
-def test_a_larger_request_than_a_window_waits_until_it_is_alone(task: TaskUnderTest) -> None:
+def test_a_request_larger_than_a_window_waits_until_the_window_is_empty(task: TaskUnderTest) -> None:
     rates = task.rates
     assert rates.reserve(TOKENS, of("a"), 1) == 0
     assert 0 < rates.reserve(TOKENS, of("huge"), 10_000) <= LONG_LEASE + SLOT
@@ -75,7 +75,7 @@ def test_a_larger_request_than_a_window_waits_until_it_is_alone(task: TaskUnderT
     assert rates.reserve(TOKENS, of("b"), 1) > 0
 
 
-def test_what_was_used_counts_in_place_of_what_was_reserved(task: TaskUnderTest) -> None:
+def test_the_recorded_usage_replaces_the_reservation(task: TaskUnderTest) -> None:
     rates = task.rates
     rates.reserve(TOKENS, of("a"), 100)
     rates.record_usage(TOKENS, of("a"), 30)
@@ -93,7 +93,7 @@ def test_requests_that_no_longer_count_are_forgotten(task: TaskUnderTest) -> Non
     assert task.tickets(many, of("d")) == {of("d").name}
 
 
-def test_what_left_the_window_is_removed(redis_task: TaskOnRedis) -> None:
+def test_the_data_of_old_windows_is_removed(redis_task: TaskOnRedis) -> None:
     many = ModelProfile(model="m", requests_per_minute=1000)
     window = Buckets(redis_task.keys, OPERATOR_LIMITS).of(many, "", "desk")[0].keys[0]
     assert redis_task.short_window_rates.reserve(many, of("a"), 1) == 0
@@ -105,7 +105,7 @@ def test_what_left_the_window_is_removed(redis_task: TaskOnRedis) -> None:
     assert not old & set(client.hkeys(window))
 
 
-def test_a_pause_holds_for_all_and_the_longest_counts(task: TaskUnderTest) -> None:
+def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnderTest) -> None:
     rates = task.rates
     rates.pause(FREE, 60)
     rates.pause(TOKENS, 10)
@@ -126,7 +126,7 @@ def test_a_teams_own_limit_slows_only_that_team(task: TaskUnderTest, other: Tick
     assert task.rates.reserve(REQUESTS, other, 1) == 0
 
 
-def test_the_operators_limit_holds_for_all_together(task: TaskUnderTest) -> None:
+def test_the_operators_limit_applies_to_all_tenants_together(task: TaskUnderTest) -> None:
     greedy = ModelProfile(model="shared", requests_per_minute=1000, tokens_per_minute=10**9)
     aliased = ModelProfile(model="shared", base_url="https://api.openai.com:443/v1/", api_key_env="OTHER_KEY")
     assert task.rates.reserve(SHARED, of("a", "acme"), 1) == 0
@@ -145,7 +145,7 @@ def test_a_tenant_with_many_requests_does_not_hold_up_another_one(task: TaskUnde
     assert rates.reserve(SHARED, of("a29", "acme"), 50) > wait
 
 
-def test_a_released_ticket_gives_its_place_to_those_behind(task: TaskUnderTest) -> None:
+def test_a_released_ticket_gives_its_place_to_the_tickets_behind_it(task: TaskUnderTest) -> None:
     rates = task.short_window_rates
     waits = [rates.reserve(TOKENS, of(f"a{number}"), 100) for number in range(31)]
     assert waits[30] > 10 * RATE_WINDOW
@@ -158,7 +158,7 @@ def test_a_released_ticket_gives_its_place_to_those_behind(task: TaskUnderTest) 
     rates.release(FREE, of("nobody"))
 
 
-def test_who_released_its_tickets_is_not_charged_for_them(task: TaskUnderTest) -> None:
+def test_a_tenant_is_not_charged_for_released_tickets(task: TaskUnderTest) -> None:
     for number in range(30):
         task.rates.reserve(SHARED, of(f"b{number}", "globex"), 50)
     for number in range(20):
@@ -168,7 +168,7 @@ def test_who_released_its_tickets_is_not_charged_for_them(task: TaskUnderTest) -
     assert task.rates.reserve(SHARED, of("new", "acme"), 50) <= 2 * LONG_LEASE
 
 
-def test_a_ticket_that_does_not_ask_again_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
+def test_a_ticket_that_is_not_renewed_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
     """Also of a worker that died: the others wait for it no longer."""
     rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, OPERATOR_LIMITS, 0.1, grace=0.1)
     wait = [rates.reserve(TOKENS, of(name), 100) for name in "abc"][-1]
@@ -177,7 +177,7 @@ def test_a_ticket_that_does_not_ask_again_in_time_loses_its_place(redis_task: Ta
     assert redis_task.tickets(TOKENS, of("d")) == {of("d").name}
 
 
-def test_a_reservation_costs_no_more_where_many_wait(redis_task: TaskOnRedis) -> None:
+def test_the_cost_of_a_reservation_does_not_grow_with_the_waiting_tickets(redis_task: TaskOnRedis) -> None:
     def calls() -> int:
         client: Any = redis_task.client
         return int(sum(one["calls"] for one in client.info("commandstats").values()))
@@ -193,14 +193,14 @@ def test_a_reservation_costs_no_more_where_many_wait(redis_task: TaskOnRedis) ->
     assert commands("y") <= few + 5
 
 
-def test_many_at_once_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
+def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
     """However many ask at the same moment, those who may go on together hold no more than a window's tokens."""
     with ThreadPoolExecutor(16) as pool:
         waits = list(pool.map(lambda number: redis_task.rates.reserve(TOKENS, of(f"t{number}"), 30), range(40)))
     assert len([wait for wait in waits if wait == 0]) == 3
 
 
-def test_tasks_await_an_answer_of_their_model(task: TaskUnderTest) -> None:
+def test_tasks_wait_for_a_model_until_they_are_removed(task: TaskUnderTest) -> None:
     rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
     assert rates.waiting_tasks(FREE) == []
     assert rates.reserve(FREE, of("a"), 1) == 0
@@ -220,7 +220,7 @@ def test_tasks_await_an_answer_of_their_model(task: TaskUnderTest) -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_a_turn_is_given_back_until_later(task: TaskUnderTest, refused: bool) -> None:
+def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bool) -> None:
     task.create(3)
     task.record_decision()
     claim = task.claim("me")
@@ -247,7 +247,7 @@ def test_a_turn_is_given_back_until_later(task: TaskUnderTest, refused: bool) ->
     assert task.event_log()[-1][2] == "waits"
 
 
-def test_a_turn_that_an_earlier_release_deferred_is_deferred_again(redis_task: TaskOnRedis) -> None:
+def test_a_turn_without_the_time_of_its_first_refusal_is_deferred_again(redis_task: TaskOnRedis) -> None:
     """That release did not note since when the turn is refused."""
     task = redis_task
     task.create(3)
@@ -259,7 +259,7 @@ def test_a_turn_that_an_earlier_release_deferred_is_deferred_again(redis_task: T
     assert (task.snapshot.refusals, task.snapshot.refused_for) == (2, 0)
 
 
-def test_a_turn_that_is_handed_out_again_is_due_no_more(task: TaskUnderTest) -> None:
+def test_a_dispatch_ends_the_deferral_of_a_turn(task: TaskUnderTest) -> None:
     task.create(3)
     task.record_decision()
     task.turns.defer(task.claim(), 5, status_event("waits"), True)

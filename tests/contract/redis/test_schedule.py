@@ -25,7 +25,7 @@ def schedule(task: TaskUnderTest) -> Schedule:
     return task.schedule
 
 
-def test_due_tasks_come_in_the_order_of_their_times(schedule: Schedule) -> None:
+def test_due_tasks_are_ordered_by_their_times(schedule: Schedule) -> None:
     assert schedule.due(10) == []
     for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LATER), ("first", -90)):
         schedule.set(task_id, delay)
@@ -34,13 +34,13 @@ def test_due_tasks_come_in_the_order_of_their_times(schedule: Schedule) -> None:
     assert schedule.due(10) == ["first", "b", "a", "c"], "to look is not to take"
 
 
-def test_a_delay_passes(task: TaskUnderTest) -> None:
+def test_a_task_is_due_after_its_delay(task: TaskUnderTest) -> None:
     task.schedule.set("a", SHORT_LEASE)
     task.pass_time(SHORT_LEASE)
     assert task.schedule.due(10) == ["a"]
 
 
-def test_a_time_is_replaced(schedule: Schedule) -> None:
+def test_a_new_time_replaces_the_old_one(schedule: Schedule) -> None:
     schedule.set("a")
     schedule.set("a", LATER)
     assert schedule.due(10) == []
@@ -48,7 +48,7 @@ def test_a_time_is_replaced(schedule: Schedule) -> None:
     assert schedule.due(10) == ["a"]
 
 
-def test_a_look_is_hastened_and_never_put_off(schedule: Schedule) -> None:
+def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> None:
     schedule.schedule_no_later_than("a", LATER)
     assert schedule.due(10) == []
     schedule.schedule_no_later_than("a", -1)
@@ -56,7 +56,7 @@ def test_a_look_is_hastened_and_never_put_off(schedule: Schedule) -> None:
     assert schedule.due(10) == ["a"]
 
 
-def test_a_time_that_stands_is_not_replaced_by_an_addition(schedule: Schedule) -> None:
+def test_set_default_keeps_an_existing_time(schedule: Schedule) -> None:
     schedule.set("a", LATER)
     assert not schedule.set_default("a")
     assert schedule.due(10) == []
@@ -65,11 +65,11 @@ def test_a_time_that_stands_is_not_replaced_by_an_addition(schedule: Schedule) -
     assert schedule.due(10) == ["b"]
 
 
-def test_an_addition_tells_whether_it_was_one(redis_task: TaskOnRedis) -> None:
+def test_set_default_returns_true_if_it_set_a_time(redis_task: TaskOnRedis) -> None:
     assert [redis_task.schedule.set_default("a") for _ in range(2)] == [True, False]
 
 
-def test_a_task_is_dropped(schedule: Schedule) -> None:
+def test_a_task_is_removed_from_the_schedule(schedule: Schedule) -> None:
     schedule.remove("a")
     schedule.set("a", -2)
     schedule.set("b", -1)
@@ -80,7 +80,7 @@ def test_a_task_is_dropped(schedule: Schedule) -> None:
     assert schedule.due(10) == ["a", "b"]
 
 
-def test_notifications_are_due_among_the_tasks_and_stay_when_tasks_go(schedule: Schedule) -> None:
+def test_notifications_are_due_among_the_tasks_and_removed_separately(schedule: Schedule) -> None:
     telling = f"{NOTIFY_PREFIX}a"
     schedule.set("a", -3)
     schedule.set("b", -1)
@@ -95,7 +95,7 @@ def test_notifications_are_due_among_the_tasks_and_stay_when_tasks_go(schedule: 
     assert schedule.due(10) == ["b"]
 
 
-def test_every_task_with_a_time_is_known(schedule: Schedule) -> None:
+def test_every_scheduled_task_is_listed(schedule: Schedule) -> None:
     names = {f"task{number}" for number in range(1200)}
     for name in names:
         schedule.set(name, LATER)
@@ -109,13 +109,13 @@ def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
     assert redis_task.schedule.count() == 2
 
 
-def test_one_sweeper_sweeps(schedule: Schedule) -> None:
+def test_the_lock_excludes_other_sweepers(schedule: Schedule) -> None:
     assert schedule.lock("me", 60)
     assert not schedule.lock("you", 60)
     assert not schedule.lock("they", 0.1)
 
 
-def test_a_lock_ends(task: TaskUnderTest) -> None:
+def test_the_lock_expires(task: TaskUnderTest) -> None:
     task.schedule.lock("me", SHORT_LEASE)
     task.pass_time(SHORT_LEASE)
     task.schedule.lock("you", 60)
@@ -127,7 +127,7 @@ def test_one_of_many_sweepers_gets_the_lock(redis_task: TaskOnRedis) -> None:
         assert list(pool.map(lambda number: redis_task.schedule.lock(str(number), 60), range(8))).count(True) == 1
 
 
-def test_a_lost_schedule_is_noticed(task: TaskUnderTest) -> None:
+def test_a_lost_schedule_is_not_intact(task: TaskUnderTest) -> None:
     assert not task.schedule.is_intact()
     assert not task.schedule.was_restarted()
     task.schedule.mark_filled(60)
@@ -143,7 +143,7 @@ def test_a_lost_schedule_is_noticed(task: TaskUnderTest) -> None:
     assert task.schedule.is_intact()
 
 
-def test_a_task_is_recovered_when_nothing_waits_to_be_done_for_it(task: TaskUnderTest) -> None:
+def test_a_task_is_recovered_if_no_restart_is_scheduled_for_it(task: TaskUnderTest) -> None:
     assert task.schedule.recovered_instance("a") is None, "no sweep has been made"
     task.schedule.mark_filled(LATER)
     assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
@@ -155,7 +155,7 @@ def test_a_task_is_recovered_when_nothing_waits_to_be_done_for_it(task: TaskUnde
     assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
 
 
-def test_a_mark_that_redis_has_lost_confirms_nothing(task: TaskUnderTest) -> None:
+def test_a_lost_mark_does_not_make_the_schedule_intact(task: TaskUnderTest) -> None:
     """Redis was emptied while the schedule was filled."""
     schedule = task.schedule
     first = schedule.mark_filling()
@@ -184,7 +184,7 @@ def test_a_mark_that_redis_has_lost_confirms_nothing(task: TaskUnderTest) -> Non
     assert not schedule.is_intact()
 
 
-def test_an_entry_that_was_put_since_is_not_dropped(schedule: Schedule) -> None:
+def test_an_entry_with_a_newer_time_is_not_removed(schedule: Schedule) -> None:
     schedule.set("restart/a", -10)
     at = schedule.due_at("restart/a")
     assert at is not None
@@ -199,7 +199,7 @@ def test_an_entry_that_was_put_since_is_not_dropped(schedule: Schedule) -> None:
 
 @pytest.mark.redis
 @pytest.mark.usefixtures("valkey")
-def test_an_schedule_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
+def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> None:
     """A server that was started again may have lost its last second."""
     for first in (True, False):
         server = start_valkey(tmp_path)
@@ -218,7 +218,7 @@ def test_an_schedule_of_an_earlier_run_is_not_intact(tmp_path: Path) -> None:
             server.stop()
 
 
-def test_a_beginning_is_fresh_for_a_while(task: TaskUnderTest) -> None:
+def test_a_filled_schedule_is_recently_filled_for_a_while(task: TaskUnderTest) -> None:
     assert not task.schedule.recently_filled()
     task.schedule.mark_filled(SHORT_LEASE)
     task.pass_time(SHORT_LEASE)
@@ -230,7 +230,7 @@ def test_a_beginning_is_fresh_for_a_while(task: TaskUnderTest) -> None:
     assert task.schedule.is_intact()
 
 
-def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     schedule = unreachable_task.schedule
     uses: list[Callable[[], object]] = [
         lambda: schedule.set("a"),

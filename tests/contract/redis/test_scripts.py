@@ -47,7 +47,7 @@ def other(own_valkey: ValkeyServer, coordinator: redis.Redis) -> Iterator[redis.
         yield client
 
 
-def test_a_user_that_may_load_scripts_loads_the_one_it_calls(coordinator: redis.Redis) -> None:
+def test_a_user_with_the_right_to_load_scripts_loads_the_called_one(coordinator: redis.Redis) -> None:
     scripts = Scripts(coordinator)
     assert scripts.run(*CALM) is not None
     assert scripts.run_all("renew", [(["roboco:{a}:state", "roboco:{a}:lease"], [1, "me", 1000])]) == [0]
@@ -55,7 +55,7 @@ def test_a_user_that_may_load_scripts_loads_the_one_it_calls(coordinator: redis.
     assert held.count(True) == 2
 
 
-def test_a_user_that_may_not_waits_until_a_coordinator_has_loaded_them(
+def test_a_user_without_that_right_waits_for_a_coordinator_to_load_scripts(
     coordinator: redis.Redis, other: redis.Redis
 ) -> None:
     scripts = Scripts(other)
@@ -68,7 +68,7 @@ def test_a_user_that_may_not_waits_until_a_coordinator_has_loaded_them(
     RedisDeadLetters(lambda: other, Keys()).remove("a")
 
 
-def test_each_of_many_calls_says_that_its_script_is_missing(coordinator: redis.Redis, other: redis.Redis) -> None:
+def test_each_call_of_a_batch_reports_its_missing_script(coordinator: redis.Redis, other: redis.Redis) -> None:
     scripts, call = Scripts(other), (["roboco:{a}:state", "roboco:{a}:lease"], [1, "me", 1000])
     first, second = scripts.run_all("renew", [call, call])
     for error in (first, second):
@@ -112,7 +112,7 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
         BrokerScripts(app).load_missing()
 
 
-def test_every_primary_of_a_cluster_gets_the_scripts_and_one_that_is_gone_keeps_them_from_no_other(
+def test_scripts_are_loaded_into_every_reachable_primary_of_a_cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     need(find_server)

@@ -29,7 +29,7 @@ def subscribed(task: TaskOnRedis) -> None:
     until(lambda: task.client.pubsub_numsub(task.keys.signals)[0][1], 10, "somebody listens")
 
 
-def test_a_signal_is_heard_at_once(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+def test_a_listener_receives_the_signal_of_its_epoch(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
     redis_task.create()
     epoch = redis_task.record_decision()
     heard, others = threading.Event(), threading.Event()
@@ -45,7 +45,7 @@ def test_a_signal_is_heard_at_once(redis_task: TaskOnRedis, signals: RedisSignal
     assert not others.is_set()
 
 
-def test_what_is_heard_is_heard_in_the_context_of_who_listens(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+def test_a_callback_runs_in_the_context_of_its_listener(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
     """So that log lines name its work, also those of a callback that fails."""
     redis_task.create()
     epoch = redis_task.record_decision()
@@ -62,7 +62,7 @@ def test_what_is_heard_is_heard_in_the_context_of_who_listens(redis_task: TaskOn
         assert sorted(heard.get(timeout=10) for _ in listened) == ["one", "other"]
 
 
-def test_who_listens_no_more_hears_nothing(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+def test_a_closed_listener_receives_nothing(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
     redis_task.create()
     epoch = redis_task.record_decision()
     heard, gone = threading.Event(), threading.Event()
@@ -78,7 +78,7 @@ def _fails() -> None:
     raise ZeroDivisionError
 
 
-def test_a_lost_connection_is_made_anew(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
+def test_a_lost_connection_is_reopened(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
     redis_task.create()
     epoch = redis_task.record_decision()
     heard = threading.Event()

@@ -24,7 +24,7 @@ TURN = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
 RESULT = ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü"]}))
 
 
-def test_a_task_that_is_not_known(task: TaskUnderTest) -> None:
+def test_commands_for_an_unknown_task_change_nothing(task: TaskUnderTest) -> None:
     assert task.store.load(TASK, 10) is None
     assert task.store.record_decision(TASK, 1, TURN, [status_event("a")]) is None
     assert not task.store.commit(TASK, 1, Commit(make_chain(1)[0], fold(make_chain(1)), [status_event("a")]))
@@ -34,7 +34,7 @@ def test_a_task_that_is_not_known(task: TaskUnderTest) -> None:
 
 
 @pytest.mark.parametrize(("count", "status"), [(1, TaskStatus.QUEUED), (7, TaskStatus.RUNNING)])
-def test_a_new_task_is_idle(task: TaskUnderTest, count: int, status: TaskStatus) -> None:
+def test_a_new_task_is_undecided(task: TaskUnderTest, count: int, status: TaskStatus) -> None:
     task.create(count, status_event("a"), status_event("b"))
     now = task.snapshot
     assert (now.seq, now.phase, now.status, now.attempt) == (count, Phase.UNDECIDED, status, 1)
@@ -46,7 +46,7 @@ def test_a_new_task_is_idle(task: TaskUnderTest, count: int, status: TaskStatus)
     assert len(task.generations()) == 1
 
 
-def test_a_known_task_is_not_set_up_again(task: TaskUnderTest) -> None:
+def test_an_existing_task_is_not_created_again(task: TaskUnderTest) -> None:
     task.create(3, status_event("a"))
     before = (task.snapshot, task.event_log(), task.generations())
     steps = make_chain(2)
@@ -54,7 +54,7 @@ def test_a_known_task_is_not_set_up_again(task: TaskUnderTest) -> None:
     assert (task.snapshot, task.event_log(), task.generations()) == before
 
 
-def test_who_sets_a_task_up_is_told_so(redis_task: TaskOnRedis) -> None:
+def test_one_of_many_creators_of_a_task_wins(redis_task: TaskOnRedis) -> None:
     together = threading.Barrier(8)
 
     def create(_: int) -> bool:
@@ -76,7 +76,7 @@ def test_the_newest_steps_are_loaded(task: TaskUnderTest) -> None:
         assert snapshot.first == task.steps[0]
 
 
-def test_the_board_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_task_store, "MAX_TAIL_STEPS", 5)
     redis_task.create(8)
     assert list(redis_task.snapshot.tail) == redis_task.steps[-5:]
@@ -87,7 +87,7 @@ def test_the_board_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: 
     assert redis_task.snapshot.first == redis_task.steps[0]
 
 
-def test_a_choice_is_written_down(task: TaskUnderTest) -> None:
+def test_a_decision_is_recorded(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     before = task.snapshot
     choice = Decision(Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer", {"rule": "ü", "candidates": ["a", "b"]})
@@ -101,7 +101,7 @@ def test_a_choice_is_written_down(task: TaskUnderTest) -> None:
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
-def test_a_choice_needs_the_fence(task: TaskUnderTest) -> None:
+def test_a_decision_with_another_fence_is_refused(task: TaskUnderTest) -> None:
     task.create()
     old = task.snapshot.epoch
     task.record_decision(Phase.TURN, status_event("a"))
@@ -114,7 +114,7 @@ def test_a_choice_needs_the_fence(task: TaskUnderTest) -> None:
     assert task.event_log() == [(1, 0, "a")]
 
 
-def test_a_choice_is_void_if_more_has_come(task: TaskUnderTest) -> None:
+def test_a_decision_is_refused_if_it_has_not_seen_a_new_item(task: TaskUnderTest) -> None:
     task.create()
     task.inbox.add(TASK, ["one", "two"])
     before = task.snapshot
@@ -142,7 +142,7 @@ def test_a_choice_is_void_if_more_has_come(task: TaskUnderTest) -> None:
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
-def test_a_choice_is_void_in_another_run_of_redis(task: TaskUnderTest) -> None:
+def test_a_decision_for_another_instance_of_redis_is_refused(task: TaskUnderTest) -> None:
     task.create()
     before = task.snapshot
     assert (
@@ -157,7 +157,7 @@ def test_a_choice_is_void_in_another_run_of_redis(task: TaskUnderTest) -> None:
     assert task.event_log() == [(1, 0, "a")]
 
 
-def test_a_fence_starts_above_a_known_epoch(task: TaskUnderTest) -> None:
+def test_the_fence_of_a_new_task_starts_above_the_given_epoch(task: TaskUnderTest) -> None:
     task.create()
     ahead = task.snapshot.epoch + 1_000_000
     task.wipe()
@@ -167,7 +167,7 @@ def test_a_fence_starts_above_a_known_epoch(task: TaskUnderTest) -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.UNDECIDED, Phase.WAIT])
-def test_the_fence_moves_with_logs_that_begin_again_while_nobody_works(task: TaskUnderTest, phase: Phase) -> None:
+def test_a_reset_of_the_logs_moves_the_fence_while_no_work_is_pending(task: TaskUnderTest, phase: Phase) -> None:
     task.create()
     if phase is Phase.WAIT:
         task.record_decision(Phase.WAIT)
@@ -178,7 +178,7 @@ def test_the_fence_moves_with_logs_that_begin_again_while_nobody_works(task: Tas
     assert task.event_log() == [(1, 0, "again")]
 
 
-def test_logs_of_an_ended_task_begin_again_with_its_end(task: TaskUnderTest) -> None:
+def test_a_reset_of_the_logs_of_an_ended_task_keeps_its_fence(task: TaskUnderTest) -> None:
     task.create(1, status_event("a"))
     task.record_decision(Phase.END, status_event("end"))
     before = task.snapshot
@@ -189,7 +189,7 @@ def test_logs_of_an_ended_task_begin_again_with_its_end(task: TaskUnderTest) -> 
     assert task.event_log() == [(1, 0, "again"), (2, 0, "end")]
 
 
-def test_one_of_many_choices_wins(redis_task: TaskOnRedis) -> None:
+def test_one_of_many_decisions_wins(redis_task: TaskOnRedis) -> None:
     redis_task.create()
     together = threading.Barrier(8)
     epoch = redis_task.snapshot.epoch
@@ -207,7 +207,7 @@ def test_one_of_many_choices_wins(redis_task: TaskOnRedis) -> None:
     assert redis_task.event_log() == [(1, 0, str(winner)), (2, 0, str(winner))]
 
 
-def test_a_choice_begins_afresh(task: TaskUnderTest) -> None:
+def test_a_decision_clears_attempts_claims_and_outcomes(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     task.turns.restart(TASK, task.snapshot.epoch, status_event("again"))
@@ -224,7 +224,7 @@ def test_a_choice_begins_afresh(task: TaskUnderTest) -> None:
     assert task.calls.claim(task.tool_assignment(), "me")
 
 
-def test_a_step_is_taken_over(task: TaskUnderTest) -> None:
+def test_a_step_is_committed(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     task.claim()
@@ -239,7 +239,7 @@ def test_a_step_is_taken_over(task: TaskUnderTest) -> None:
     assert task.store.record_decision(TASK, old.epoch, TURN, []) is None
 
 
-def test_a_step_is_taken_over_with_what_follows(task: TaskUnderTest) -> None:
+def test_a_step_is_committed_with_the_next_decision(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     task.claim()
@@ -255,7 +255,7 @@ def test_a_step_is_taken_over_with_what_follows(task: TaskUnderTest) -> None:
     assert task.claim().assignment.seq == 2
 
 
-def test_what_waits_for_a_task_is_looked_at_before_anything_follows(task: TaskUnderTest) -> None:
+def test_a_commit_drops_its_decision_if_an_item_waits(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     task.inbox.add(TASK, ["one"])
@@ -264,7 +264,7 @@ def test_what_waits_for_a_task_is_looked_at_before_anything_follows(task: TaskUn
     assert task.event_log() == [(1, 0, "a")]
 
 
-def test_nothing_follows_a_step_that_somebody_else_has_taken_over(task: TaskUnderTest) -> None:
+def test_the_decision_after_a_step_that_another_worker_committed_is_refused(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     old = task.snapshot.epoch
@@ -277,7 +277,7 @@ def test_nothing_follows_a_step_that_somebody_else_has_taken_over(task: TaskUnde
     assert task.event_log() == []
 
 
-def test_a_step_that_was_taken_over_is_not_told_again(task: TaskUnderTest) -> None:
+def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     epoch = task.snapshot.epoch
@@ -293,7 +293,7 @@ def test_a_step_that_was_taken_over_is_not_told_again(task: TaskUnderTest) -> No
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
 
 
-def test_a_step_needs_the_fence_and_the_next_position(task: TaskUnderTest) -> None:
+def test_a_commit_with_another_fence_or_position_is_refused(task: TaskUnderTest) -> None:
     task.create(2)
     old = task.snapshot.epoch
     task.record_decision()
@@ -305,7 +305,7 @@ def test_a_step_needs_the_fence_and_the_next_position(task: TaskUnderTest) -> No
     assert task.event_log() == []
 
 
-def test_a_step_ends_its_calls(task: TaskUnderTest) -> None:
+def test_a_commit_ends_the_calls_before_it(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision(Phase.TOOLS)
     assignment = task.tool_assignment()
@@ -317,7 +317,7 @@ def test_a_step_ends_its_calls(task: TaskUnderTest) -> None:
     assert task.event_log() == []
 
 
-def test_messages_carry_how_far_the_other_channel_was(task: TaskUnderTest) -> None:
+def test_messages_carry_the_position_in_the_other_channel(task: TaskUnderTest) -> None:
     task.create(1, status_event("a"))
     task.record_decision(Phase.TURN, status_event("b"))
     claim = task.claim()
@@ -331,7 +331,7 @@ def test_messages_carry_how_far_the_other_channel_was(task: TaskUnderTest) -> No
     assert len(task.generations()) == 1
 
 
-def test_events_keep_what_they_say(task: TaskUnderTest) -> None:
+def test_events_are_logged_unchanged(task: TaskUnderTest) -> None:
     task.create()
     event = status_event('"quoted" \\ ü \n\u2028 {}')
     task.record_decision(Phase.TURN, event)
@@ -353,7 +353,7 @@ def test_a_snapshot_shows_calls(task: TaskUnderTest) -> None:
         assert 50 < calls[call_id].lease_left <= 60
 
 
-def test_a_task_that_left_is_forgotten(task: TaskUnderTest) -> None:
+def test_only_an_ended_task_of_the_same_generation_expires(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     task.record_decision()
     task.claim()
@@ -375,7 +375,7 @@ def test_a_task_that_left_is_forgotten(task: TaskUnderTest) -> None:
     assert task.snapshot.item_ids == ()
 
 
-def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: TaskUnderTest) -> None:
+def test_a_task_that_is_created_after_a_wipe_has_a_new_generation_and_fence(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     task.record_decision()
     claim, assignment = task.claim(), task.turn_assignment()
@@ -401,7 +401,7 @@ def test_a_wiped_task_begins_a_new_generation_behind_a_new_fence(task: TaskUnder
     assert (task.event_log(), task.chunk_log()) == ([(1, 0, "b")], [])
 
 
-def test_logs_begin_again_and_the_work_goes_on(task: TaskUnderTest) -> None:
+def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None:
     assert task.store.reset_logs(TASK, 1, [status_event("nobody there")])
     assert task.store.load(TASK, 1) is None
     task.create(2, status_event("a"), status_event("b"))
@@ -425,7 +425,7 @@ def test_logs_begin_again_and_the_work_goes_on(task: TaskUnderTest) -> None:
     assert len(task.generations()) == 1
 
 
-def test_text_of_old_steps_leaves_the_log(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_trims_old_chunks_of_the_log(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_task_store, "MAX_LOGGED_CHUNKS", 150)
     redis_task.create()
     redis_task.record_decision()
@@ -455,14 +455,14 @@ def play(task: TaskOnRedis) -> None:
     task.inbox.add(TASK, ["one"])
 
 
-def test_all_keys_of_a_task_stand_in_one_slot(redis_task: TaskOnRedis) -> None:
+def test_all_keys_of_a_task_are_in_one_slot(redis_task: TaskOnRedis) -> None:
     play(redis_task)
     names = redis_task.names()
     assert len(names) >= 6
     assert [name for name in names if f"{{{TASK}}}" not in name] == []
 
 
-def test_all_keys_of_a_task_that_left_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
+def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
     play(redis_task)
     redis_task.record_decision(Phase.END, status_event("end"))
     assert redis_task.store.expire(TASK, 100, redis_task.snapshot.generation)
@@ -472,7 +472,7 @@ def test_all_keys_of_a_task_that_left_have_a_time_to_live(redis_task: TaskOnRedi
     assert [name for name in redis_task.names() if "lease" not in name] == []
 
 
-def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     board = unreachable_task.store
     [step] = make_chain(1)
     uses: list[Callable[[], object]] = [

@@ -49,7 +49,7 @@ def test_an_attempt_is_claimed_once(tools: TaskUnderTest) -> None:
     assert LONG_LEASE - 10 < state.lease_left <= LONG_LEASE
 
 
-def test_each_call_stands_alone(tools: TaskUnderTest) -> None:
+def test_the_calls_of_a_step_are_independent(tools: TaskUnderTest) -> None:
     assert tools.calls.claim(tools.tool_assignment("tc_1"), "me")
     assert tools.calls.claim(tools.tool_assignment("tc_2"), "you")
     assert tools.calls.record_outcome(tools.tool_assignment("tc_2"), "you", OUTCOME, status_event("2")) == 1
@@ -60,7 +60,7 @@ def test_each_call_stands_alone(tools: TaskUnderTest) -> None:
 
 
 @pytest.mark.parametrize(("field", "by"), [("epoch", -1), ("epoch", 1), ("attempt", -1), ("attempt", 1)])
-def test_a_claim_needs_the_pending_call(tools: TaskUnderTest, field: str, by: int) -> None:
+def test_a_claim_with_another_epoch_or_attempt_is_refused(tools: TaskUnderTest, field: str, by: int) -> None:
     assignment = tools.tool_assignment()
     assert not tools.calls.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me")
     assert not tools.calls.claim(replace(assignment, task_id="another"), "me")
@@ -68,14 +68,14 @@ def test_a_claim_needs_the_pending_call(tools: TaskUnderTest, field: str, by: in
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TOOLS])
-def test_nothing_is_claimed_while_no_calls_are_handed_out(task: TaskUnderTest, phase: Phase) -> None:
+def test_a_call_is_claimed_only_in_the_phase_tools(task: TaskUnderTest, phase: Phase) -> None:
     task.create()
     if phase is not Phase.UNDECIDED:
         task.record_decision(phase)
     assert not task.calls.claim(task.tool_assignment(), "me")
 
 
-def test_a_lost_worker_s_attempt_is_voided_at_once(tools: TaskUnderTest) -> None:
+def test_the_attempt_of_a_lost_worker_is_voided_immediately(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
     assert tools.calls.claim(assignment, "lost")
     assert tools.calls.restart(assignment) is None
@@ -86,7 +86,7 @@ def test_a_lost_worker_s_attempt_is_voided_at_once(tools: TaskUnderTest) -> None
     assert tools.snapshot.calls["tc_1"].lease_left > 0
 
 
-def test_outcomes_are_kept_while_the_task_waits_for_others_and_has_others_run(tools: TaskUnderTest) -> None:
+def test_outcomes_are_kept_until_the_commit(tools: TaskUnderTest) -> None:
     assert tools.calls.claim(tools.tool_assignment(), "me")
     assert tools.calls.record_outcome(tools.tool_assignment(), "me", OUTCOME, status_event("1")) == 1
     tools.record_decision(Phase.WAIT)
@@ -132,7 +132,7 @@ def test_a_lease_is_renewed(tools: TaskUnderTest) -> None:
     assert tools.calls.restart(assignment) is None
 
 
-def test_an_outcome_is_kept_once(tools: TaskUnderTest) -> None:
+def test_an_outcome_is_recorded_once(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
     assert tools.calls.claim(assignment, "me")
     assert tools.calls.record_outcome(assignment, "me", OUTCOME, status_event("result")) == 1
@@ -145,7 +145,7 @@ def test_an_outcome_is_kept_once(tools: TaskUnderTest) -> None:
     assert tools.calls.restart(assignment) is None
 
 
-def test_only_the_owner_records(tools: TaskUnderTest) -> None:
+def test_only_the_owner_records_an_outcome(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
     assert tools.calls.record_outcome(assignment, "me", OUTCOME, status_event("not claimed")) is None
     assert tools.calls.claim(assignment, "me")
@@ -155,7 +155,7 @@ def test_only_the_owner_records(tools: TaskUnderTest) -> None:
 
 
 @pytest.mark.parametrize("claimed", [True, False])
-def test_a_call_whose_time_is_up_is_closed_whoever_has_it(tools: TaskUnderTest, claimed: bool) -> None:
+def test_an_outcome_without_a_token_closes_any_call(tools: TaskUnderTest, claimed: bool) -> None:
     assignment = tools.tool_assignment()
     if claimed:
         assert tools.calls.claim(assignment, "me")
@@ -167,7 +167,7 @@ def test_a_call_whose_time_is_up_is_closed_whoever_has_it(tools: TaskUnderTest, 
     assert not tools.calls.claim(assignment, "you")
 
 
-def test_who_records_last_is_told_so(redis_task: TaskOnRedis) -> None:
+def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> None:
     """Workers of one step's calls finish together: exactly one of them sees that all are in."""
     redis_task.create()
     redis_task.record_decision(Phase.TOOLS)
@@ -208,7 +208,7 @@ def test_attempts_are_counted(tools: TaskUnderTest) -> None:
     assert tools.snapshot.epoch == assignment.epoch
 
 
-def test_there_is_nothing_to_void(tools: TaskUnderTest) -> None:
+def test_only_an_expired_attempt_is_voided(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
     assert tools.calls.restart(assignment) is None, "nobody took it"
     assert tools.calls.claim(assignment, "me")
@@ -218,7 +218,7 @@ def test_there_is_nothing_to_void(tools: TaskUnderTest) -> None:
     assert tools.snapshot.calls["tc_1"].attempt == 1
 
 
-def test_a_late_owner_records_if_nobody_voided_its_attempt(tools: TaskUnderTest) -> None:
+def test_an_owner_records_after_its_lease_expired_unless_its_attempt_was_voided(tools: TaskUnderTest) -> None:
     assignment = lost(tools)
     assert tools.calls.renew(assignment, "lost")
     assert tools.calls.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
@@ -244,7 +244,7 @@ def test_everything_is_refused_once_the_fence_has_moved(tools: TaskUnderTest, mo
     assert (tools.snapshot, tools.event_log()) == (before, events)
 
 
-def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     calls = unreachable_task.calls
     assignment = ToolAssignment(TASK, 1, 1, "tc_1", 1)
     uses: list[Callable[[], object]] = [
@@ -258,7 +258,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
             use()
 
 
-def test_workers_that_cannot_run_a_call_are_known_until_the_fence_moves(tools: TaskUnderTest) -> None:
+def test_the_workers_that_declined_a_call_are_kept_until_the_fence_moves(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
     for worker in ("a@x", "b@x", "a@x"):
         assert tools.calls.claim(assignment, worker)
@@ -275,7 +275,7 @@ def test_workers_that_cannot_run_a_call_are_known_until_the_fence_moves(tools: T
     assert tools.snapshot.calls["tc_1"].declined == Declined(1, ("c@x",))
 
 
-def test_a_worker_that_declines_a_call_last_is_known_however_often_others_did(tools: TaskUnderTest) -> None:
+def test_the_last_worker_that_declined_a_call_is_kept_after_many_declines(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
     for number in range(40):
         assert tools.calls.claim(assignment, f"t{number}")

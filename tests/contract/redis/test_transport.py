@@ -26,7 +26,7 @@ def connection(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield connection
 
 
-def test_commands_share_a_client(connection: Connection) -> None:
+def test_commands_of_a_channel_share_a_client(connection: Connection) -> None:
     channel: Any = connection.default_channel
     assert isinstance(connection.transport, Transport)
     with channel.conn_or_acquire() as one, channel.conn_or_acquire() as other:
@@ -36,7 +36,7 @@ def test_commands_share_a_client(connection: Connection) -> None:
     assert asynchronous.connection_pool is channel.async_pool
 
 
-def test_connections_that_are_lost_are_made_anew(connection: Connection) -> None:
+def test_lost_connections_are_reopened(connection: Connection) -> None:
     channel: Any = connection.default_channel
     with channel.conn_or_acquire() as before:
         before.set("transport", "1")
@@ -46,7 +46,7 @@ def test_connections_that_are_lost_are_made_anew(connection: Connection) -> None
         assert after is not before
 
 
-def test_a_message_comes_through(connection: Connection) -> None:
+def test_a_message_is_delivered_once(connection: Connection) -> None:
     with connection.SimpleQueue("transport.test") as queue:
         queue.put({"number": 1})
         message = queue.get(timeout=5)
@@ -56,7 +56,7 @@ def test_a_message_comes_through(connection: Connection) -> None:
             queue.get(timeout=0.1)
 
 
-def test_a_message_with_large_headers_comes_again(connection: Connection) -> None:
+def test_a_message_with_large_headers_is_redelivered(connection: Connection) -> None:
     """kombu writes them with ASCII escapes among the messages that a worker holds: three times as long."""
     sent = headers(**{f"n{number}": "é" * 25_000 for number in range(5)})
     channel: Any = connection.default_channel
@@ -68,7 +68,7 @@ def test_a_message_with_large_headers_comes_again(connection: Connection) -> Non
         again.ack()
 
 
-def test_refused_messages_stay_apart_until_their_dead_letters_are_stored(connection: Connection) -> None:
+def test_refused_messages_are_held_until_their_dead_letters_are_stored(connection: Connection) -> None:
     stored: list[dict[str, Any]] = []
 
     def fail(record: dict[str, Any]) -> None:
@@ -91,6 +91,6 @@ def test_refused_messages_stay_apart_until_their_dead_letters_are_stored(connect
 
 
 @pytest.mark.parametrize(("size", "read"), [(1000, True), (MAX_HELD_RECORD_BYTES, False)])
-def test_a_note_of_a_dead_letter_is_not_parsed_if_it_is_too_large(size: int, read: bool) -> None:
+def test_a_held_record_that_is_too_large_is_not_parsed(size: int, read: bool) -> None:
     record = record_of_raw(b"unreadable", "transport.refused", "is no JSON", {}) | {"body": "x" * size}
     assert (read_held_record(json.dumps([json.dumps(record), "", "transport.refused"]).encode()) is not None) == read

@@ -26,7 +26,7 @@ def turn(task: TaskUnderTest) -> TaskUnderTest:
     return task
 
 
-def test_a_claim_shows_the_task(turn: TaskUnderTest) -> None:
+def test_a_claim_returns_a_snapshot_of_the_task(turn: TaskUnderTest) -> None:
     assignment = turn.turn_assignment()
     claim = turn.turns.claim(assignment, "me", 2)
     assert claim is not None
@@ -41,7 +41,7 @@ def test_a_claim_shows_the_task(turn: TaskUnderTest) -> None:
 
 @pytest.mark.parametrize("field", ["epoch", "seq", "attempt"])
 @pytest.mark.parametrize("by", [-1, 1])
-def test_a_claim_needs_the_pending_turn(turn: TaskUnderTest, field: str, by: int) -> None:
+def test_a_claim_of_another_turn_is_refused(turn: TaskUnderTest, field: str, by: int) -> None:
     assignment = turn.turn_assignment()
     assert turn.turns.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
     assert not turn.snapshot.claimed
@@ -49,7 +49,7 @@ def test_a_claim_needs_the_pending_turn(turn: TaskUnderTest, field: str, by: int
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TURN])
-def test_nothing_but_a_turn_is_claimed(task: TaskUnderTest, phase: Phase) -> None:
+def test_a_turn_is_claimed_only_in_the_phase_turn(task: TaskUnderTest, phase: Phase) -> None:
     task.create()
     if phase is not Phase.UNDECIDED:
         task.record_decision(phase)
@@ -92,7 +92,7 @@ def test_chunks_are_numbered_without_gaps(turn: TaskUnderTest) -> None:
     assert turn.chunk_log() == [(1, 0, "c1"), (2, 0, "c2"), (3, 0, "c3")]
 
 
-def test_chunks_keep_what_they_say(redis_task: TaskOnRedis) -> None:
+def test_chunks_are_logged_unchanged(redis_task: TaskOnRedis) -> None:
     redis_task.create()
     redis_task.record_decision()
     claim = redis_task.claim()
@@ -122,14 +122,14 @@ def test_a_lease_is_renewed(turn: TaskUnderTest) -> None:
     assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("again")) is None
 
 
-def test_a_late_owner_goes_on_if_nobody_took_the_turn(turn: TaskUnderTest) -> None:
+def test_an_owner_continues_after_its_lease_expired_unless_its_attempt_was_voided(turn: TaskUnderTest) -> None:
     lost = turn.let_claim_expire()
     assert emit_chunk(turn.turns, lost, 1, text_chunk("c"), USAGE)
     assert turn.turns.renew(lost)
     assert turn.snapshot.lease_left > 0
 
 
-def test_only_the_owner_speaks_and_renews(turn: TaskUnderTest) -> None:
+def test_only_the_owner_emits_and_renews(turn: TaskUnderTest) -> None:
     mine = turn.claim("me")
     yours = replace(mine, token="you")
     assert not emit_chunk(turn.turns, yours, 1, text_chunk("c"), USAGE)
@@ -185,7 +185,7 @@ def test_a_lost_attempt_is_voided(turn: TaskUnderTest) -> None:
     assert turn.chunk_log() == [(1, 0, "one"), (2, 1, "two")]
 
 
-def test_what_void_answers_have_used_is_kept_until_their_step(turn: TaskUnderTest) -> None:
+def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn: TaskUnderTest) -> None:
     claim = turn.claim("me")
     assert turn.snapshot.unfinished_usage == TokenUsage()
     assert emit_chunk(turn.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
@@ -209,14 +209,14 @@ def test_what_void_answers_have_used_is_kept_until_their_step(turn: TaskUnderTes
     assert turn.snapshot.unfinished_usage == TokenUsage()
 
 
-def test_the_owner_may_give_up_a_live_lease(turn: TaskUnderTest) -> None:
+def test_the_owner_may_void_its_live_lease(turn: TaskUnderTest) -> None:
     claim = turn.claim("me")
     epoch = turn.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me")
     assert (epoch, turn.snapshot.attempt, turn.snapshot.claimed) == (turn.snapshot.epoch, 2, False)
     assert turn.event_log() == [(1, 0, "again")]
 
 
-def test_a_turn_that_nobody_took_may_be_voided(turn: TaskUnderTest) -> None:
+def test_an_unclaimed_turn_may_be_voided(turn: TaskUnderTest) -> None:
     assert turn.turns.restart(TASK, turn.snapshot.epoch, status_event("again")) == turn.snapshot.epoch
     assert turn.snapshot.attempt == 2
     assert turn.turns.restart("another", turn.snapshot.epoch, status_event("again")) is None
@@ -238,7 +238,7 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
     assert redis_task.event_log() == [(1, 0, "again")]
 
 
-def test_a_choice_is_handed_out_when_it_is_written_down_and_when_it_is_announced_again(turn: TaskUnderTest) -> None:
+def test_the_time_of_dispatch_is_updated_by_a_redelivery_that_dispatches(turn: TaskUnderTest) -> None:
     epoch, handed = turn.snapshot.epoch, turn.snapshot.dispatched_at
     assert handed > 1_700_000_000
     turn.pass_time(1.1)
@@ -248,7 +248,7 @@ def test_a_choice_is_handed_out_when_it_is_written_down_and_when_it_is_announced
     assert turn.snapshot.dispatched_at > handed
 
 
-def test_rings_are_counted(turn: TaskUnderTest) -> None:
+def test_redeliveries_are_counted(turn: TaskUnderTest) -> None:
     epoch = turn.snapshot.epoch
     assert [turn.turns.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
     assert turn.snapshot.redeliveries == 3
@@ -257,7 +257,7 @@ def test_rings_are_counted(turn: TaskUnderTest) -> None:
     assert turn.snapshot.redeliveries == 3
 
 
-def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
+def test_logged_messages_are_published(redis_task: TaskOnRedis) -> None:
     keys = redis_task.keys
     channels = [keys.content(TASK), keys.events(TASK)]
     client: Any = redis_task.client
@@ -277,7 +277,7 @@ def test_what_is_logged_is_published(redis_task: TaskOnRedis) -> None:
     assert keys.content("task_17").endswith(":{task_17}:content")
 
 
-def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     turns = unreachable_task.turns
     assignment = TurnAssignment(TASK, 1, 1, 1)
     claim = TurnClaim(assignment, "me", None)  # type: ignore[arg-type]  # nothing of the task is asked for
@@ -293,7 +293,7 @@ def test_without_an_answer(unreachable_task: TaskOnRedis) -> None:
             use()
 
 
-def test_workers_that_cannot_make_a_turn_are_known_until_the_fence_moves(turn: TaskUnderTest) -> None:
+def test_the_workers_that_declined_a_turn_are_kept_until_the_fence_moves(turn: TaskUnderTest) -> None:
     event = status_event("left to another worker")
     for worker in ("a@x", "b@x"):
         claim = turn.turns.claim(turn.turn_assignment(), worker, 10)

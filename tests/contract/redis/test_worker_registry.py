@@ -26,7 +26,7 @@ def test_a_worker_registers_in_its_pools_with_its_modules(task: TaskUnderTest) -
     assert 0 <= silence["agents"] < 60
 
 
-def test_a_worker_that_registers_no_more_is_silent_and_no_longer_live(task: TaskUnderTest) -> None:
+def test_a_worker_that_stops_registering_is_no_longer_live(task: TaskUnderTest) -> None:
     task.registry("w1").register(("tools",), ("shop",), A, False)
     task.pass_time(SHORT_LEASE)
     assert task.registry("w2", SHORT_LEASE).modules("tools") == {}
@@ -35,7 +35,7 @@ def test_a_worker_that_registers_no_more_is_silent_and_no_longer_live(task: Task
     assert silent >= SHORT_LEASE
 
 
-def test_the_modules_of_a_worker_are_those_it_registered_last(task: TaskUnderTest) -> None:
+def test_the_last_registration_of_a_worker_replaces_its_modules(task: TaskUnderTest) -> None:
     registry = task.registry("w1")
     registry.register(("tools",), ("shop",), A, False)
     registry.register(("tools",), ("bank",), A, False)
@@ -52,7 +52,7 @@ def test_a_worker_with_another_workspace_than_a_live_coordinator_is_refused(task
     assert task.registry("w").register((pool,), (), WorkspaceIdentity("a", "another name"), False) is None
 
 
-def test_a_workspace_without_live_coordinators_and_open_tasks_is_replaced(task: TaskUnderTest) -> None:
+def test_a_workspace_is_replaced_without_live_coordinators_and_open_tasks(task: TaskUnderTest) -> None:
     task.registry("c").register(("coordinator",), (), B, False)
     task.pass_time(SHORT_LEASE)
     assert task.registry("d", SHORT_LEASE).register(("coordinator",), (), A, True) == B, "tasks are open"
@@ -60,7 +60,7 @@ def test_a_workspace_without_live_coordinators_and_open_tasks_is_replaced(task: 
     assert task.registry("").workspace() == A
 
 
-def test_a_coordinator_that_starts_again_with_another_workspace_is_not_refused_because_of_itself(
+def test_a_restarted_coordinator_may_register_another_workspace(
     task: TaskUnderTest,
 ) -> None:
     task.registry("c").register(("coordinator",), (), A, False)
@@ -68,13 +68,13 @@ def test_a_coordinator_that_starts_again_with_another_workspace_is_not_refused_b
     assert task.registry("").workspace() == B
 
 
-def test_other_pools_set_no_workspace(task: TaskUnderTest) -> None:
+def test_workers_of_other_pools_register_no_workspace(task: TaskUnderTest) -> None:
     assert task.registry("w").register(("agents", "tools"), (), A, False) is None
     assert task.registry("").workspace() is None
 
 
 @pytest.mark.redis
-def test_workers_are_forgotten_after_a_day(redis_task: TaskOnRedis) -> None:
+def test_silent_workers_are_removed_after_a_day(redis_task: TaskOnRedis) -> None:
     redis_task.registry("old").register(("tools",), ("shop",), A, False)
     key = redis_task.keys.workers("tools")
     redis_task.client.zadd(key, {"old": redis_task.schedule.time() - WORKER_TTL - 1})

@@ -25,13 +25,13 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.s3
-def test_a_real_store_has_no_flaw(s3: S3Server, objects: WatchedObjects) -> None:
+def test_the_s3_server_has_no_flaw(s3: S3Server, objects: WatchedObjects) -> None:
     for _ in range(2):
         assert conditional_write_flaw(objects) is None
     assert objects.names("_checks/") == ["conditions"]
 
 
-def test_a_store_that_honours_conditions_keeps_one_object_of_all_checks() -> None:
+def test_checks_of_a_store_that_honours_conditions_leave_one_object() -> None:
     with loose_s3() as store:
         for _ in range(3):
             assert conditional_write_flaw(opened(store)) is None
@@ -56,12 +56,12 @@ def test_a_store_without_conditions_has_a_flaw(conditions: str, said: str) -> No
 
 
 @pytest.mark.parametrize("conditions", ["403", "500"])
-def test_a_store_that_refuses_or_fails_for_other_causes_is_not_judged(conditions: str) -> None:
+def test_a_check_that_fails_for_another_cause_raises_a_transient_error(conditions: str) -> None:
     with loose_s3(conditions=conditions) as store, pytest.raises(TransientError):
         conditional_write_flaw(opened(store))
 
 
-def test_a_store_that_is_away_is_not_judged() -> None:
+def test_a_check_of_an_unreachable_store_raises_a_transient_error() -> None:
     with loose_s3(away=True) as store, pytest.raises(TransientError):
         conditional_write_flaw(opened(store))
 

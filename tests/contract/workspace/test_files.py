@@ -90,7 +90,7 @@ def test_files_of_any_size_are_stored_and_read_by_range(files: Files, size: int)
     assert files.get("t/artifacts/a") == b"other"
 
 
-def test_what_is_not_there_has_no_size(files: Files) -> None:
+def test_a_missing_file_has_no_size(files: Files) -> None:
     assert files.size("t/nothing") is None
     assert files.read("t/nothing", 0, 5) is None
     files.copy("t/nothing", "t/copied")
@@ -98,7 +98,7 @@ def test_what_is_not_there_has_no_size(files: Files) -> None:
 
 
 @pytest.mark.s3
-def test_a_link_is_read_by_anybody_for_a_while(objects: S3Objects) -> None:
+def test_a_presigned_url_needs_no_credentials(objects: S3Objects) -> None:
     S3Files(objects).put("t/artifacts/a", b"hello")
     link = S3Files(objects).presigned_url("t/artifacts/a", 60)
     assert link is not None
@@ -108,7 +108,7 @@ def test_a_link_is_read_by_anybody_for_a_while(objects: S3Objects) -> None:
         urllib.request.urlopen(link.partition("?")[0])
 
 
-def test_a_link_is_signed_for_the_region_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_presigned_url_is_signed_for_the_region_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Newer regions and some stores take no signatures of version 2."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -118,7 +118,7 @@ def test_a_link_is_signed_for_the_region_of_the_session(monkeypatch: pytest.Monk
     assert "%2Feu-central-2%2Fs3%2F" in link
 
 
-def test_a_folder_has_no_links(tmp_path: Path) -> None:
+def test_a_folder_has_no_presigned_urls(tmp_path: Path) -> None:
     assert FolderFiles(tmp_path).presigned_url("a", 60) is None
 
 
@@ -128,7 +128,7 @@ def test_a_folder_is_no_file(files: Files) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "ü+漢", "50%41&=", "#?", "x" * 128, "a..b", "-_.~!*'()"])
-def test_names_of_all_kinds(files: Files, name: str) -> None:
+def test_names_may_contain_any_character(files: Files, name: str) -> None:
     assert files.create(f"f/{name}", name.encode())
     assert files.names("f/") == [name]
     assert files.get(f"f/{name}") == name.encode()
@@ -216,7 +216,7 @@ def test_creators_of_the_same_bytes_all_win(files: Files) -> None:
         assert all(pool.map(lambda _: files.create("t/same", b"same"), range(4)))
 
 
-def test_a_big_file_is_read_whole_or_not_at_all(files: Files) -> None:
+def test_a_reader_of_a_big_file_sees_one_whole_version(files: Files) -> None:
     versions = [bytes([letter]) * BIG for letter in b"abcd"]
     assert files.create("big", versions[0])
     with ThreadPoolExecutor(1) as pool:
@@ -232,7 +232,7 @@ def test_a_big_file_is_read_whole_or_not_at_all(files: Files) -> None:
     assert not files.create("big", versions[0])
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_raises_a_transient_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     files = FolderFiles(tmp_path / "file")
     uses: list[Callable[[], object]] = [
@@ -247,7 +247,7 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
             use()
 
 
-def test_a_lock_of_a_stopped_process_holds_up_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_of_a_stopped_process_blocks_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = FolderFiles(tmp_path)
     names = [f"t/task{number}" for number in range(20)]
     for name in names:
@@ -293,7 +293,7 @@ class SmallPages:
 
 
 @pytest.mark.s3
-def test_a_lost_answer_of_s3_is_success(s3: S3Server, s3_client: Any, prefix: str) -> None:
+def test_a_repeated_put_of_s3_succeeds(s3: S3Server, s3_client: Any, prefix: str) -> None:
     files = S3Files(S3Objects(DoublePutClient(s3_client), s3.bucket, prefix))
     assert files.create("a", b"ours")
     files.put("a", b"newer")
@@ -313,7 +313,7 @@ def test_s3_lists_in_pages(s3: S3Server, s3_client: Any, prefix: str) -> None:
 
 
 @pytest.mark.s3
-def test_conditions_of_s3(s3: S3Server, s3_client: Any, prefix: str) -> None:
+def test_s3_honours_conditions_and_metadata(s3: S3Server, s3_client: Any, prefix: str) -> None:
     objects = S3Objects(s3_client, s3.bucket, prefix)
     assert not objects.put("a", b"0", if_match='"0123"')
     assert objects.put("a", b"1", if_none=True, Metadata={"steps": "1"})
@@ -335,13 +335,13 @@ def test_another_prefix_is_another_workspace(s3: S3Server, s3_client: Any, prefi
 
 
 @pytest.mark.s3
-def test_a_missing_bucket_is_told(s3_client: Any, prefix: str) -> None:
+def test_a_missing_bucket_is_reported(s3_client: Any, prefix: str) -> None:
     with pytest.raises(TransientError, match=rf"has no bucket 'no-{prefix}': create it .* ROBOCO_WORKSPACE"):
         S3Files(S3Objects(s3_client, f"no-{prefix}")).get("a")
 
 
 @pytest.mark.s3
-def test_wrong_credentials_are_told_without_the_secret(s3: S3Server) -> None:
+def test_wrong_credentials_are_reported_without_the_secret(s3: S3Server) -> None:
     with s3_environment(s3), pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "a wrong secret")
         client = connect_s3(s3.endpoint_url)
@@ -361,7 +361,7 @@ class Elusive(MemoryObjects):
         return False
 
 
-def test_a_file_that_can_neither_be_created_nor_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_can_neither_be_created_nor_read_raises_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     objects = Elusive()
@@ -396,7 +396,7 @@ class Failing:
         (403, "InvalidAccessKeyId", TransientError),
     ],
 )
-def test_what_s3_answers_says_who_must_act(status: int, code: str, error: type[Exception]) -> None:
+def test_an_error_of_s3_is_transient_and_names_its_code(status: int, code: str, error: type[Exception]) -> None:
     files = S3Files(S3Objects(Failing(status, code), "bucket"))
     uses: list[Callable[[], object]] = [
         lambda: files.create("a", b"1"),

@@ -30,7 +30,7 @@ def test_an_unknown_task_has_no_steps(histories: Histories) -> None:
     assert_history(histories, [])
 
 
-def test_steps_stand_in_order(histories: Histories) -> None:
+def test_steps_are_read_in_order(histories: Histories) -> None:
     steps = append_steps(histories, 6)
     assert_history(histories, steps)
     assert histories.compact(TASK)
@@ -44,7 +44,7 @@ def test_steps_stand_in_order(histories: Histories) -> None:
     assert_history(histories, steps)
 
 
-def test_a_history_begins_with_the_lines_of_another_one(histories: Histories) -> None:
+def test_a_history_starts_with_the_lines_of_another_one(histories: Histories) -> None:
     steps = append_steps(histories, 5)
     lines = list(histories.lines(TASK))
     for kept in (lines[:3], lines[:3], lines[:2]):
@@ -60,20 +60,20 @@ def test_a_history_begins_with_the_lines_of_another_one(histories: Histories) ->
     assert_history(histories, steps)
 
 
-def test_a_history_that_has_steps_does_not_begin_anew(histories: Histories) -> None:
+def test_a_history_that_has_steps_is_not_created_again(histories: Histories) -> None:
     steps = append_steps(histories, 2)
     assert not histories.create(TASK, [step_after([], "another first one").line().encode()])
     assert_history(histories, steps)
 
 
-def test_tasks_stand_apart(histories: Histories) -> None:
+def test_each_task_has_its_own_history(histories: Histories) -> None:
     steps = append_steps(histories, 2)
     assert histories.append(f"{TASK}0", steps[0]) == steps[0]
     assert_history(histories, steps)
 
 
 @pytest.mark.parametrize("folded", [False, True])
-def test_a_taken_position_returns_what_stands_there(histories: Histories, folded: bool) -> None:
+def test_an_append_at_a_taken_position_returns_the_stored_step(histories: Histories, folded: bool) -> None:
     steps = append_steps(histories, 4)
     if folded:
         histories.compact(TASK)
@@ -85,7 +85,7 @@ def test_a_taken_position_returns_what_stands_there(histories: Histories, folded
     assert_history(histories, steps)
 
 
-def test_a_long_step_is_kept_whole(histories: Histories) -> None:
+def test_a_long_step_is_stored_whole(histories: Histories) -> None:
     steps = make_chain(1)
     for letter in "abc":
         steps.append(step_after(steps, letter * 200_000 + "\n\u2028ü"))
@@ -152,7 +152,7 @@ class Writer:
                 return
 
 
-def test_readers_beside_a_writer_see_every_step_once(histories: Histories) -> None:
+def test_readers_see_every_step_once_during_writes_and_compactions(histories: Histories) -> None:
     """Two workers fold, three read."""
     writer = Writer(histories)
     with ThreadPoolExecutor(6) as pool:
@@ -164,7 +164,7 @@ def test_readers_beside_a_writer_see_every_step_once(histories: Histories) -> No
     assert_history(histories, writer.steps)
 
 
-def test_a_changed_line_is_not_read(histories: Histories) -> None:
+def test_a_changed_line_is_corrupt(histories: Histories) -> None:
     append_steps(histories, 3)
     lines = list(histories.lines(TASK))
     with pytest.raises(CorruptHistory, match="step 1"):
@@ -216,7 +216,7 @@ def test_a_torn_first_line_is_no_step(folder: FolderHistories, path: Path) -> No
     assert_history(folder, append_steps(folder, 2))
 
 
-def test_a_torn_line_that_is_replaced_under_a_reader_is_not_mixed(folder: FolderHistories, path: Path) -> None:
+def test_a_reader_never_mixes_a_torn_line_with_its_replacement(folder: FolderHistories, path: Path) -> None:
     steps = append_steps(folder, 2)
     with path.open("ab") as file:
         file.write(step_after(steps, agent="critic").line().encode()[:60])
@@ -228,7 +228,7 @@ def test_a_torn_line_that_is_replaced_under_a_reader_is_not_mixed(folder: Folder
     assert found in (steps[:2], steps)
 
 
-def test_a_lock_that_is_not_given_back_holds_up_one_task_alone(
+def test_a_lock_that_is_never_released_blocks_only_its_task(
     folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that of a process which is stopped in the middle of a write."""
@@ -247,7 +247,7 @@ def test_a_lock_that_is_not_given_back_holds_up_one_task_alone(
     assert_history(folder, steps)
 
 
-def test_a_broken_line_is_told(folder: FolderHistories, path: Path) -> None:
+def test_a_malformed_line_is_corrupt(folder: FolderHistories, path: Path) -> None:
     steps = append_steps(folder, 2)
     with path.open("ab") as file:
         file.write(b"{not a step}\n")
@@ -292,7 +292,7 @@ READS: list[Callable[[FolderHistories, list[TaskStep]], object]] = [
 
 
 @pytest.mark.parametrize("read", READS)
-def test_a_reader_makes_durable_what_it_returns(
+def test_a_reader_syncs_the_file_before_it_returns(
     folder: FolderHistories, path: Path, synced: list[int], read: Callable[..., object]
 ) -> None:
     steps = _left_by_a_dead_writer(path)
@@ -301,7 +301,7 @@ def test_a_reader_makes_durable_what_it_returns(
 
 
 @pytest.mark.parametrize("read", READS)
-def test_what_cannot_be_made_durable_is_not_returned(
+def test_a_reader_that_cannot_sync_the_file_raises_a_transient_error(
     folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[..., object]
 ) -> None:
     steps = _left_by_a_dead_writer(path)
@@ -315,9 +315,7 @@ def test_what_cannot_be_made_durable_is_not_returned(
             read(folder, steps)
 
 
-def test_a_reader_makes_each_state_of_a_file_durable_once(
-    folder: FolderHistories, path: Path, synced: list[int]
-) -> None:
+def test_a_reader_syncs_each_state_of_a_file_once(folder: FolderHistories, path: Path, synced: list[int]) -> None:
     steps = _left_by_a_dead_writer(path)
     for _ in range(3):
         assert_history(folder, steps)
@@ -348,7 +346,7 @@ def test_a_history_on_a_read_only_medium_is_read(
     assert_history(folder, steps)
 
 
-def test_a_history_that_may_not_be_written_is_read(folder: FolderHistories, path: Path) -> None:
+def test_a_history_without_the_right_to_write_is_read(folder: FolderHistories, path: Path) -> None:
     steps = _left_by_a_dead_writer(path)
     path.chmod(0o400)
     assert_history(folder, steps)

@@ -33,7 +33,7 @@ def _stored(objects: WatchedObjects) -> list[TaskStep]:
     return [] if stored is None else [parse_step(line) for line in stored.data.splitlines()]
 
 
-def test_a_fold_leaves_one_file(s3_histories: S3Histories, objects: WatchedObjects) -> None:
+def test_a_compaction_leaves_one_file(s3_histories: S3Histories, objects: WatchedObjects) -> None:
     steps = append_steps(s3_histories, 5)
     assert objects.names(SEGMENTS) == [f"0000000{seq}.json" for seq in range(5)]
     s3_histories.compact(TASK)
@@ -43,7 +43,7 @@ def test_a_fold_leaves_one_file(s3_histories: S3Histories, objects: WatchedObjec
     assert objects.names(SEGMENTS) == []
 
 
-def test_a_lost_answer_is_success(s3: S3Server, s3_client: Any, prefix: str) -> None:
+def test_a_repeated_put_of_a_step_succeeds(s3: S3Server, s3_client: Any, prefix: str) -> None:
     histories = S3Histories(S3Objects(DoublePutClient(s3_client), s3.bucket, prefix))
     steps = append_steps(histories, 3)
     histories.compact(TASK)
@@ -53,7 +53,9 @@ def test_a_lost_answer_is_success(s3: S3Server, s3_client: Any, prefix: str) -> 
 
 
 @pytest.mark.parametrize("removed", [0, 2])
-def test_a_fold_that_dies_while_it_removes(objects: WatchedObjects, s3_histories: S3Histories, removed: int) -> None:
+def test_a_compaction_that_dies_while_it_removes_segments_loses_nothing(
+    objects: WatchedObjects, s3_histories: S3Histories, removed: int
+) -> None:
     steps = append_steps(s3_histories, 3)
     dying = objects.for_another_worker()
     dying.die_before("delete", removed + 1)
@@ -72,7 +74,9 @@ def test_a_fold_that_dies_while_it_removes(objects: WatchedObjects, s3_histories
 
 
 @pytest.mark.parametrize("call", ["get", "names", "put"])
-def test_a_fold_that_dies_before_it_wrote(objects: WatchedObjects, s3_histories: S3Histories, call: str) -> None:
+def test_a_compaction_that_dies_before_its_write_loses_nothing(
+    objects: WatchedObjects, s3_histories: S3Histories, call: str
+) -> None:
     steps = append_steps(s3_histories, 3)
     dying = objects.for_another_worker()
     dying.die_before(call)
@@ -83,7 +87,7 @@ def test_a_fold_that_dies_before_it_wrote(objects: WatchedObjects, s3_histories:
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 6, 7])
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_fold_beside_a_fold_and_an_append(
+def test_a_compaction_beside_a_compaction_and_an_append_loses_nothing(
     objects: WatchedObjects, s3_histories: S3Histories, nth: int, whole: bool
 ) -> None:
     """Before the nth call of one fold another one runs (or dies before it removes), and a step is added."""
@@ -114,7 +118,7 @@ def test_a_fold_beside_a_fold_and_an_append(
     assert objects.names(SEGMENTS) == []
 
 
-def test_a_fold_that_finds_its_segments_gone_removes_nothing_else(
+def test_a_compaction_whose_segments_are_gone_removes_no_other(
     objects: WatchedObjects, s3_histories: S3Histories
 ) -> None:
     """Another fold wrote before this one listed, and removes while this one reads; a step came in between."""
@@ -137,7 +141,7 @@ def test_a_fold_that_finds_its_segments_gone_removes_nothing_else(
     assert_history(s3_histories, steps)
 
 
-def test_a_fold_whose_write_loses_to_another_says_so(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+def test_a_compaction_whose_write_loses_returns_false(objects: WatchedObjects, s3_histories: S3Histories) -> None:
     steps = append_steps(s3_histories, 3)
     slow = objects.for_another_worker()
 
@@ -152,7 +156,7 @@ def test_a_fold_whose_write_loses_to_another_says_so(objects: WatchedObjects, s3
     assert _stored(objects) == steps
 
 
-def test_a_late_writer_to_a_folded_position_loses(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+def test_a_late_append_to_a_compacted_position_loses(objects: WatchedObjects, s3_histories: S3Histories) -> None:
     steps = append_steps(s3_histories, 4)
     s3_histories.compact(TASK)
     for seq in range(4):
@@ -162,7 +166,7 @@ def test_a_late_writer_to_a_folded_position_loses(objects: WatchedObjects, s3_hi
 
 
 @pytest.mark.parametrize("seq", [0, 2])
-def test_what_a_dead_late_writer_leaves_is_ignored(
+def test_a_segment_of_a_dead_late_writer_is_ignored(
     objects: WatchedObjects, s3_histories: S3Histories, seq: int
 ) -> None:
     steps = append_steps(s3_histories, 3)
@@ -184,7 +188,7 @@ def test_what_a_dead_late_writer_leaves_is_ignored(
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5])
 @pytest.mark.parametrize("start", [0, 2])
-def test_a_reader_beside_a_fold_and_an_append(
+def test_a_reader_beside_a_compaction_and_an_append_sees_every_step(
     objects: WatchedObjects, s3_histories: S3Histories, nth: int, start: int
 ) -> None:
     steps = append_steps(s3_histories, 3)
@@ -206,7 +210,7 @@ def test_a_reader_beside_a_fold_and_an_append(
 
 
 @pytest.mark.parametrize("lost", [0, 2])
-def test_a_lost_segment_is_told_and_never_folded_over(
+def test_a_history_that_lacks_a_segment_is_corrupt_and_not_compacted(
     objects: WatchedObjects, s3_histories: S3Histories, lost: int
 ) -> None:
     steps = append_steps(s3_histories, 4)
@@ -230,7 +234,7 @@ LOST = [{}, {"steps": "four"}, {"steps": "-1"}, {"steps": ""}]
 
 
 @pytest.mark.parametrize("metadata", LOST, ids=str)
-def test_a_history_without_its_count_keeps_its_steps(
+def test_a_history_without_its_step_count_keeps_its_steps(
     objects: WatchedObjects, s3_histories: S3Histories, metadata: dict[str, str]
 ) -> None:
     steps = append_steps(s3_histories, 4)
@@ -249,7 +253,9 @@ def test_a_history_without_its_count_keeps_its_steps(
 
 
 @pytest.mark.parametrize("fresh", [0, 2])
-def test_a_fold_notes_a_lost_count_anew(objects: WatchedObjects, s3_histories: S3Histories, fresh: int) -> None:
+def test_a_compaction_restores_a_lost_step_count(
+    objects: WatchedObjects, s3_histories: S3Histories, fresh: int
+) -> None:
     steps = append_steps(s3_histories, 4)
     s3_histories.compact(TASK)
     _copied_without_metadata(objects)
@@ -265,7 +271,7 @@ def test_a_fold_notes_a_lost_count_anew(objects: WatchedObjects, s3_histories: S
 
 
 @pytest.mark.parametrize("size", [200_000, 300_000, 3_000_000])
-def test_a_lost_count_is_taken_from_a_long_last_line(
+def test_a_lost_step_count_is_read_from_a_long_last_line(
     objects: WatchedObjects, s3_histories: S3Histories, size: int
 ) -> None:
     steps = append_steps(s3_histories, 2)
@@ -276,7 +282,7 @@ def test_a_lost_count_is_taken_from_a_long_last_line(
     assert_history(s3_histories, steps)
 
 
-def test_a_line_that_was_cut_is_no_step_of_a_restored_history(
+def test_a_truncated_last_line_of_a_restored_history_is_no_step(
     objects: WatchedObjects, s3_histories: S3Histories
 ) -> None:
     """As in a folder, from which the file may come."""
@@ -291,7 +297,7 @@ def test_a_line_that_was_cut_is_no_step_of_a_restored_history(
 
 
 @pytest.mark.parametrize("data", [b"{no line", b"no step\n", b"no step\n" * 9, b"\n"])
-def test_a_history_that_cannot_be_counted_is_reported_and_never_begun_again(
+def test_a_history_that_cannot_be_counted_is_corrupt_and_never_replaced(
     objects: WatchedObjects, s3_histories: S3Histories, data: bytes
 ) -> None:
     objects.put(HISTORY, data)
@@ -322,7 +328,9 @@ def test_an_empty_object_is_a_history_without_steps(objects: WatchedObjects, s3_
     assert _stored(objects) == steps
 
 
-def test_a_restored_history_that_lacks_a_line_is_not_folded(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+def test_a_restored_history_that_lacks_a_line_is_not_compacted(
+    objects: WatchedObjects, s3_histories: S3Histories
+) -> None:
     steps = append_steps(s3_histories, 3)
     s3_histories.compact(TASK)
     objects.put(HISTORY, b"".join(step.line().encode() + b"\n" for step in (steps[0], steps[2])))
@@ -330,7 +338,9 @@ def test_a_restored_history_that_lacks_a_line_is_not_folded(objects: WatchedObje
         s3_histories.compact(TASK)
 
 
-def test_cost_does_not_grow_with_the_history(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+def test_the_cost_of_an_append_and_a_read_does_not_grow_with_the_history(
+    objects: WatchedObjects, s3_histories: S3Histories
+) -> None:
     costs: list[tuple[int, int]] = []
     steps: list[TaskStep] = []
     for count in (2, 20):

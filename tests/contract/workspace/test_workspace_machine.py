@@ -184,7 +184,7 @@ def _compacting(store: Store, task_id: str, moment: int) -> Iterator[None]:
 
 @pytest.mark.s3
 @pytest.mark.parametrize(("machine", "examples"), [(FilesMachine, 15), (HistoriesMachine, 10)])
-def test_workspaces_are_the_same(
+def test_workspaces_in_memory_in_a_folder_and_in_s3_are_the_same(
     machine: type[FilesMachine] | type[HistoriesMachine], examples: int, tmp_path: Path, s3: S3Server, s3_client: Any
 ) -> None:
     made: Any = lambda: machine(stores(tmp_path, s3_client, s3.bucket))  # noqa: E731

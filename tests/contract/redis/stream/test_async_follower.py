@@ -93,7 +93,7 @@ def test_all_followers_of_a_loop_share_one_connection(shared: RedisFollower, red
     asyncio.run(main())
 
 
-def test_who_is_slow_reads_on_from_the_logs(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_a_slow_follower_continues_from_the_logs(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     """It takes one message and stands still while many more come than are held."""
 
     async def main() -> None:
@@ -116,7 +116,7 @@ def test_who_is_slow_reads_on_from_the_logs(shared: RedisFollower, redis_task: T
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377])
-def test_who_is_cancelled_at_any_moment_leaves_nothing(
+def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
     shared: RedisFollower, redis_task: TaskOnRedis, moment: int
 ) -> None:
     """It is cancelled after so many rounds of the loop, while others follow the same task and come anew."""
@@ -142,7 +142,9 @@ def test_who_is_cancelled_at_any_moment_leaves_nothing(
     asyncio.run(main())
 
 
-def test_who_comes_as_the_last_one_goes_is_heard(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(
+    shared: RedisFollower, redis_task: TaskOnRedis
+) -> None:
     """Channels are given up and subscribed to again in the same moments."""
 
     async def main() -> None:
@@ -184,7 +186,9 @@ def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: 
     assert len(shared.hubs._hubs) == 1, "loops that are closed are forgotten"
 
 
-def test_a_loop_that_is_closed_in_the_middle_does_no_harm(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_a_loop_that_closes_during_a_stream_does_not_disturb_the_next_one(
+    shared: RedisFollower, redis_task: TaskOnRedis
+) -> None:
     Speaker(redis_task).begin()
 
     async def begin() -> None:
@@ -193,10 +197,10 @@ def test_a_loop_that_is_closed_in_the_middle_does_no_harm(shared: RedisFollower,
 
     asyncio.run(begin())
     assert subscriptions(redis_task) in (0, 1)
-    test_who_comes_as_the_last_one_goes_is_heard(shared, redis_task)
+    test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(shared, redis_task)
 
 
-def test_rubbish_on_a_channel_is_no_message(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     """Anybody who reaches Redis can publish; who follows other tasks over the same connection notices nothing."""
 
     async def main() -> None:
@@ -229,7 +233,7 @@ class Failing(redis.Redis):
 
 
 @pytest.mark.parametrize("nth", range(1, 8))
-def test_a_loss_while_the_logs_are_read_loses_nothing(
+def test_a_connection_error_while_the_logs_are_read_loses_nothing(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
     monkeypatch.setattr(async_follower, "BATCH_SIZE", 10)
@@ -248,7 +252,7 @@ def test_a_loss_while_the_logs_are_read_loses_nothing(
     assert heard == speaker.spoken
 
 
-def test_logs_that_cannot_be_read_for_too_long_are_told(
+def test_logs_that_stay_unreadable_raise_a_transient_error(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The channels can be listened to all the while."""
@@ -260,7 +264,7 @@ def test_logs_that_cannot_be_read_for_too_long_are_told(
             asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 20))
 
 
-def test_a_redis_that_is_away_for_a_while_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start_valkey(tmp_path)
     client = connect(server.url)
     task = TaskOnRedis(client, Keys("away"))
@@ -291,7 +295,7 @@ def test_a_redis_that_is_away_for_a_while_is_waited_for(tmp_path: Path, monkeypa
         server.stop()
 
 
-def test_a_forked_process_follows_by_itself(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+def test_a_forked_process_opens_its_own_connection(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     speaker.begin()
     speaker.turn()
@@ -316,7 +320,7 @@ def test_a_forked_process_follows_by_itself(shared: RedisFollower, redis_task: T
     os.waitpid(child, 0)
 
 
-def test_a_listener_holds_so_many_messages_and_no_more() -> None:
+def test_a_subscriber_queues_a_limited_number_of_messages() -> None:
     async def main() -> None:
         listener = Subscriber(StreamPosition())
         for number in range(MAX_QUEUED):

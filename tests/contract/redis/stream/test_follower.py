@@ -130,7 +130,7 @@ def following(follower: Follower, position: StreamPosition) -> Iterator[Iterator
         yield records
 
 
-def test_followers_that_disconnect_hear_everything_once(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_followers_that_disconnect_receive_every_message_once(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     heard: list[list[str]] = [[], []]
 
@@ -156,7 +156,7 @@ def test_followers_that_disconnect_hear_everything_once(follower: Follower, redi
     assert min(connections) > DISCONNECTS
 
 
-def test_a_replay_goes_on_from_any_position(
+def test_a_replay_continues_from_any_position(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 7)
@@ -174,7 +174,7 @@ def test_a_replay_goes_on_from_any_position(
         assert left == speaker.spoken[number + 1 :]
 
 
-def test_a_replay_keeps_the_order_while_more_is_said(
+def test_a_replay_keeps_the_order_while_messages_are_published(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
@@ -196,7 +196,7 @@ def test_a_replay_keeps_the_order_while_more_is_said(
     assert heard == speaker.spoken
 
 
-def test_a_follower_may_come_before_its_task(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_a_follower_may_start_before_its_task(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     with following(follower, StreamPosition()) as records:
         assert next(records) is None
@@ -210,7 +210,7 @@ def test_a_follower_may_come_before_its_task(follower: Follower, redis_task: Tas
         assert next(records) is None
 
 
-def test_killed_connections_are_made_anew(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_killed_connections_are_reopened(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     heard: list[str] = []
     with ThreadPoolExecutor(1) as pool:
@@ -234,7 +234,7 @@ class Unheard(redis.Redis):
         return super().register_script(script.replace("redis.call('PUBLISH', log, message)", ""))
 
 
-def test_who_waits_for_a_change_hears_of_each(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_changes_yields_every_event_and_reconnects(follower: Follower, redis_task: TaskOnRedis) -> None:
     channel, again = redis_task.keys.events(TASK), {"type": "again"}
 
     def said_once_more() -> Record | None:  # what comes while it connects anew is told as None
@@ -253,7 +253,7 @@ def test_who_waits_for_a_change_hears_of_each(follower: Follower, redis_task: Ta
         until(lambda: said_once_more() == again, 5, "it listens again")
 
 
-def test_messages_that_were_not_heard_are_read_from_the_log(
+def test_unpublished_messages_are_read_from_the_log(
     follower: Follower, redis_task: TaskOnRedis, valkey: ValkeyServer
 ) -> None:
     with Unheard.from_url(valkey.url, decode_responses=True) as client:
@@ -268,7 +268,7 @@ def test_messages_that_were_not_heard_are_read_from_the_log(
     assert heard == speaker.spoken
 
 
-def test_a_new_generation_is_heard_from_its_start(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_a_new_generation_is_received_from_its_start(follower: Follower, redis_task: TaskOnRedis) -> None:
     before, after = Speaker(redis_task, 1), Speaker(redis_task, 2)
     heard: list[str] = []
     left = StreamPosition()
@@ -292,7 +292,7 @@ def test_a_new_generation_is_heard_from_its_start(follower: Follower, redis_task
     assert again == after.spoken
 
 
-def test_logs_that_begin_again_are_heard_from_their_start(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_logs_are_received_from_their_start_after_a_reset(follower: Follower, redis_task: TaskOnRedis) -> None:
     speaker = Speaker(redis_task)
     heard: list[str] = []
     speaker.begin()
@@ -325,7 +325,7 @@ class Overtaken(redis.Redis):
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("new_turns", [0, 8])
-def test_a_loss_in_mid_replay_repeats_nothing(
+def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int, new_turns: int
 ) -> None:
     """The logs are lost and begun anew while a follower reads them; the new ones are heard once, from the start."""
@@ -353,7 +353,7 @@ def test_a_loss_in_mid_replay_repeats_nothing(
     assert position.generation == generation
 
 
-def test_text_that_is_gone_from_the_log_is_passed_over(
+def test_text_that_was_trimmed_from_the_log_is_skipped(
     follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_task_store, "MAX_LOGGED_CHUNKS", 20)
@@ -376,7 +376,7 @@ def test_text_that_is_gone_from_the_log_is_passed_over(
     assert heard == there + speaker.spoken[speaker.spoken.index(there[-1]) + 1 :]
 
 
-def test_an_announcement_passes_without_a_number(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_an_unlogged_event_does_not_move_the_position(follower: Follower, redis_task: TaskOnRedis) -> None:
     position = StreamPosition()
     with following(follower, position) as records:
         assert next(records) is None
@@ -394,7 +394,7 @@ def test_a_follower_that_ends_leaves_no_connection(follower: Follower, redis_tas
     until(lambda: not client.client_list(_type="pubsub"), 5, "the connection is closed")
 
 
-def test_a_redis_that_stays_away_is_told(
+def test_a_follower_reports_an_unreachable_redis(
     unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Follower]
 ) -> None:
     monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
