@@ -25,7 +25,7 @@ from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.adapters.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
 from roboco.errors import TransientError
-from tests.contract.redis.stream.test_follower import END, Speaker, what
+from tests.contract.redis.stream.publisher import END, Publisher, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.redis
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_subscriptions, "RECHECK_INTERVAL", 0.1)
 
 
@@ -43,23 +43,23 @@ def shared(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
     return RedisFollower(redis_task.client, valkey.url, redis_task.keys)
 
 
-async def eventually(condition: Callable[[], object], what: str) -> None:
+async def eventually(condition: Callable[[], object], text_of: str) -> None:
     """Wait until the condition holds."""
     try:
         async with asyncio.timeout(10):
             while not condition():
                 await asyncio.sleep(0.01)
     except TimeoutError as error:
-        raise AssertionError(f"after 10 s still not: {what}") from error
+        raise AssertionError(f"after 10 s still not: {text_of}") from error
 
 
-async def hear(records: AsyncGenerator[Record | None, None], heard: list[str]) -> None:
+async def receive(records: AsyncGenerator[Record | None, None], received: list[str]) -> None:
     """Note what the messages say, until the end."""
     async with aclosing(records):
         async for record in records:
             if record is not None:
-                heard.append(what(record))
-            if heard[-1:] == [END]:
+                received.append(text_of(record))
+            if received[-1:] == [END]:
                 return
 
 
@@ -69,25 +69,25 @@ def subscriptions(task: TaskOnRedis) -> int:
     return int(client.pubsub_numsub(task.keys.content(TASK))[0][1])
 
 
-async def speak(speaker: Speaker, turns: int = 12) -> None:
+async def publish_turns(publisher: Publisher, turns: int = 12) -> None:
     """Say something in so many turns, and the end."""
     for _ in range(turns):
-        await asyncio.to_thread(speaker.turn)
-    speaker.end()
+        await asyncio.to_thread(publisher.publish_turn)
+    publisher.publish_end()
 
 
 def test_all_followers_of_a_loop_share_one_connection(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     async def main() -> None:
-        speaker = Speaker(redis_task)
-        speaker.begin()
-        heard: list[list[str]] = [[] for _ in range(50)]
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[list[str]] = [[] for _ in range(50)]
         async with asyncio.TaskGroup() as group:
-            for own in heard:
-                group.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), own))
+            for own in received:
+                group.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), own))
             await eventually(lambda: subscriptions(redis_task), "somebody listens")
-            await speak(speaker)
+            await publish_turns(publisher)
             assert subscriptions(redis_task) == 1
-        assert heard == [speaker.spoken] * 50
+        assert received == [publisher.published] * 50
         await eventually(lambda: not subscriptions(redis_task), "nobody listens")
 
     asyncio.run(main())
@@ -97,20 +97,20 @@ def test_a_slow_follower_continues_from_the_logs(shared: RedisFollower, redis_ta
     """It takes one message and stands still while many more come than are held."""
 
     async def main() -> None:
-        speaker = Speaker(redis_task)
-        speaker.begin()
+        publisher = Publisher(redis_task)
+        publisher.create_task()
         async with aclosing(AsyncFollower(shared).follow(TASK, StreamPosition())) as records:
-            heard = [what(record) for record in [await anext(records)] if record is not None]
-            (topic,) = shared.hubs.current()._subscriptions.values()
-            (listener,) = topic.subscribers
-            while len(speaker.spoken) < 2 * MAX_QUEUED:
-                await asyncio.to_thread(speaker.turn)
-                assert len(listener._queue) <= MAX_QUEUED
-            await eventually(lambda: listener._control is ControlSignal.CATCH_UP, "it is told to read on")
-            assert not listener._queue
-            speaker.end()
-            await hear(records, heard)
-        assert heard == speaker.spoken
+            received = [text_of(record) for record in [await anext(records)] if record is not None]
+            (subscription,) = shared.hubs.current()._subscriptions.values()
+            (subscriber,) = subscription.subscribers
+            while len(publisher.published) < 2 * MAX_QUEUED:
+                await asyncio.to_thread(publisher.publish_turn)
+                assert len(subscriber._queue) <= MAX_QUEUED
+            await eventually(lambda: subscriber._control is ControlSignal.CATCH_UP, "it is told to read on")
+            assert not subscriber._queue
+            publisher.publish_end()
+            await receive(records, received)
+        assert received == publisher.published
 
     asyncio.run(main())
 
@@ -122,19 +122,19 @@ def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
     """It is cancelled after so many rounds of the loop, while others follow the same task and come anew."""
 
     async def main() -> None:
-        speaker = Speaker(redis_task)
-        speaker.begin()
-        stays: list[str] = []
-        cancelled = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), []))
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[str] = []
+        cancelled = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []))
         for _ in range(moment):
             await asyncio.sleep(0)
-        staying = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), stays))
+        staying = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
-        await speak(speaker, 4)
+        await publish_turns(publisher, 4)
         await asyncio.wait_for(staying, 10)
-        assert stays == speaker.spoken
+        assert received == publisher.published
         assert not shared.hubs.current()._subscriptions
         await eventually(lambda: len(asyncio.all_tasks()) == 1, "nothing else runs in the loop")
         await eventually(lambda: not subscriptions(redis_task), "nobody listens")
@@ -148,38 +148,38 @@ def test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(
     """Channels are given up and subscribed to again in the same moments."""
 
     async def main() -> None:
-        speaker = Speaker(redis_task)
-        speaker.begin()
+        publisher = Publisher(redis_task)
+        publisher.create_task()
         position = StreamPosition()
-        heard: list[str] = []
-        speaking = asyncio.create_task(speak(speaker, 12))
-        while heard[-1:] != [END]:
+        received: list[str] = []
+        publishing = asyncio.create_task(publish_turns(publisher, 12))
+        while received[-1:] != [END]:
             async with aclosing(AsyncFollower(shared).follow(TASK, position)) as records:
                 async for record in records:
                     if record is not None:
-                        heard.append(what(record))
-                    if record is not None or heard[-1:] == [END]:
+                        received.append(text_of(record))
+                    if record is not None or received[-1:] == [END]:
                         break
-        await speaking
-        assert heard == speaker.spoken
+        await publishing
+        assert received == publisher.published
 
     asyncio.run(main())
 
 
 def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
-    async def follow(heard: list[str]) -> None:
-        await hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard)
+    async def follow(received: list[str]) -> None:
+        await receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received)
 
     async def main() -> None:
-        speaker = Speaker(redis_task)
-        speaker.begin()
-        heard: list[list[str]] = [[], [], []]
-        others = [asyncio.to_thread(asyncio.run, follow(own)) for own in heard[:2]]
-        following = asyncio.gather(*others, follow(heard[2]))
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[list[str]] = [[], [], []]
+        others = [asyncio.to_thread(asyncio.run, follow(own)) for own in received[:2]]
+        following = asyncio.gather(*others, follow(received[2]))
         await eventually(lambda: subscriptions(redis_task) == 3, "each loop listens")
-        await speak(speaker)
+        await publish_turns(publisher)
         await asyncio.wait_for(following, 10)
-        assert heard == [speaker.spoken] * 3
+        assert received == [publisher.published] * 3
 
     asyncio.run(main())
     asyncio.run(follow([]))  # a loop after them; the task has ended
@@ -189,7 +189,7 @@ def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: 
 def test_a_loop_that_closes_during_a_stream_does_not_disturb_the_next_one(
     shared: RedisFollower, redis_task: TaskOnRedis
 ) -> None:
-    Speaker(redis_task).begin()
+    Publisher(redis_task).create_task()
 
     async def begin() -> None:
         async for _ in AsyncFollower(shared).follow(TASK, StreamPosition()):
@@ -204,21 +204,21 @@ def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower,
     """Anybody who reaches Redis can publish; who follows other tasks over the same connection notices nothing."""
 
     async def main() -> None:
-        speaker = Speaker(redis_task)
-        speaker.begin()
-        heard: list[str] = []
-        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard))
-        await eventually(lambda: heard == speaker.spoken, "the follower listens")
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[str] = []
+        following = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
+        await eventually(lambda: received == publisher.published, "the follower listens")
         for text in ("", "{", "\x00" * 100, b"\xff\xfe", "1", "{}", "[" * 100_000):
             redis_task.client.publish(redis_task.keys.events(TASK), text)
-        await speak(speaker)
+        await publish_turns(publisher)
         await asyncio.wait_for(following, 10)
-        assert heard == speaker.spoken
+        assert received == publisher.published
 
     asyncio.run(main())
 
 
-class Failing(redis.Redis):
+class FailingRedis(redis.Redis):
     """A client whose nth command fails once."""
 
     left = 0
@@ -238,18 +238,18 @@ def test_a_connection_error_while_the_logs_are_read_loses_nothing(
 ) -> None:
     monkeypatch.setattr(async_follower, "BATCH_SIZE", 10)
     monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
-    speaker = Speaker(redis_task)
-    speaker.begin()
+    publisher = Publisher(redis_task)
+    publisher.create_task()
     for _ in range(4):
-        speaker.turn()
-    speaker.end()
-    heard: list[str] = []
-    with Failing.from_url(valkey.url, decode_responses=True) as client:
+        publisher.publish_turn()
+    publisher.publish_end()
+    received: list[str] = []
+    with FailingRedis.from_url(valkey.url, decode_responses=True) as client:
         client.left = nth
         shared = RedisFollower(client, valkey.url, redis_task.keys)
-        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard), 20))
+        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received), 20))
         assert client.left < 0
-    assert heard == speaker.spoken
+    assert received == publisher.published
 
 
 def test_logs_that_stay_unreadable_raise_a_transient_error(
@@ -261,7 +261,7 @@ def test_logs_that_stay_unreadable_raise_a_transient_error(
     with redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client:
         shared = RedisFollower(client, valkey.url, redis_task.keys)
         with pytest.raises(TransientError, match=r"redis does not answer for 0\.3 s"):
-            asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 20))
+            asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 20))
 
 
 def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,21 +272,21 @@ def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch:
 
     async def main() -> None:
         nonlocal server
-        speaker = Speaker(task)
-        speaker.begin()
-        heard: list[str] = []
-        following = asyncio.create_task(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), heard))
-        await asyncio.to_thread(speaker.turn)
-        await eventually(lambda: heard == speaker.spoken, "the follower listens")
+        publisher = Publisher(task)
+        publisher.create_task()
+        received: list[str] = []
+        following = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
+        await asyncio.to_thread(publisher.publish_turn)
+        await eventually(lambda: received == publisher.published, "the follower listens")
         os.kill(server.pid, signal.SIGTERM)
         await asyncio.to_thread(server.process.wait)
-        (topic,) = shared.hubs.current()._subscriptions.values()
-        (listener,) = topic.subscribers
-        await eventually(lambda: listener.disconnected_since, "the loss is noticed")
+        (subscription,) = shared.hubs.current()._subscriptions.values()
+        (subscriber,) = subscription.subscribers
+        await eventually(lambda: subscriber.disconnected_since, "the loss is noticed")
         server = start_valkey(tmp_path, server.port)
-        await speak(speaker)
+        await publish_turns(publisher)
         await asyncio.wait_for(following, 20)
-        assert heard == speaker.spoken
+        assert received == publisher.published
 
     try:
         asyncio.run(main())
@@ -296,42 +296,42 @@ def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch:
 
 
 def test_a_forked_process_opens_its_own_connection(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
-    speaker = Speaker(redis_task)
-    speaker.begin()
-    speaker.turn()
-    speaker.end()
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    publisher.publish_turn()
+    publisher.publish_end()
 
-    def heard() -> list[str]:
+    def received() -> list[str]:
         words: list[str] = []
-        asyncio.run(asyncio.wait_for(hear(AsyncFollower(shared).follow(TASK, StreamPosition()), words), 20))
+        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), words), 20))
         return words
 
-    assert heard() == speaker.spoken
+    assert received() == publisher.published
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.write(writing, json.dumps(heard()).encode())
+            os.write(writing, json.dumps(received()).encode())
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as status_event:
-        assert json.load(status_event) == speaker.spoken
+        assert json.load(status_event) == publisher.published
     os.waitpid(child, 0)
 
 
 def test_a_subscriber_queues_a_limited_number_of_messages() -> None:
     async def main() -> None:
-        listener = Subscriber(StreamPosition())
+        subscriber = Subscriber(StreamPosition())
         for number in range(MAX_QUEUED):
-            listener.put({"seq": number})
-        assert [await listener.receive() for _ in range(MAX_QUEUED)] == [
+            subscriber.put({"seq": number})
+        assert [await subscriber.receive() for _ in range(MAX_QUEUED)] == [
             {"seq": number} for number in range(MAX_QUEUED)
         ]
         for number in range(2 * MAX_QUEUED):
-            listener.put({"seq": number})
-        assert await listener.receive() is ControlSignal.CATCH_UP
-        listener.put({"seq": 7})
-        assert await listener.receive() == {"seq": 7}
+            subscriber.put({"seq": number})
+        assert await subscriber.receive() is ControlSignal.CATCH_UP
+        subscriber.put({"seq": 7})
+        assert await subscriber.receive() == {"seq": 7}
 
     asyncio.run(main())

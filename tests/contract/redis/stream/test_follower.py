@@ -20,109 +20,62 @@ from roboco.adapters.redis.stream import follower as redis_follower
 from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Record, StreamPosition
-from roboco.domain.stream.event import AnyEvent, ErrorOccurred
-from roboco.ports.task_store import Phase
-from tests.contract.redis.chunk_emission import emit_chunk
+from roboco.domain.stream.event import ErrorOccurred
 from tests.contract.redis.stream.blocking_follower import BlockingFollower
+from tests.contract.redis.stream.publisher import END, Publisher, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
-from tests.contract.samples import NOON, TASK, USAGE, status_event, text_chunk
+from tests.contract.samples import NOON, TASK, status_event
 from tests.support.stack import until
 
 pytestmark = pytest.mark.redis
 
-END = "the end"
 DISCONNECTS = 50
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (redis_follower, redis_subscriptions):
         monkeypatch.setattr(module, "RECHECK_INTERVAL", 0.1)
 
 
-Follower = RedisFollower | BlockingFollower
+AnyFollower = RedisFollower | BlockingFollower
 
 
 @pytest.fixture(params=["thread", "event loop"])
-def make(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Redis, str, Keys], Follower]]:
+def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Redis, str, Keys], AnyFollower]]:
     """Makes followers, in the thread that asks them or in an event loop."""
     loops: list[BlockingFollower] = []
 
-    def make(client: redis.Redis, url: str, keys: Keys) -> Follower:
+    def make_follower(client: redis.Redis, url: str, keys: Keys) -> AnyFollower:
         follower = RedisFollower(client, url, keys)
         if request.param == "thread":
             return follower
         loops.append(BlockingFollower(follower))
         return loops[-1]
 
-    yield make
+    yield make_follower
     for loop in loops:
         loop.close()
 
 
 @pytest.fixture
-def follower(valkey: ValkeyServer, redis_task: TaskOnRedis, make: Callable[..., Follower]) -> Follower:
-    return make(redis_task.client, valkey.url, redis_task.keys)
+def follower(valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., AnyFollower]) -> AnyFollower:
+    return make_follower(redis_task.client, valkey.url, redis_task.keys)
 
 
-class Speaker:
-    """Tells events and says chunks through the board and the turns; `spoken` is what, and in which order."""
-
-    def __init__(self, task: TaskOnRedis, seed: int = 1) -> None:
-        self._task = task
-        self._random = random.Random(seed)
-        self.spoken: list[str] = []
-
-    def begin(self) -> None:
-        """Set the task up."""
-        self._task.create(1, self._event())
-
-    def turn(self) -> None:
-        """Make a turn, with some events and chunks; some turns are lost and begun again."""
-        self._task.record_decision(Phase.TURN, *self._events())
-        self._chunks()
-        if self._random.random() < 0.4:
-            assert self._task.turns.restart(TASK, self._task.snapshot.epoch, self._event(), "me")
-            self._chunks()
-        assert self._task.commit(*self._events())
-
-    def end(self) -> None:
-        """Tell that this was all."""
-        self.spoken.append(END)
-        self._task.record_decision(Phase.END, status_event(END))
-
-    def _event(self) -> AnyEvent:
-        self.spoken.append(f"event {len(self.spoken)}")
-        return status_event(self.spoken[-1])
-
-    def _events(self) -> list[AnyEvent]:
-        return [self._event() for _ in range(self._random.randrange(3))]
-
-    def _chunks(self) -> None:
-        claim = self._task.claim("me")
-        for number in range(1, 1 + self._random.randrange(12)):
-            self.spoken.append(f"chunk {len(self.spoken)}")
-            assert emit_chunk(self._task.turns, claim, number, text_chunk(self.spoken[-1]), USAGE)
-
-
-def what(record: Record) -> str:
-    """What the message says."""
-    return str(record.get("text") or record.get("reason") or record["message"])
-
-
-def hear(records: Iterator[Record | None], heard: list[str], most: int = 1_000_000) -> None:
+def receive(records: Iterator[Record | None], received: list[str], most: int = 1_000_000) -> None:
     """Note what so many messages say, or all until the end."""
     for record in records:
         if record is not None:
-            heard.append(what(record))
+            received.append(text_of(record))
             most -= 1
-        if not most or heard[-1:] == [END]:
+        if not most or received[-1:] == [END]:
             return
 
 
 @contextmanager
-def following(follower: Follower, position: StreamPosition) -> Iterator[Iterator[Record | None]]:
+def following(follower: AnyFollower, position: StreamPosition) -> Iterator[Iterator[Record | None]]:
     """The messages after the position, until the block ends: then the follower disconnects."""
     records = follower.follow(TASK, position)
     assert isinstance(records, Generator)
@@ -130,103 +83,103 @@ def following(follower: Follower, position: StreamPosition) -> Iterator[Iterator
         yield records
 
 
-def test_followers_that_disconnect_receive_every_message_once(follower: Follower, redis_task: TaskOnRedis) -> None:
-    speaker = Speaker(redis_task)
-    heard: list[list[str]] = [[], []]
+def test_followers_that_disconnect_receive_every_message_once(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    received: list[list[str]] = [[], []]
 
     def follow(seed: int) -> int:
         chance = random.Random(seed)
         position, connections = StreamPosition(), 0
-        while heard[seed][-1:] != [END]:
+        while received[seed][-1:] != [END]:
             position = replace(position)
             with following(follower, position) as records:
-                hear(records, heard[seed], chance.randrange(1, 12))
+                receive(records, received[seed], chance.randrange(1, 12))
             connections += 1
         return connections
 
     with ThreadPoolExecutor(2) as pool:
         followers = [pool.submit(follow, seed) for seed in range(2)]
-        speaker.begin()
-        while len(speaker.spoken) < DISCONNECTS * 8:
-            speaker.turn()
-            until(lambda: len(speaker.spoken) - min(map(len, heard)) < 40, 10, "the followers keep up")
-        speaker.end()
+        publisher.create_task()
+        while len(publisher.published) < DISCONNECTS * 8:
+            publisher.publish_turn()
+            until(lambda: len(publisher.published) - min(map(len, received)) < 40, 10, "the followers keep up")
+        publisher.publish_end()
         connections = [done.result(timeout=10) for done in followers]
-    assert heard == [speaker.spoken] * 2
+    assert received == [publisher.published] * 2
     assert min(connections) > DISCONNECTS
 
 
 def test_a_replay_continues_from_any_position(
-    follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 7)
-    speaker = Speaker(redis_task)
-    speaker.begin()
+    publisher = Publisher(redis_task)
+    publisher.create_task()
     for _ in range(12):
-        speaker.turn()
+        publisher.publish_turn()
     positions, position = [], StreamPosition()
     for record in follower.replay(TASK, position):
         positions.append(replace(position))
-        assert what(record) == speaker.spoken[len(positions) - 1]
-    assert len(positions) == len(speaker.spoken)
+        assert text_of(record) == publisher.published[len(positions) - 1]
+    assert len(positions) == len(publisher.published)
     for number in range(0, len(positions), 5):
-        left = [what(record) for record in follower.replay(TASK, positions[number])]
-        assert left == speaker.spoken[number + 1 :]
+        left = [text_of(record) for record in follower.replay(TASK, positions[number])]
+        assert left == publisher.published[number + 1 :]
 
 
 def test_a_replay_keeps_the_order_while_messages_are_published(
-    follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
-    speaker = Speaker(redis_task)
-    speaker.begin()
+    publisher = Publisher(redis_task)
+    publisher.create_task()
 
-    def speak() -> None:
+    def publish_turns() -> None:
         for _ in range(40):
-            speaker.turn()
-        speaker.end()
+            publisher.publish_turn()
+        publisher.publish_end()
 
     with ThreadPoolExecutor(1) as pool:
-        speaking = pool.submit(speak)
-        heard: list[str] = []
+        publishing = pool.submit(publish_turns)
+        received: list[str] = []
         position = StreamPosition()
-        while heard[-1:] != [END]:
-            hear(iter(follower.replay(TASK, position)), heard)
-        speaking.result()
-    assert heard == speaker.spoken
+        while received[-1:] != [END]:
+            receive(iter(follower.replay(TASK, position)), received)
+        publishing.result()
+    assert received == publisher.published
 
 
-def test_a_follower_may_start_before_its_task(follower: Follower, redis_task: TaskOnRedis) -> None:
-    speaker = Speaker(redis_task)
+def test_a_follower_may_start_before_its_task(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
     with following(follower, StreamPosition()) as records:
         assert next(records) is None
         assert next(records) is None
-        speaker.begin()
-        speaker.turn()
-        speaker.end()
-        heard: list[str] = []
-        hear(records, heard)
-        assert heard == speaker.spoken
+        publisher.create_task()
+        publisher.publish_turn()
+        publisher.publish_end()
+        received: list[str] = []
+        receive(records, received)
+        assert received == publisher.published
         assert next(records) is None
 
 
-def test_killed_connections_are_reopened(follower: Follower, redis_task: TaskOnRedis) -> None:
-    speaker = Speaker(redis_task)
-    heard: list[str] = []
+def test_killed_connections_are_reopened(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    received: list[str] = []
     with ThreadPoolExecutor(1) as pool:
-        hearing = pool.submit(hear, follower.follow(TASK, StreamPosition()), heard)
-        speaker.begin()
+        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
+        publisher.create_task()
         for number in range(24):
-            speaker.turn()
+            publisher.publish_turn()
             if number % 6 == 3:
-                until(lambda: len(heard) > len(speaker.spoken) // 2, 5, "the follower hears")
+                until(lambda: len(received) > len(publisher.published) // 2, 5, "the follower hears")
                 redis_task.client.client_kill_filter(_type="pubsub")
-        speaker.end()
-        hearing.result(timeout=10)
-    assert heard == speaker.spoken
+        publisher.publish_end()
+        receiving.result(timeout=10)
+    assert received == publisher.published
 
 
-class Unheard(redis.Redis):
+class NonPublishingRedis(redis.Redis):
     """A client whose scripts publish nothing, as if every message got lost on its way."""
 
     def register_script(self, script: Any) -> Any:
@@ -234,81 +187,81 @@ class Unheard(redis.Redis):
         return super().register_script(script.replace("redis.call('PUBLISH', log, message)", ""))
 
 
-def test_changes_yields_every_event_and_reconnects(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_changes_yields_every_event_and_reconnects(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
     channel, again = redis_task.keys.events(TASK), {"type": "again"}
 
-    def said_once_more() -> Record | None:  # what comes while it connects anew is told as None
+    def next_repeated() -> Record | None:  # what comes while it connects anew is told as None
         redis_task.client.publish(channel, json.dumps(again))
-        return next(stirs)
+        return next(changes)
 
-    with closing(follower.changes(TASK)) as stirs:
-        assert next(stirs) is None
-        speaker = Speaker(redis_task)
-        speaker.begin()
-        assert what(next(one for one in stirs if one is not None)) == speaker.spoken[0]
+    with closing(follower.changes(TASK)) as changes:
+        assert next(changes) is None
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        assert text_of(next(one for one in changes if one is not None)) == publisher.published[0]
         for nonsense in ("this is no message", b"\xff", '{"type": []}'):
             redis_task.client.publish(channel, nonsense)
-            assert next(stirs) in (None, {"type": []})
+            assert next(changes) in (None, {"type": []})
         redis_task.client.client_kill_filter(_type="pubsub")
-        until(lambda: said_once_more() == again, 5, "it listens again")
+        until(lambda: next_repeated() == again, 5, "it listens again")
 
 
 def test_unpublished_messages_are_read_from_the_log(
-    follower: Follower, redis_task: TaskOnRedis, valkey: ValkeyServer
+    follower: AnyFollower, redis_task: TaskOnRedis, valkey: ValkeyServer
 ) -> None:
-    with Unheard.from_url(valkey.url, decode_responses=True) as client:
-        speaker = Speaker(TaskOnRedis(client, redis_task.keys))
+    with NonPublishingRedis.from_url(valkey.url, decode_responses=True) as client:
+        publisher = Publisher(TaskOnRedis(client, redis_task.keys))
         with following(follower, StreamPosition()) as records:
             assert next(records) is None
-            speaker.begin()
-            speaker.turn()
-            speaker.end()
-            heard: list[str] = []
-            hear(records, heard)
-    assert heard == speaker.spoken
+            publisher.create_task()
+            publisher.publish_turn()
+            publisher.publish_end()
+            received: list[str] = []
+            receive(records, received)
+    assert received == publisher.published
 
 
-def test_a_new_generation_is_received_from_its_start(follower: Follower, redis_task: TaskOnRedis) -> None:
-    before, after = Speaker(redis_task, 1), Speaker(redis_task, 2)
-    heard: list[str] = []
+def test_a_new_generation_is_received_from_its_start(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    before, after = Publisher(redis_task, 1), Publisher(redis_task, 2)
+    received: list[str] = []
     left = StreamPosition()
-    before.begin()
+    before.create_task()
     for _ in range(5):
-        before.turn()
+        before.publish_turn()
     with ThreadPoolExecutor(1) as pool, following(follower, left) as leaving:
-        hearing = pool.submit(hear, follower.follow(TASK, StreamPosition()), heard)
-        hear(leaving, [], 10)
-        until(lambda: heard == before.spoken, 5, "the follower has heard everything")
+        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
+        receive(leaving, [], 10)
+        until(lambda: received == before.published, 5, "the follower has heard everything")
         redis_task.wipe()
-        after.begin()
+        after.create_task()
         for _ in range(5):
-            after.turn()
-        after.end()
-        hearing.result(timeout=10)
-    assert heard == before.spoken + after.spoken
+            after.publish_turn()
+        after.publish_end()
+        receiving.result(timeout=10)
+    assert received == before.published + after.published
     again: list[str] = []
     with following(follower, replace(left)) as records:
-        hear(records, again)
-    assert again == after.spoken
+        receive(records, again)
+    assert again == after.published
 
 
-def test_logs_are_received_from_their_start_after_a_reset(follower: Follower, redis_task: TaskOnRedis) -> None:
-    speaker = Speaker(redis_task)
-    heard: list[str] = []
-    speaker.begin()
+def test_logs_are_received_from_their_start_after_a_reset(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    received: list[str] = []
+    publisher.create_task()
     with ThreadPoolExecutor(1) as pool:
-        hearing = pool.submit(hear, follower.follow(TASK, StreamPosition()), heard)
+        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
         for number in range(4):
-            speaker.turn()
-            until(lambda: heard == speaker.spoken, 5, "the follower has heard everything")
-            speaker.spoken.append(f"again {number}")
-            redis_task.store.reset_logs(TASK, redis_task.snapshot.epoch, [status_event(speaker.spoken[-1])])
-        speaker.end()
-        hearing.result(timeout=10)
-    assert heard == speaker.spoken
+            publisher.publish_turn()
+            until(lambda: received == publisher.published, 5, "the follower has heard everything")
+            publisher.published.append(f"again {number}")
+            redis_task.store.reset_logs(TASK, redis_task.snapshot.epoch, [status_event(publisher.published[-1])])
+        publisher.publish_end()
+        receiving.result(timeout=10)
+    assert received == publisher.published
 
 
-class Overtaken(redis.Redis):
+class InterruptedRedis(redis.Redis):
     """A client that is overtaken: before its nth command `meanwhile` runs."""
 
     left = 0
@@ -330,63 +283,63 @@ def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
 ) -> None:
     """The logs are lost and begun anew while a follower reads them; the new ones are heard once, from the start."""
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 10)
-    before, after = Speaker(redis_task, 1), Speaker(redis_task, 2)
-    before.begin()
+    before, after = Publisher(redis_task, 1), Publisher(redis_task, 2)
+    before.create_task()
     for _ in range(4):
-        before.turn()
+        before.publish_turn()
 
     def lose() -> None:
         redis_task.wipe()
-        after.begin()
+        after.create_task()
         for _ in range(new_turns):
-            after.turn()
+            after.publish_turn()
 
-    with Overtaken.from_url(valkey.url, decode_responses=True) as client:
+    with InterruptedRedis.from_url(valkey.url, decode_responses=True) as client:
         client.left, client.meanwhile = nth, lose
         follower = RedisFollower(client, valkey.url, redis_task.keys)
         position = StreamPosition()
         records = [record for _ in range(3) for record in follower.replay(TASK, position)]
     [generation] = redis_task.generations()
-    assert [what(record) for record in records if record["generation"] == generation] == after.spoken
-    old = [what(record) for record in records if record["generation"] != generation]
-    assert old == [word for word in before.spoken if word in old]
+    assert [text_of(record) for record in records if record["generation"] == generation] == after.published
+    old = [text_of(record) for record in records if record["generation"] != generation]
+    assert old == [word for word in before.published if word in old]
     assert position.generation == generation
 
 
 def test_text_that_was_trimmed_from_the_log_is_skipped(
-    follower: Follower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_task_store, "MAX_LOGGED_CHUNKS", 20)
-    speaker = Speaker(redis_task)
-    speaker.begin()
+    publisher = Publisher(redis_task)
+    publisher.create_task()
     for _ in range(40):
-        speaker.turn()
+        publisher.publish_turn()
     texts = {text for _, _, text in redis_task.chunk_log()}
-    there = [word for word in speaker.spoken if word.startswith("event") or word in texts]
-    assert len(there) < len(speaker.spoken)
-    heard: list[str] = []
+    there = [word for word in publisher.published if word.startswith("event") or word in texts]
+    assert len(there) < len(publisher.published)
+    received: list[str] = []
     position = StreamPosition()
     with following(follower, position) as records:
-        hear(records, heard, len(there))
-        assert heard == there
+        receive(records, received, len(there))
+        assert received == there
         assert len(redis_task.event_log()) == position.events
-        speaker.turn()
-        speaker.end()
-        hear(records, heard)
-    assert heard == there + speaker.spoken[speaker.spoken.index(there[-1]) + 1 :]
+        publisher.publish_turn()
+        publisher.publish_end()
+        receive(records, received)
+    assert received == there + publisher.published[publisher.published.index(there[-1]) + 1 :]
 
 
-def test_an_unlogged_event_does_not_move_the_position(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_an_unlogged_event_does_not_move_the_position(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
     position = StreamPosition()
     with following(follower, position) as records:
         assert next(records) is None
         redis_task.logs.publish_unlogged(TASK, ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no"))
         record = next(one for one in records if one is not None)
-    assert what(record) == "no"
+    assert text_of(record) == "no"
     assert position == StreamPosition()
 
 
-def test_a_follower_that_ends_leaves_no_connection(follower: Follower, redis_task: TaskOnRedis) -> None:
+def test_a_follower_that_ends_leaves_no_connection(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
     client: Any = redis_task.client
     with following(follower, StreamPosition()) as records:
         next(records)
@@ -395,11 +348,11 @@ def test_a_follower_that_ends_leaves_no_connection(follower: Follower, redis_tas
 
 
 def test_a_follower_reports_an_unreachable_redis(
-    unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Follower]
+    unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, make_follower: Callable[..., AnyFollower]
 ) -> None:
     monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
     for module in (redis_follower, redis_subscriptions):
         monkeypatch.setattr(module, "UNREACHABLE_TIMEOUT", 0.5)
     port = unreachable_task.client.get_connection_kwargs()["port"]
-    follower = make(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
+    follower = make_follower(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
     assert wait_for_error(lambda: next(follower.follow(TASK, StreamPosition()))) == "redis does not answer for 0.5 s"
