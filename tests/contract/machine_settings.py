@@ -1,7 +1,7 @@
 """Settings of the state machines of hypothesis: the same examples in every run, and no deadlines.
 
-To search for more failures, raise `max_examples` and drop `derandomize`. To examine a failure, add `Phase.shrink`, which
-may take minutes.
+To search for more failures, raise `max_examples` and drop `derandomize`. To examine a failure, add `Phase.shrink`;
+that may take minutes.
 """
 
 from hypothesis import HealthCheck, Phase, settings

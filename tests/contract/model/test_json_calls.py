@@ -1,4 +1,4 @@
-"""Models without native tool calls: they answer with JSON, which is read, and mended by them where it cannot be."""
+"""Models without native tool calls: the client reads calls from their JSON answers, and reprompts them."""
 
 import json
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def test_the_schema_of_the_answer_is_sent(server: ModelServer, model: OpenAIMode
 
 
 def test_an_answer_may_contain_several_calls(server: ModelServer, model: OpenAIModel) -> None:
-    """In their order; a call that is made twice with the same arguments is one."""
+    """The calls keep their order. A repeated call with the same arguments is dropped."""
     note = {"tool": "note", "args": {"content": 'ü漢\U0001f600 \n " {}'}}
     script_answers(server, {"text": "", "calls": [note, ADD_CALL, note]})
     text, result = read_reply(model.stream(make_json_request()))
@@ -154,7 +154,7 @@ def test_no_native_calls_are_sent(server: ModelServer, model: OpenAIModel) -> No
 def test_a_request_is_repeated_without_a_response_format_if_the_server_refuses_it(
     server: ModelServer, models: Callable[..., OpenAIModel], status: int
 ) -> None:
-    """That is remembered for the model at this address, and not for others."""
+    """The client remembers the refusal for this model at this address only."""
 
     def reply(request: Request) -> Reply:
         if request.model == "m" and "response_format" in request.body:
@@ -187,7 +187,7 @@ def test_a_rate_limit_of_a_reprompt_is_reported(server: ModelServer, model: Open
 
 @pytest.mark.parametrize("broken", [Reply(text="one two", break_after=1), Reply(text="{", garbage=COMMENT_ONLY)])
 def test_an_interrupted_json_answer_is_requested_again(server: ModelServer, model: OpenAIModel, broken: Reply) -> None:
-    """Nobody has seen a word of it."""
+    """The client has streamed no text of the interrupted answer."""
     script_answers(server, VALID_ANSWER)
     server.fail_next(1, broken)
     text, result = read_reply(model.stream(make_json_request()))
@@ -197,7 +197,7 @@ def test_an_interrupted_json_answer_is_requested_again(server: ModelServer, mode
 
 def test_timeouts_apply_to_each_attempt(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
     hanging = Reply(text="no and no", hang_after=1)
-    whole = Reply(garbage=encode_events(delta("stop", content="no")))  # at once, its end included
+    whole = Reply(garbage=encode_events(delta("stop", content="no")))  # one chunk that includes the end
     server.script(lambda request: hanging if request.count("assistant") else whole)
     text, error = read_failure(
         models(max_attempts=2, retry_delay=0.01).stream(make_json_request(first_token_timeout=5, idle_timeout=0.1))
@@ -217,8 +217,8 @@ def test_a_json_answer_that_is_too_long_is_refused(
     assert len(server.requests) == 1
 
 
-def closed_at_last(stream: ModelStream) -> list[Any]:
-    """What the stream brings after it is closed."""
+def close_and_read_rest(stream: ModelStream) -> list[Any]:
+    """Close the stream twice. Return the items that it yields after that."""
     stream.close()
     stream.close()
     items = list(stream)
@@ -228,16 +228,16 @@ def closed_at_last(stream: ModelStream) -> list[Any]:
 
 @pytest.mark.parametrize("asked_before", [0, 1, 2])
 def test_a_json_stream_is_closed_during_an_answer(server: ModelServer, model: OpenAIModel, asked_before: int) -> None:
-    """Of the first answer, and of those after a reprompt."""
+    """The client closes the first answer and the answers after a reprompt."""
     hanging = Reply(text='{"text": "on and on', hang_after=3)
     server.script(lambda request: hanging if len(server.requests) > asked_before else Reply(text="no"))
     stream = model.stream(make_json_request())
     until(
         lambda: len(server.requests) > asked_before and server.requests[-1].chunks_sent == 3,
         30,
-        "the answer is in its middle",
+        "the server has sent a part of the answer",
     )
-    assert closed_at_last(stream) == []
+    assert close_and_read_rest(stream) == []
     server.wait_for(lambda records: all_disconnected(records[asked_before:]), timeout=30)
     assert len(server.requests) == asked_before + 1
 

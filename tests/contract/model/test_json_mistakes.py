@@ -1,4 +1,4 @@
-"""Answers in JSON that cannot be read: the model is told, and mends them."""
+"""JSON answers that cannot be read: the client reprompts the model with the mistake."""
 
 import json
 from dataclasses import replace
@@ -45,7 +45,7 @@ MALFORMED: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("kind", MALFORMED)
 def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenAIModel, kind: str) -> None:
-    """It sees what it said, and what is wrong with it."""
+    """The reprompt contains the malformed answer and the mistake."""
     said, wrong = MALFORMED[kind]
     script_answers(server, said, VALID_ANSWER, usage=(10, 3))
     text, result = read_reply(model.stream(make_json_request()))
@@ -53,12 +53,12 @@ def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenA
     assert (result.tokens_in, result.tokens_out) == (20, 6)
     first, second = (body["messages"] for body in request_bodies(server))
     assert second[: len(first)] == first
-    own, told = second[len(first) :]
+    own, correction = second[len(first) :]
     assert own["role"] == "assistant"
     assert own["content"][:50] == ((said if isinstance(said, str) else json.dumps(said)) or "(nothing)")[:50]
     assert len(own["content"]) < 2100
-    assert told["role"] == "user"
-    assert wrong in told["content"]
+    assert correction["role"] == "user"
+    assert wrong in correction["content"]
     assert request_bodies(server)[1]["response_format"] == request_bodies(server)[0]["response_format"]
 
 
@@ -87,7 +87,7 @@ def test_a_complete_answer_at_the_token_limit_is_accepted(server: ModelServer, m
 
 
 def test_reprompts_are_bounded(server: ModelServer, model: OpenAIModel) -> None:
-    """Each reprompt shows the answer before it alone."""
+    """Each reprompt contains only the answer before it."""
     server.script(lambda request: Reply(text=f"no {len(server.requests)}", usage=(7, 2)))
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.finish_reason, result.calls) == (f"no {1 + MAX_REPROMPTS}", "stop", ())
@@ -152,8 +152,8 @@ def test_the_text_of_an_answer_that_stays_truncated_is_shown(server: ModelServer
     assert (text, result.finish_reason, result.mistake) == ("on and\non \ufffd", "length", "")
 
 
-def after_a_call() -> Any:
-    """The request of an agent that has called a tool and has none in this turn."""
+def make_request_after_call() -> Any:
+    """Return the request of an agent that has called a tool and has no tools in this turn."""
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
     past = (
         {"role": "assistant", "content": "", "tool_calls": [call]},
@@ -176,7 +176,7 @@ def test_an_agent_without_tools_replies_with_its_prose_only(
     server: ModelServer, model: OpenAIModel, said: str, words: str
 ) -> None:
     script_answers(server, said.replace('"text": "", ', ""))
-    text, result = read_reply(model.stream(after_a_call()))
+    text, result = read_reply(model.stream(make_request_after_call()))
     assert (text, result.finish_reason, result.reprompts) == (words, "stop", 0)
 
 
@@ -185,14 +185,14 @@ def test_an_agent_without_tools_that_writes_only_calls_is_reprompted_for_prose(
 ) -> None:
     call = json.dumps({"calls": [ADD_CALL]})
     server.script(lambda request: Reply(text=call if len(server.requests) == 1 else "It is 3."))
-    text, result = read_reply(model.stream(after_a_call()))
+    text, result = read_reply(model.stream(make_request_after_call()))
     assert (text, result.reprompts, result.mistake) == ("It is 3.", 1, "")
     assert "without JSON" in request_bodies(server)[1]["messages"][-1]["content"]
 
 
 def test_an_agent_without_tools_that_keeps_writing_calls_fails(server: ModelServer, model: OpenAIModel) -> None:
     script_answers(server, json.dumps({"calls": [ADD_CALL]}))
-    text, result = read_reply(model.stream(after_a_call()))
+    text, result = read_reply(model.stream(make_request_after_call()))
     assert (text, result.finish_reason, result.reprompts) == ("", "malformed", MAX_REPROMPTS)
     assert result.mistake
 

@@ -1,4 +1,4 @@
-"""Models: what comes of a call, which keys it carries, and how it is closed."""
+"""Calls of a model: the reply, the keys that are sent, and closing."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ from tests.support.stack import until
 
 pytestmark = IGNORE_ABANDONED_GENERATORS
 
-STREAMS = 50
+STREAM_COUNT = 50
 
 
 @pytest.mark.parametrize("text", ["one two three", "ü漢\U0001f600 \n\n\t {}", "x" * 5000])
@@ -97,7 +97,7 @@ def test_a_call_is_required_only_of_a_model_with_tools(server: ModelServer, mode
 
 
 def test_tool_calls_are_assembled_from_chunks(server: ModelServer, model: OpenAIModel) -> None:
-    """The pieces of their arguments come in turn; nonsense is passed on as it came."""
+    """The chunks of several calls are interleaved. Arguments that are not JSON are returned unchanged."""
     given = (("add", json.dumps({"a": 1, "text": "ü \n"})), ("find", "{no json"), ("add", ""), ("none", "[1, 2]"))
     server.script(lambda request: Reply(text="wait", tool_calls=given))
     text, result = read_reply(model.stream(make_request("go", TOOL)))
@@ -115,22 +115,24 @@ def test_tool_calls_without_an_index_are_distinguished_by_their_ids(server: Mode
 
 def test_fifty_streams_run_concurrently(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text=f"you said {request.last_user}", interval=0.02))
-    together = threading.Barrier(STREAMS)
+    together = threading.Barrier(STREAM_COUNT)
 
-    def ask(number: int) -> str:
+    def read(number: int) -> str:
         together.wait()
         return read_reply(model.stream(make_request(f"{number} of many")))[0]
 
-    with ThreadPoolExecutor(STREAMS) as pool:
-        assert list(pool.map(ask, range(STREAMS))) == [f"you said {number} of many" for number in range(STREAMS)]
+    with ThreadPoolExecutor(STREAM_COUNT) as pool:
+        assert list(pool.map(read, range(STREAM_COUNT))) == [
+            f"you said {number} of many" for number in range(STREAM_COUNT)
+        ]
 
 
 def read_and_close(stream: ModelStream, ready: Callable[[], object], read: int = 0) -> list[Any]:
-    """What another thread reads of the stream, which is closed when it is ready; it ends at once and quietly."""
+    """Close the stream while another thread reads it. Return the items of that thread, which must end without error."""
     items: list[Any] = []
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(lambda: items.extend(stream))
-        until(lambda: ready() and len("".join(map(str, items))) >= read, 30, "the stream is where it is closed")
+        until(lambda: ready() and len("".join(map(str, items))) >= read, 30, "the stream is ready to be closed")
         assert not reading.done()
         stream.close()
         reading.result(timeout=30)
@@ -217,10 +219,10 @@ def test_another_address_never_gets_the_key_of_the_environment(
         read_reply(model.stream(make_request(base_url=other.base_url)))
         read_reply(model.stream(make_request(base_url=other.base_url, api_key_env="TEAM_KEY")))
         read_reply(model.stream(make_request(base_url=other.base_url, api_key_env="NO_SUCH_KEY")))
-        told = [json.dumps(dict(record.request.headers)) + json.dumps(record.request.body) for record in other.requests]
+        sent = [json.dumps(dict(record.request.headers)) + json.dumps(record.request.body) for record in other.requests]
         keys = [record.request.headers.get("authorization", "") for record in other.requests]
     assert server.requests == []
-    assert [API_KEY in one for one in told] == [False] * 3
+    assert [API_KEY in one for one in sent] == [False] * 3
     assert keys[1] == "Bearer the team's key"
     assert "team" not in keys[2]
 
@@ -250,19 +252,19 @@ def test_a_redirect_does_not_receive_the_key(
 ) -> None:
     class Redirecting(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked_with.append(self.headers["authorization"])
+            received_keys.append(self.headers["authorization"])
             self.send_response(307)
             self.send_header("location", f"{server.base_url}/chat/completions")
             self.send_header("content-length", "0")
             self.end_headers()
 
-    asked_with: list[str] = []
+    received_keys: list[str] = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as redirecting:
         threading.Thread(target=redirecting.serve_forever, daemon=True).start()
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{redirecting.server_port}/v1")
         read_reply(model.stream(make_request()))
         redirecting.shutdown()
-    assert asked_with == [f"Bearer {API_KEY}"]
+    assert received_keys == [f"Bearer {API_KEY}"]
     assert [record.request.headers.get("authorization") for record in server.requests] == [None]
 
 
@@ -324,17 +326,17 @@ def test_texts_are_passed_to_the_callback(server: ModelServer, model: OpenAIMode
 def test_the_callback_is_not_called_after_a_stream_was_closed(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(chunks=["word "] * 500, interval=0.002, hang_after=500))
     texts: list[str] = []
-    heard = threading.Event()
+    received = threading.Event()
 
-    def say(text: str) -> None:
+    def on_text(text: str) -> None:
         texts.append(text)
-        heard.set()
+        received.set()
 
-    stream = model.stream(make_request(), say)
-    assert heard.wait(10)
+    stream = model.stream(make_request(), on_text)
+    assert received.wait(10)
     stream.close()
     assert list(stream) == []
     assert stream.wait_closed(10)
-    told = len(texts)
-    until(lambda: all_disconnected(server.requests), 10, "the client has left")
-    assert len(texts) == told
+    count = len(texts)
+    until(lambda: all_disconnected(server.requests), 10, "the client has disconnected")
+    assert len(texts) == count

@@ -1,4 +1,4 @@
-"""Models that fail: what is tried again, and what is told."""
+"""Failures of a model: which calls are retried, and the errors that they raise."""
 
 import pickle
 import time
@@ -55,7 +55,7 @@ def test_an_unknown_model_is_reported(server: ModelServer, model: OpenAIModel) -
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500])
 def test_no_message_shows_the_key(server: ModelServer, model: OpenAIModel, status: int) -> None:
-    """Some servers repeat it."""
+    """Some servers repeat the key in their error."""
     server.script(lambda request: Reply(status=status, text=f"bad header {request.headers['authorization']}"))
     _, error = read_failure(model.stream(make_request()))
     assert API_KEY not in repr(error)
@@ -120,7 +120,7 @@ def test_a_retry_after_is_obeyed_within_limits(
 ) -> None:
     monkeypatch.setattr(openai_model, "MAX_RETRY_DELAY", 0.05)
     server.fail_next(1, Reply(status=503, headers={"Retry-After": header}))
-    assert read_reply(model.stream(make_request())), "otherwise it waits for an hour"
+    assert read_reply(model.stream(make_request())), "the client would wait for an hour"
 
 
 RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
@@ -145,7 +145,7 @@ RETRY_AFTER: dict[str, tuple[dict[str, str], float | None]] = {
 
 @pytest.mark.parametrize("given", RETRY_AFTER)
 def test_a_rate_limit_is_reported_immediately(server: ModelServer, model: OpenAIModel, given: str) -> None:
-    """Waiting is for the caller: the limit is shared by all processes, and nobody keeps a thread for it."""
+    """The client does not wait: all processes share the limit, and a wait would block a thread."""
     headers, seconds = RETRY_AFTER[given]
     server.script(lambda request: Reply(status=429, text="slow down", headers=headers))
     text, error = read_failure(model.stream(make_request()))
@@ -163,7 +163,7 @@ def test_a_rate_limit_until_a_date_is_reported_in_seconds(server: ModelServer, m
 
 
 def test_a_rate_limit_within_the_stream_is_reported_immediately(server: ModelServer, model: OpenAIModel) -> None:
-    """Servers that pass on others have sent their status by then."""
+    """A proxy has already sent its status when the model server reports the limit."""
     limited = encode_events({"error": {"message": "slow down", "code": 429}})
     server.script(lambda request: Reply(garbage=limited))
     _, error = read_failure(model.stream(make_request()))
@@ -287,7 +287,7 @@ GARBAGE = [
 @pytest.mark.parametrize("text", ["", "one"])
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
 def test_a_malformed_stream_is_reported(server: ModelServer, model: OpenAIModel, text: str, garbage: bytes) -> None:
-    """Before the first token the call is tried again, after it it is not."""
+    """The client retries the call only before the first token."""
     server.script(lambda request: Reply(text=text, garbage=garbage))
     found, error = read_failure(model.stream(make_request()))
     assert (found, error.retryable) == (text, True)
@@ -312,7 +312,7 @@ ODD = {
 
 @pytest.mark.parametrize("odd", ODD)
 def test_every_stream_ends_with_a_reply_or_an_error(server: ModelServer, model: OpenAIModel, odd: str) -> None:
-    """Whatever a server of another make says."""
+    """The chunks are those of servers that deviate from the protocol."""
     server.script(lambda request: Reply(text="one", garbage=encode_events(ODD[odd])))
     items: list[Any] = []
     with suppress(ModelError):
@@ -345,6 +345,6 @@ def test_a_model_that_falls_silent_fails(server: ModelServer, model: OpenAIModel
 
 
 def test_a_slow_model_succeeds(server: ModelServer, model: OpenAIModel) -> None:
-    """The limits are on each silence, not on the whole answer."""
+    """The timeouts apply to each silence, not to the whole answer."""
     server.script(lambda request: Reply(text="a b c d", interval=1.0))
     assert read_reply(model.stream(make_request(first_token_timeout=2.5, idle_timeout=2.5)))[0] == "a b c d"

@@ -1,4 +1,4 @@
-"""Answers without end: they are cut off at a limit, as they come, and the connection is closed."""
+"""Answers without end: the client truncates them at a limit while they are streamed, and closes the connection."""
 
 import gzip
 import json
@@ -25,8 +25,8 @@ from tests.support.servers.model_server import ModelServer, Reply
 pytestmark = IGNORE_ABANDONED_GENERATORS
 
 
-def cut_off(server: ModelServer, model: OpenAIModel) -> tuple[str, ModelReply]:
-    """The answer, which was cut off."""
+def read_truncated_reply(server: ModelServer, model: OpenAIModel) -> tuple[str, ModelReply]:
+    """Return the text and the reply of one truncated answer."""
     text, result = read_reply(model.stream(make_request("hello", TOOL)))
     assert result.finish_reason == "length"
     assert result.limit != ""
@@ -39,7 +39,7 @@ def test_a_text_without_end_is_truncated_while_it_is_streamed(
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_TEXT_BYTES", 1001)
     hung(server, 100, "ü" * 20)
-    text, result = cut_off(server, model)
+    text, result = read_truncated_reply(server, model)
     assert text == "ü" * 500
     assert result.limit == "1001 bytes of text"
     assert result.tokens_out == 251
@@ -51,21 +51,21 @@ def test_arguments_without_end_are_truncated(
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_ARGUMENT_CHARS", 1000)
     endless(server, call(0, '{"a": "'), *[call(1, "x" * 50)] * 30)
-    _, result = cut_off(server, model)
+    _, result = read_truncated_reply(server, model)
     assert sum(len(requested.arguments) for requested in result.calls) == 1000
 
 
 @pytest.mark.parametrize("far", [0, 10**9, -(10**9)])
 def test_calls_without_end_are_truncated(server: ModelServer, model: OpenAIModel, far: int) -> None:
     endless(server, *(call(far + index) for index in range(500)))
-    _, result = cut_off(server, model)
+    _, result = read_truncated_reply(server, model)
     assert len(result.calls) == assembly.MAX_REPLY_CALLS
     assert {requested.arguments for requested in result.calls} == {"{}"}
 
 
 def test_new_ids_without_end_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
     endless(server, *(call(None, id=f"c{number}") for number in range(500)))
-    assert len(cut_off(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
+    assert len(read_truncated_reply(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
 
 
 @pytest.mark.parametrize("chunk", [delta(), delta(content=""), call(0, ""), {}], ids=str)
@@ -74,7 +74,7 @@ def test_empty_chunks_without_end_are_truncated(
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_REPLY_CHUNKS", 100)
     endless(server, *[chunk] * 200)
-    assert cut_off(server, model)[0] == ""
+    assert read_truncated_reply(server, model)[0] == ""
 
 
 def test_an_answer_that_takes_too_long_is_truncated(
@@ -82,7 +82,7 @@ def test_an_answer_that_takes_too_long_is_truncated(
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 0.0)
     hung(server, 2, "word ")
-    assert cut_off(server, model)[1].limit == "0 seconds"
+    assert read_truncated_reply(server, model)[1].limit == "0 seconds"
     server.wait_for(all_disconnected)
 
 
@@ -109,7 +109,7 @@ def test_only_the_beginning_of_an_error_is_read(server: ModelServer, model: Open
     server.script(lambda request: Reply(status=400, text="beginning" + "x" * 1_000_000))
     _, error = read_failure(model.stream(make_request()))
     assert "beginning" in str(error)
-    assert '{"error"' in str(error), "the body was read to its end"
+    assert '{"error"' in str(error), "the client reads the body to its end"
     assert len(error.message) <= 400
 
 

@@ -1,4 +1,4 @@
-"""Text of a model server: whatever it sends, what comes out can be stored as UTF-8, and counts are counts."""
+"""Text of a model server: the reply can be stored as UTF-8, and its token counts are plausible."""
 
 import json
 from dataclasses import asdict
@@ -23,10 +23,10 @@ from tests.support.servers.model_server import ModelServer, Reply
 pytestmark = IGNORE_ABANDONED_GENERATORS
 
 HIGH, LOW = "\ud83d", "\ude00"
-"""The halves of a character, as a server cuts it in two."""
+"""The surrogates of a character that a server splits."""
 
 
-def _streams(server: ModelServer, *chunks: Any) -> None:
+def _script_chunks(server: ModelServer, *chunks: Any) -> None:
     server.script(lambda request: Reply(garbage=encode_events(*chunks)))
 
 
@@ -36,7 +36,7 @@ def _call(arguments: str, name: str | None = None, index: int = 0) -> dict[str, 
 
 def test_lone_surrogates_of_an_answer_are_replaced(server: ModelServer, model: OpenAIModel) -> None:
     call = _call(f'{{"a": "{LOW}"}}', f"add{HIGH}")
-    _streams(
+    _script_chunks(
         server,
         {"model": f"m{LOW}", "choices": [{"delta": {"content": f"a{LOW}b{HIGH}"}}]},
         delta(content="c", tool_calls=[call]) | {"model": f"m{HIGH}"},
@@ -59,7 +59,7 @@ def test_a_character_whose_halves_are_in_two_chunks_is_joined(
 ) -> None:
     calls = [delta(tool_calls=[_call(half, half)]) for half in (HIGH, LOW)]
     halves = [delta(content=f"a{HIGH}"), *between, delta(content=f"{LOW}b")]
-    _streams(server, *halves, calls[0], *between, calls[1], delta("tool_calls"))
+    _script_chunks(server, *halves, calls[0], *between, calls[1], delta("tool_calls"))
     text, result = read_reply(model.stream(make_request("hello", TOOL)))
     assert text == "a\U0001f600b"
     assert result.calls == (RequestedCall("\U0001f600", "\U0001f600"),)
@@ -67,9 +67,9 @@ def test_a_character_whose_halves_are_in_two_chunks_is_joined(
 
 @pytest.mark.parametrize("last", [delta("stop"), delta("stop", content="")], ids=str)
 def test_half_a_character_at_the_end_is_replaced(server: ModelServer, model: OpenAIModel, last: dict[str, Any]) -> None:
-    _streams(server, delta(content="a"), delta(content=HIGH), last)
+    _script_chunks(server, delta(content="a"), delta(content=HIGH), last)
     assert read_reply(model.stream(make_request()))[0] == "a\ufffd"
-    _streams(server, delta("stop", content=f"a{HIGH}"))
+    _script_chunks(server, delta("stop", content=f"a{HIGH}"))
     assert read_reply(model.stream(make_request()))[0] == "a\ufffd"
 
 
@@ -83,7 +83,7 @@ def test_bytes_that_are_not_utf_8_are_replaced(server: ModelServer, model: OpenA
 
 def test_a_json_answer_is_well_formed(server: ModelServer, model: OpenAIModel) -> None:
     said = json.dumps({"text": f"a{LOW}", "calls": [{"tool": "add", "args": {f"k{HIGH}": HIGH}}]}, ensure_ascii=False)
-    _streams(server, delta(content=said), delta("stop"))
+    _script_chunks(server, delta(content=said), delta("stop"))
     text, result = read_reply(model.stream(make_request("hello", TOOL, tool_calls="json")))
     assert text == "a\ufffd"
     assert result.calls == (RequestedCall("add", '{"k\ufffd": "\ufffd"}'),)
@@ -92,7 +92,7 @@ def test_a_json_answer_is_well_formed(server: ModelServer, model: OpenAIModel) -
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
 def test_an_error_message_is_well_formed(server: ModelServer, model: OpenAIModel, status: int) -> None:
     if status == 200:
-        _streams(server, {"error": {"message": f"no {HIGH}", "code": LOW, "type": HIGH}})
+        _script_chunks(server, {"error": {"message": f"no {HIGH}", "code": LOW, "type": HIGH}})
     else:
         server.script(lambda request: Reply(status=status, text=f"no {HIGH}"))
     _, error = read_failure(model.stream(make_request()))
@@ -109,17 +109,17 @@ def test_a_token_count_is_limited_to_plausible_numbers(
     server: ModelServer, model: OpenAIModel, count: Any, counted: int
 ) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": count}
-    _streams(server, delta(content="a"), delta("stop"), {"usage": usage, "choices": []})
+    _script_chunks(server, delta(content="a"), delta("stop"), {"usage": usage, "choices": []})
     _, result = read_reply(model.stream(make_request()))
     assert result.tokens_in == counted
     assert type(result.tokens_in) is int
-    assert result.tokens_out == (counted or 1), "the pieces are counted instead"
+    assert result.tokens_out == (counted or 1), "the client counts chunks instead"
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("usage", [[], "x", 7, True, {}], ids=str)
 def test_malformed_usage_is_ignored(server: ModelServer, model: OpenAIModel, usage: Any) -> None:
-    _streams(server, delta(content="a") | {"usage": usage}, delta("stop"))
+    _script_chunks(server, delta(content="a") | {"usage": usage}, delta("stop"))
     assert read_reply(model.stream(make_request()))[1].tokens_in == 0
     assert len(server.requests) == 1
 
@@ -127,6 +127,8 @@ def test_malformed_usage_is_ignored(server: ModelServer, model: OpenAIModel, usa
 @pytest.mark.parametrize("index", ["0", 0.5, True, [0], {}], ids=str)
 def test_an_index_that_is_not_a_number_is_ignored(server: ModelServer, model: OpenAIModel, index: Any) -> None:
     first = {"index": 0, "id": "c0", "function": {"name": "add", "arguments": "{}"}}
-    _streams(server, delta(tool_calls=[first]), delta(tool_calls=[first | {"id": "c1", "index": index}]), delta("stop"))
+    _script_chunks(
+        server, delta(tool_calls=[first]), delta(tool_calls=[first | {"id": "c1", "index": index}]), delta("stop")
+    )
     _, result = read_reply(model.stream(make_request("hello", TOOL)))
     assert result.calls == (RequestedCall("add", "{}"),) * 2

@@ -1,4 +1,4 @@
-"""Attempts: work that was begun and never ended is counted, outside of what announces it."""
+"""Attempts, which count work that starts and never finishes, and dead letters."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -31,18 +31,18 @@ def test_an_attempt_excludes_others_until_its_lease_expires(task: TaskUnderTest)
     assert task.attempts.renew("a")
     task.attempts.finish("a")
     assert task.attempts.start("a") == 0
-    task.attempts.finish("never begun")
+    task.attempts.finish("never started")
 
 
-def letter(name: str, minutes: int) -> DeadLetter:
-    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+def make_letter(name: str, minute: int) -> DeadLetter:
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
     return dead_letter_of_lost_work("turn", name, "writer, step 3", "lost", 5, time)
 
 
 def test_dead_letters_are_kept_by_id_oldest_first(task: TaskUnderTest) -> None:
     dead: DeadLetters = task.dead_letters
     assert dead.entries() == []
-    newer, older = letter("newer", 2), letter("older", 1)
+    newer, older = make_letter("newer", 2), make_letter("older", 1)
     for one in (newer, older, newer):
         dead.add(one)
     assert dead.entries() == [older, newer]
@@ -56,7 +56,7 @@ def test_the_oldest_dead_letters_are_removed_above_the_maximum_number(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "MAX_LETTERS", 2)
-    letters = [letter(str(number), number) for number in range(4)]
+    letters = [make_letter(str(number), number) for number in range(4)]
     for one in letters:
         redis_task.dead_letters.add(one)
     assert redis_task.dead_letters.entries() == letters[2:]
@@ -65,9 +65,9 @@ def test_the_oldest_dead_letters_are_removed_above_the_maximum_number(
 def test_the_oldest_dead_letters_are_removed_above_the_maximum_size(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = len(canonical_json(letter("0", 0).model_dump(mode="json")))
+    size = len(canonical_json(make_letter("0", 0).model_dump(mode="json")))
     monkeypatch.setattr(dead_letters, "MAX_BYTES", 3 * size)
-    letters = [letter(str(number), number) for number in range(6)]
+    letters = [make_letter(str(number), number) for number in range(6)]
     for one in [*letters, letters[5]]:
         redis_task.dead_letters.add(one)
     assert redis_task.dead_letters.entries() == letters[3:]
@@ -80,6 +80,6 @@ def test_the_oldest_dead_letters_are_removed_above_the_maximum_size(
 
 
 def test_a_dead_letter_with_a_lone_surrogate_is_stored(redis_task: TaskOnRedis) -> None:
-    redis_task.dead_letters.add(letter("half \ud800", 1))
+    redis_task.dead_letters.add(make_letter("half \ud800", 1))
     [kept] = redis_task.dead_letters.entries()
     assert kept.task_id == "half \ufffd"

@@ -21,7 +21,7 @@ from tests.support.memory_ports import schedule as memory_schedule
 
 TASKS = st.sampled_from(["a", "b", "c", f"{NOTIFY_PREFIX}a"])
 DELAYS = st.sampled_from([-200.0, 0.0, 30.0, 100.0])
-"""Seconds. Their differences are so far apart, and so far from sums of PASSING_TIMES, that a slow test keeps the order."""
+"""Seconds. Their differences, and those to sums of PASSING_TIMES, are so large that a slow test keeps the order."""
 PASSING_TIMES = st.sampled_from([45.0, 80.0])
 KEYS = st.sampled_from(["a", "b"])
 MAX_LETTERS = 3

@@ -1,4 +1,4 @@
-"""Urgent items: whoever works at what is pending is told to end it."""
+"""Inbox items that interrupt: they request the cancellation of the pending turn or calls."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.contract.samples import TASK, USAGE, status_event, text_chunk
 
 @pytest.fixture
 def turn(task: TaskUnderTest) -> TaskUnderTest:
-    """A task with a pending turn that nobody took."""
+    """Return a task with a pending turn that no worker has claimed."""
     task.create(3)
     task.record_decision()
     return task
@@ -26,9 +26,9 @@ def test_an_interrupt_requests_the_cancellation_of_the_turn(turn: TaskUnderTest)
     assert turn.turns.renew(claim) is LeaseStatus.CANCEL_REQUESTED
     assert emit_chunk(turn.turns, claim, 2, text_chunk("b"), USAGE) is LeaseStatus.CANCEL_REQUESTED
     assert emit_chunk(turn.turns, claim, 2, text_chunk("b"), USAGE) is LeaseStatus.CANCEL_REQUESTED
-    cancel_request = turn.turns.cancel_request(claim)
-    assert cancel_request is not None
-    assert cancel_request.emitted_chunks == 1
+    request = turn.turns.cancel_request(claim)
+    assert request is not None
+    assert request.emitted_chunks == 1
     assert turn.snapshot.cancel_requested_for is not None
     assert [text for _, _, text in turn.chunk_log()] == ["a", "b"]
 
@@ -62,7 +62,7 @@ def test_a_request_to_cancel_ends_with_its_epoch(turn: TaskUnderTest) -> None:
     turn.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn.commit()
     assert turn.turns.renew(claim) is LeaseStatus.LOST
-    assert turn.turns.cancel_request(claim) is not None, "it says what the late worker asks about"
+    assert turn.turns.cancel_request(claim) is not None, "the late worker still reads the request for its own epoch"
     turn.record_decision()
     assert turn.snapshot.cancel_requested_for is None
     assert turn.turns.renew(turn.claim()) is LeaseStatus.HELD
@@ -120,7 +120,7 @@ def test_a_call_with_a_request_to_cancel_is_not_claimed(task: TaskUnderTest) -> 
     assert task.calls.claim(task.tool_assignment("tc_1"), "me")
     task.inbox.add(TASK, ["stop"], interrupt=True)
     assert not task.calls.claim(task.tool_assignment("tc_2"), "me")
-    assert task.calls.claim(task.tool_assignment("tc_1"), "me"), "our own answer was lost"
+    assert task.calls.claim(task.tool_assignment("tc_1"), "me"), "the first reply was lost"
     assert task.calls.renew(task.tool_assignment("tc_1"), "me")
     task.inbox.clear_cancellation(TASK, task.snapshot.epoch)
     assert task.calls.claim(task.tool_assignment("tc_2"), "me")

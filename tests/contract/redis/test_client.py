@@ -1,4 +1,4 @@
-"""Connections to Redis: no wait is without a limit."""
+"""Connections to Redis: every wait has a limit."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from tests.contract.redis.unreachable_redis import wait_for_error
 
 @pytest.fixture
 def url(unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a Redis that is silent, or gone; an answer is waited for only 50 ms."""
+    """Return the URL of a Redis that never replies or has stopped; the client waits only 50 ms for a reply."""
     monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
     return f"redis://127.0.0.1:{unreachable_task.client.get_connection_kwargs()['port']}/0"
 

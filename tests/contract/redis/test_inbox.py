@@ -1,4 +1,4 @@
-"""The inbox: which items wait for a task."""
+"""The inbox: the items that wait for a task."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def test_items_wait_until_they_are_removed(task: TaskUnderTest) -> None:
     assert list(task.snapshot.item_ids) == ["a", "b"]
     task.inbox.remove(TASK, "a")
     task.inbox.remove(TASK, "a")
-    task.inbox.remove(TASK, "never there")
+    task.inbox.remove(TASK, "unknown")
     assert list(task.snapshot.item_ids) == ["b"]
     task.inbox.add(TASK, ["a"])
     task.inbox.remove(TASK, "b")
@@ -28,7 +28,7 @@ def test_items_wait_until_they_are_removed(task: TaskUnderTest) -> None:
 
 
 def test_many_items_are_added(task: TaskUnderTest) -> None:
-    """A Lua call takes some 8,000 values at most."""
+    """A call of Lua takes about 8,000 values at most."""
     task.create()
     ids = [f"item{number:05d}" for number in range(9_000)]
     task.inbox.add(TASK, ids)

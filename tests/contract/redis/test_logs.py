@@ -25,7 +25,7 @@ def test_events_are_read_after_a_number(task: TaskUnderTest) -> None:
 
 @pytest.mark.parametrize("count", [6, 7])
 def test_a_log_is_read_in_pages(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Also when it grows meanwhile."""
+    """The log grows while it is read."""
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
     redis_task.create(1, *[status_event(str(number)) for number in range(count)])
     reading = redis_task.logs.events(TASK, 0)
@@ -43,8 +43,8 @@ def test_an_unlogged_event_is_published_and_not_logged(redis_task: TaskOnRedis) 
         pubsub.subscribe(redis_task.keys.events(TASK))
         assert pubsub.get_message(timeout=5) is not None
         redis_task.logs.publish_unlogged(TASK, REFUSED)
-        heard: Any = pubsub.get_message(timeout=5)
-    assert json.loads(heard["data"]) == REFUSED.model_dump(mode="json")
+        message: Any = pubsub.get_message(timeout=5)
+    assert json.loads(message["data"]) == REFUSED.model_dump(mode="json")
     assert redis_task.names() == []
 
 

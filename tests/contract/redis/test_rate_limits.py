@@ -1,4 +1,4 @@
-"""Rates: no window of time holds more than a provider allows, whoever asks, and waiting turns keep their order."""
+"""Rate limits: no time window holds more than the provider allows, and waiting tickets keep their order."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,89 +18,91 @@ FREE = ModelProfile(model="m")
 TOKENS = ModelProfile(model="m", tokens_per_minute=100)
 REQUESTS = ModelProfile(model="m", requests_per_minute=2)
 SHARED = ModelProfile(model="shared")
-SLOT = LONG_LEASE / 60 + 0.01
-"""Seconds by which a request may count longer than a window."""
+MAX_OVERHANG = LONG_LEASE / 60 + 0.01
+"""Seconds for which a request may count after its window."""
 
 
-def of(name: str, tenant: str = "", team: str = "desk") -> Ticket:
+def ticket_of(name: str, tenant: str = "", team: str = "desk") -> Ticket:
     return Ticket(f"{tenant}:{name}" if tenant else name, team, "1/1/0")
 
 
 def test_a_request_without_a_limit_never_waits(task: TaskUnderTest) -> None:
-    assert [task.rates.reserve(FREE, of(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
+    assert [task.rates.reserve(FREE, ticket_of(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
 
 
 def test_tokens_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
     rates = task.rates
-    assert rates.reserve(TOKENS, of("a"), 60) == 0
-    assert rates.reserve(TOKENS, of("b"), 40) == 0
-    assert 0 < rates.reserve(TOKENS, of("c"), 10) <= LONG_LEASE + SLOT
-    task.pass_time(task.short_window_rates.reserve(TOKENS, of("c"), 10))
-    assert task.short_window_rates.reserve(TOKENS, of("c"), 10) == 0
+    assert rates.reserve(TOKENS, ticket_of("a"), 60) == 0
+    assert rates.reserve(TOKENS, ticket_of("b"), 40) == 0
+    assert 0 < rates.reserve(TOKENS, ticket_of("c"), 10) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(task.short_window_rates.reserve(TOKENS, ticket_of("c"), 10))
+    assert task.short_window_rates.reserve(TOKENS, ticket_of("c"), 10) == 0
 
 
 def test_requests_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
     rates = task.rates
-    assert [rates.reserve(REQUESTS, of(name), 1) for name in "ab"] == [0, 0]
-    assert 0 < rates.reserve(REQUESTS, of("c"), 1) <= LONG_LEASE + SLOT
-    task.pass_time(task.short_window_rates.reserve(REQUESTS, of("c"), 1))
-    assert task.short_window_rates.reserve(REQUESTS, of("c"), 1) == 0
+    assert [rates.reserve(REQUESTS, ticket_of(name), 1) for name in "ab"] == [0, 0]
+    assert 0 < rates.reserve(REQUESTS, ticket_of("c"), 1) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(task.short_window_rates.reserve(REQUESTS, ticket_of("c"), 1))
+    assert task.short_window_rates.reserve(REQUESTS, ticket_of("c"), 1) == 0
 
 
 def test_the_same_ticket_is_the_same_request(task: TaskUnderTest) -> None:
-    assert [task.rates.reserve(TOKENS, of("a"), 100) for _ in range(5)] == [0] * 5
-    assert task.rates.reserve(TOKENS, of("b"), 1) > 0
+    assert [task.rates.reserve(TOKENS, ticket_of("a"), 100) for _ in range(5)] == [0] * 5
+    assert task.rates.reserve(TOKENS, ticket_of("b"), 1) > 0
 
 
 def test_a_waiting_ticket_keeps_its_place(task: TaskUnderTest) -> None:
     rates = task.rates
-    rates.reserve(TOKENS, of("a"), 100)
-    first, second, third = (rates.reserve(TOKENS, of(name), 60) for name in "bcd")
-    assert 0 < first <= LONG_LEASE + SLOT < second <= third
-    again = rates.reserve(TOKENS, of("b"), 60)
+    rates.reserve(TOKENS, ticket_of("a"), 100)
+    first, second, third = (rates.reserve(TOKENS, ticket_of(name), 60) for name in "bcd")
+    assert 0 < first <= LONG_LEASE + MAX_OVERHANG < second <= third
+    again = rates.reserve(TOKENS, ticket_of("b"), 60)
     assert again <= first
-    task.pass_time(task.short_window_rates.reserve(TOKENS, of("b"), 60))
-    assert task.short_window_rates.reserve(TOKENS, of("b"), 60) == 0
+    task.pass_time(task.short_window_rates.reserve(TOKENS, ticket_of("b"), 60))
+    assert task.short_window_rates.reserve(TOKENS, ticket_of("b"), 60) == 0
     assert (
-        0 < task.short_window_rates.reserve(TOKENS, of("c"), 60) < task.short_window_rates.reserve(TOKENS, of("d"), 60)
+        0
+        < task.short_window_rates.reserve(TOKENS, ticket_of("c"), 60)
+        < task.short_window_rates.reserve(TOKENS, ticket_of("d"), 60)
     )
 
 
 def test_a_request_larger_than_a_window_waits_until_the_window_is_empty(task: TaskUnderTest) -> None:
     rates = task.rates
-    assert rates.reserve(TOKENS, of("a"), 1) == 0
-    assert 0 < rates.reserve(TOKENS, of("huge"), 10_000) <= LONG_LEASE + SLOT
-    task.pass_time(task.short_window_rates.reserve(TOKENS, of("huge"), 10_000))
-    assert task.short_window_rates.reserve(TOKENS, of("huge"), 10_000) == 0
-    assert rates.reserve(TOKENS, of("b"), 1) > 0
+    assert rates.reserve(TOKENS, ticket_of("a"), 1) == 0
+    assert 0 < rates.reserve(TOKENS, ticket_of("huge"), 10_000) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(task.short_window_rates.reserve(TOKENS, ticket_of("huge"), 10_000))
+    assert task.short_window_rates.reserve(TOKENS, ticket_of("huge"), 10_000) == 0
+    assert rates.reserve(TOKENS, ticket_of("b"), 1) > 0
 
 
 def test_the_recorded_usage_replaces_the_reservation(task: TaskUnderTest) -> None:
     rates = task.rates
-    rates.reserve(TOKENS, of("a"), 100)
-    rates.record_usage(TOKENS, of("a"), 30)
-    assert rates.reserve(TOKENS, of("b"), 70) == 0
-    rates.record_usage(TOKENS, of("nobody"), 5)
-    assert rates.reserve(TOKENS, of("c"), 1) > 0
+    rates.reserve(TOKENS, ticket_of("a"), 100)
+    rates.record_usage(TOKENS, ticket_of("a"), 30)
+    assert rates.reserve(TOKENS, ticket_of("b"), 70) == 0
+    rates.record_usage(TOKENS, ticket_of("unknown"), 5)
+    assert rates.reserve(TOKENS, ticket_of("c"), 1) > 0
 
 
 def test_requests_that_no_longer_count_are_forgotten(task: TaskUnderTest) -> None:
     many = ModelProfile(model="m", requests_per_minute=1000)
     for ticket in "abc":
-        assert task.short_window_rates.reserve(many, of(ticket), 1) == 0
+        assert task.short_window_rates.reserve(many, ticket_of(ticket), 1) == 0
     task.pass_time(RATE_WINDOW + RATE_WINDOW / 60)
-    assert task.short_window_rates.reserve(many, of("d"), 1) == 0
-    assert task.tickets(many, of("d")) == {of("d").name}
+    assert task.short_window_rates.reserve(many, ticket_of("d"), 1) == 0
+    assert task.tickets(many, ticket_of("d")) == {ticket_of("d").name}
 
 
 def test_the_data_of_old_windows_is_removed(redis_task: TaskOnRedis) -> None:
     many = ModelProfile(model="m", requests_per_minute=1000)
     window = Buckets(redis_task.keys, OPERATOR_LIMITS).of(many, "", "desk")[0].keys[0]
-    assert redis_task.short_window_rates.reserve(many, of("a"), 1) == 0
+    assert redis_task.short_window_rates.reserve(many, ticket_of("a"), 1) == 0
     client: Any = redis_task.client
     old = set(client.hkeys(window))
     redis_task.pass_time(RATE_WINDOW + 2 * RATE_WINDOW / 60)
-    assert redis_task.short_window_rates.reserve(many, of("b"), 1) == 0
+    assert redis_task.short_window_rates.reserve(many, ticket_of("b"), 1) == 0
     assert old
     assert not old & set(client.hkeys(window))
 
@@ -109,18 +111,22 @@ def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnde
     rates = task.rates
     rates.pause(FREE, 60)
     rates.pause(TOKENS, 10)
-    waits = [rates.reserve(FREE, of("a"), 1), rates.reserve(TOKENS, of("b"), 1), rates.reserve(REQUESTS, of("c"), 1)]
+    waits = [
+        rates.reserve(FREE, ticket_of("a"), 1),
+        rates.reserve(TOKENS, ticket_of("b"), 1),
+        rates.reserve(REQUESTS, ticket_of("c"), 1),
+    ]
     assert all(30 < wait <= 60 for wait in waits)
     other = ModelProfile(model="other", tokens_per_minute=100)
-    assert rates.reserve(other, of("d"), 1) == 0
+    assert rates.reserve(other, ticket_of("d"), 1) == 0
     rates.pause(other, 0.1)
     task.pass_time(0.1)
-    assert rates.reserve(other, of("e"), 1) == 0
+    assert rates.reserve(other, ticket_of("e"), 1) == 0
 
 
-@pytest.mark.parametrize("other", [of("b", "globex"), of("b", "acme", "kiosk")])
+@pytest.mark.parametrize("other", [ticket_of("b", "globex"), ticket_of("b", "acme", "kiosk")])
 def test_a_teams_own_limit_slows_only_that_team(task: TaskUnderTest, other: Ticket) -> None:
-    waits = [task.rates.reserve(REQUESTS, of(f"a{number}", "acme"), 1) for number in range(30)]
+    waits = [task.rates.reserve(REQUESTS, ticket_of(f"a{number}", "acme"), 1) for number in range(30)]
     assert waits[:2] == [0, 0]
     assert min(waits[2:]) > 0
     assert task.rates.reserve(REQUESTS, other, 1) == 0
@@ -129,52 +135,52 @@ def test_a_teams_own_limit_slows_only_that_team(task: TaskUnderTest, other: Tick
 def test_the_operators_limit_applies_to_all_tenants_together(task: TaskUnderTest) -> None:
     greedy = ModelProfile(model="shared", requests_per_minute=1000, tokens_per_minute=10**9)
     aliased = ModelProfile(model="shared", base_url="https://api.openai.com:443/v1/", api_key_env="OTHER_KEY")
-    assert task.rates.reserve(SHARED, of("a", "acme"), 1) == 0
-    assert task.rates.reserve(greedy, of("b", "globex"), 1) == 0
+    assert task.rates.reserve(SHARED, ticket_of("a", "acme"), 1) == 0
+    assert task.rates.reserve(greedy, ticket_of("b", "globex"), 1) == 0
     for profile in (SHARED, greedy, aliased):
-        assert task.rates.reserve(profile, of("c", "initech", profile.model), 1) > 0
+        assert task.rates.reserve(profile, ticket_of("c", "initech", profile.model), 1) > 0
 
 
 def test_a_tenant_with_many_requests_does_not_hold_up_another_one(task: TaskUnderTest) -> None:
     rates = task.short_window_rates
-    assert [rates.reserve(SHARED, of(f"a{number}", "acme"), 50) for number in range(2)] == [0, 0]
+    assert [rates.reserve(SHARED, ticket_of(f"a{number}", "acme"), 50) for number in range(2)] == [0, 0]
     for number in range(2, 30):
-        rates.reserve(SHARED, of(f"a{number}", "acme"), 50)
-    wait = rates.reserve(SHARED, of("b", "globex"), 50)
-    assert 0 < wait <= 2 * RATE_WINDOW, "after one of the 28 that came before"
-    assert rates.reserve(SHARED, of("a29", "acme"), 50) > wait
+        rates.reserve(SHARED, ticket_of(f"a{number}", "acme"), 50)
+    wait = rates.reserve(SHARED, ticket_of("b", "globex"), 50)
+    assert 0 < wait <= 2 * RATE_WINDOW, "it waits for one of the 28 requests before it"
+    assert rates.reserve(SHARED, ticket_of("a29", "acme"), 50) > wait
 
 
 def test_a_released_ticket_gives_its_place_to_the_tickets_behind_it(task: TaskUnderTest) -> None:
     rates = task.short_window_rates
-    waits = [rates.reserve(TOKENS, of(f"a{number}"), 100) for number in range(31)]
+    waits = [rates.reserve(TOKENS, ticket_of(f"a{number}"), 100) for number in range(31)]
     assert waits[30] > 10 * RATE_WINDOW
     for number in range(1, 30):
         for _ in range(2):
-            rates.release(TOKENS, of(f"a{number}"))
-    assert rates.reserve(TOKENS, of("a30"), 100) <= 1.1 * RATE_WINDOW
-    rates.release(TOKENS, of("a0"))
-    assert task.rates.reserve(TOKENS, of("a30"), 100) > 0, "the request of a0 was made, and counts on"
-    rates.release(FREE, of("nobody"))
+            rates.release(TOKENS, ticket_of(f"a{number}"))
+    assert rates.reserve(TOKENS, ticket_of("a30"), 100) <= 1.1 * RATE_WINDOW
+    rates.release(TOKENS, ticket_of("a0"))
+    assert task.rates.reserve(TOKENS, ticket_of("a30"), 100) > 0, "the request of a0 was sent, and still counts"
+    rates.release(FREE, ticket_of("unknown"))
 
 
 def test_a_tenant_is_not_charged_for_released_tickets(task: TaskUnderTest) -> None:
     for number in range(30):
-        task.rates.reserve(SHARED, of(f"b{number}", "globex"), 50)
+        task.rates.reserve(SHARED, ticket_of(f"b{number}", "globex"), 50)
     for number in range(20):
-        task.rates.reserve(SHARED, of(f"a{number}", "acme"), 50)
+        task.rates.reserve(SHARED, ticket_of(f"a{number}", "acme"), 50)
     for number in range(20):
-        task.rates.release(SHARED, of(f"a{number}", "acme"))
-    assert task.rates.reserve(SHARED, of("new", "acme"), 50) <= 2 * LONG_LEASE
+        task.rates.release(SHARED, ticket_of(f"a{number}", "acme"))
+    assert task.rates.reserve(SHARED, ticket_of("new", "acme"), 50) <= 2 * LONG_LEASE
 
 
 def test_a_ticket_that_is_not_renewed_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
-    """Also of a worker that died: the others wait for it no longer."""
+    """The ticket may belong to a worker that died; the other tickets wait for it no longer."""
     rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, OPERATOR_LIMITS, 0.1, grace=0.1)
-    wait = [rates.reserve(TOKENS, of(name), 100) for name in "abc"][-1]
+    wait = [rates.reserve(TOKENS, ticket_of(name), 100) for name in "abc"][-1]
     redis_task.pass_time(wait + 0.2)
-    assert rates.reserve(TOKENS, of("d"), 100) == 0
-    assert redis_task.tickets(TOKENS, of("d")) == {of("d").name}
+    assert rates.reserve(TOKENS, ticket_of("d"), 100) == 0
+    assert redis_task.tickets(TOKENS, ticket_of("d")) == {ticket_of("d").name}
 
 
 def test_the_cost_of_a_reservation_does_not_grow_with_the_waiting_tickets(redis_task: TaskOnRedis) -> None:
@@ -184,39 +190,39 @@ def test_the_cost_of_a_reservation_does_not_grow_with_the_waiting_tickets(redis_
 
     def commands(name: str) -> int:
         before = calls()
-        redis_task.rates.reserve(SHARED, of(name, f"tenant{len(name)}"), 10)
+        redis_task.rates.reserve(SHARED, ticket_of(name, f"tenant{len(name)}"), 10)
         return calls() - before
 
     few = max(commands("x" * length) for length in range(1, 10))
     for number in range(300):
-        redis_task.rates.reserve(SHARED, of(f"t{number}", f"tenant{number}"), 10)
+        redis_task.rates.reserve(SHARED, ticket_of(f"t{number}", f"tenant{number}"), 10)
     assert commands("y") <= few + 5
 
 
 def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
-    """However many ask at the same moment, those who may go on together hold no more than a window's tokens."""
+    """The reservations without a wait hold no more than the tokens of one window."""
     with ThreadPoolExecutor(16) as pool:
-        waits = list(pool.map(lambda number: redis_task.rates.reserve(TOKENS, of(f"t{number}"), 30), range(40)))
+        waits = list(pool.map(lambda number: redis_task.rates.reserve(TOKENS, ticket_of(f"t{number}"), 30), range(40)))
     assert len([wait for wait in waits if wait == 0]) == 3
 
 
 def test_tasks_wait_for_a_model_until_they_are_removed(task: TaskUnderTest) -> None:
     rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
     assert rates.waiting_tasks(FREE) == []
-    assert rates.reserve(FREE, of("a"), 1) == 0
+    assert rates.reserve(FREE, ticket_of("a"), 1) == 0
     for task_id in tasks:
         rates.add_waiting_task(FREE, task_id)
         rates.add_waiting_task(FREE, task_id)
     assert sorted(rates.waiting_tasks(FREE)) == tasks[:MAX_RESUMED_TASKS]
-    assert rates.reserve(FREE, of("b"), 1) < 0
-    assert rates.reserve(REQUESTS, of("c"), 1) <= 0
+    assert rates.reserve(FREE, ticket_of("b"), 1) < 0
+    assert rates.reserve(REQUESTS, ticket_of("c"), 1) <= 0
     assert rates.waiting_tasks(FREE.model_copy(update={"model": "another"})) == []
     rates.remove_waiting_tasks(FREE, rates.waiting_tasks(FREE))
     assert rates.waiting_tasks(FREE) == tasks[MAX_RESUMED_TASKS:]
     rates.remove_waiting_tasks(FREE, tasks)
     rates.remove_waiting_tasks(FREE, [])
     assert rates.waiting_tasks(FREE) == []
-    assert rates.reserve(FREE, of("d"), 1) == 0
+    assert rates.reserve(FREE, ticket_of("d"), 1) == 0
 
 
 @pytest.mark.parametrize("refused", [False, True])
@@ -225,22 +231,22 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     task.record_decision()
     claim = task.claim("me")
     event = status_event("waits")
-    began = time.monotonic()
+    start = time.monotonic()
     assert task.turns.defer(claim, 0.3, event, refused)
     now = task.snapshot
     assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
     assert now.refused_for == 0
-    due = due_in(task)
-    assert max(0.0, 0.3 - (time.monotonic() - began) - 0.005) <= due <= 0.3
+    due = deferral_left(task)
+    assert max(0.0, 0.3 - (time.monotonic() - start) - 0.005) <= due <= 0.3
     assert not task.turns.renew(claim)
     assert task.turns.defer(claim, 5, event, refused)
-    assert 0 <= due_in(task) <= 0.3
+    assert 0 <= deferral_left(task) <= 0.3
     task.pass_time(0.3)
-    assert due_in(task) == 0
+    assert deferral_left(task) == 0
     again = task.claim("you")
     assert again.assignment == claim.assignment
-    assert task.snapshot.reason == "", "the turn waits no more"
-    assert due_in(task) == -1
+    assert task.snapshot.reason == "", "the deferral has ended"
+    assert deferral_left(task) == -1
     assert task.turns.defer(again, 0.1, event, True)
     assert task.snapshot.refusals == 1 + refused
     assert (task.snapshot.refused_for >= 0.3) is refused
@@ -248,7 +254,7 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
 
 
 def test_a_turn_without_the_time_of_its_first_refusal_is_deferred_again(redis_task: TaskOnRedis) -> None:
-    """That release did not note since when the turn is refused."""
+    """An earlier release of Roboco did not store the time of the first refusal."""
     task = redis_task
     task.create(3)
     task.record_decision()
@@ -264,12 +270,12 @@ def test_a_dispatch_ends_the_deferral_of_a_turn(task: TaskUnderTest) -> None:
     task.record_decision()
     task.turns.defer(task.claim(), 5, status_event("waits"), True)
     assert task.turns.count_redelivery(TASK, task.snapshot.epoch, True) == 1
-    assert due_in(task) == -1
+    assert deferral_left(task) == -1
     task.record_decision()
-    assert (due_in(task), task.snapshot.refusals) == (-1, 0)
+    assert (deferral_left(task), task.snapshot.refusals) == (-1, 0)
 
 
-def due_in(task: TaskUnderTest) -> float:
-    """Seconds for which the turn was given back; -1 if it was not."""
+def deferral_left(task: TaskUnderTest) -> float:
+    """Return the seconds until the end of the turn's deferral, or -1 if it is not deferred."""
     seconds = task.snapshot.deferred_for
     return -1 if seconds is None else seconds

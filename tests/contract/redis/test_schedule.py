@@ -1,4 +1,4 @@
-"""The schedule: when the sweeper looks at a task again."""
+"""The schedule: the time of the sweeper's next pass over each task."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +15,10 @@ from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.errors import TransientError
 from roboco.ports.schedule import Schedule
 from tests.contract.redis.task_on_redis import TaskOnRedis
-from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
+from tests.contract.redis.task_under_test import TaskUnderTest
 
-LATER = 3600.0
+LONG_DELAY = 3600.0
+SHORT_DELAY = 0.03
 
 
 @pytest.fixture
@@ -27,41 +28,41 @@ def schedule(task: TaskUnderTest) -> Schedule:
 
 def test_due_tasks_are_ordered_by_their_times(schedule: Schedule) -> None:
     assert schedule.due(10) == []
-    for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LATER), ("first", -90)):
+    for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LONG_DELAY), ("first", -90)):
         schedule.set(task_id, delay)
     assert schedule.due(10) == ["first", "b", "a", "c"]
     assert schedule.due(2) == ["first", "b"]
-    assert schedule.due(10) == ["first", "b", "a", "c"], "to look is not to take"
+    assert schedule.due(10) == ["first", "b", "a", "c"], "reading the due tasks does not remove them"
 
 
 def test_a_task_is_due_after_its_delay(task: TaskUnderTest) -> None:
-    task.schedule.set("a", SHORT_LEASE)
-    task.pass_time(SHORT_LEASE)
+    task.schedule.set("a", SHORT_DELAY)
+    task.pass_time(SHORT_DELAY)
     assert task.schedule.due(10) == ["a"]
 
 
 def test_a_new_time_replaces_the_old_one(schedule: Schedule) -> None:
     schedule.set("a")
-    schedule.set("a", LATER)
+    schedule.set("a", LONG_DELAY)
     assert schedule.due(10) == []
     schedule.set("a", -10)
     assert schedule.due(10) == ["a"]
 
 
 def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> None:
-    schedule.schedule_no_later_than("a", LATER)
+    schedule.schedule_no_later_than("a", LONG_DELAY)
     assert schedule.due(10) == []
     schedule.schedule_no_later_than("a", -1)
-    schedule.schedule_no_later_than("a", LATER)
+    schedule.schedule_no_later_than("a", LONG_DELAY)
     assert schedule.due(10) == ["a"]
 
 
 def test_set_default_keeps_an_existing_time(schedule: Schedule) -> None:
-    schedule.set("a", LATER)
+    schedule.set("a", LONG_DELAY)
     assert not schedule.set_default("a")
     assert schedule.due(10) == []
     schedule.set_default("b", -1)
-    assert not schedule.set_default("b", LATER)
+    assert not schedule.set_default("b", LONG_DELAY)
     assert schedule.due(10) == ["b"]
 
 
@@ -81,24 +82,24 @@ def test_a_task_is_removed_from_the_schedule(schedule: Schedule) -> None:
 
 
 def test_notifications_are_due_among_the_tasks_and_removed_separately(schedule: Schedule) -> None:
-    telling = f"{NOTIFY_PREFIX}a"
+    notification = f"{NOTIFY_PREFIX}a"
     schedule.set("a", -3)
     schedule.set("b", -1)
-    schedule.set(telling, -2)
-    assert schedule.due(10) == ["a", telling, "b"]
-    assert schedule.due(2) == ["a", telling]
+    schedule.set(notification, -2)
+    assert schedule.due(10) == ["a", notification, "b"]
+    assert schedule.due(2) == ["a", notification]
     schedule.remove("a")
-    schedule.schedule_no_later_than(telling, -4)
-    schedule.set_default(telling, LATER)
-    assert schedule.due(1) == [telling]
-    schedule.remove(telling)
+    schedule.schedule_no_later_than(notification, -4)
+    schedule.set_default(notification, LONG_DELAY)
+    assert schedule.due(1) == [notification]
+    schedule.remove(notification)
     assert schedule.due(10) == ["b"]
 
 
 def test_every_scheduled_task_is_listed(schedule: Schedule) -> None:
     names = {f"task{number}" for number in range(1200)}
     for name in names:
-        schedule.set(name, LATER)
+        schedule.set(name, LONG_DELAY)
     schedule.set(f"{NOTIFY_PREFIX}task1")
     assert set(schedule.task_ids()) == names
 
@@ -116,8 +117,8 @@ def test_the_lock_excludes_other_sweepers(schedule: Schedule) -> None:
 
 
 def test_the_lock_expires(task: TaskUnderTest) -> None:
-    task.schedule.lock("me", SHORT_LEASE)
-    task.pass_time(SHORT_LEASE)
+    task.schedule.lock("me", SHORT_DELAY)
+    task.pass_time(SHORT_DELAY)
     task.schedule.lock("you", 60)
     assert not task.schedule.lock("they", 60)
 
@@ -144,8 +145,8 @@ def test_a_lost_schedule_is_not_intact(task: TaskUnderTest) -> None:
 
 
 def test_a_task_is_recovered_if_no_restart_is_scheduled_for_it(task: TaskUnderTest) -> None:
-    assert task.schedule.recovered_instance("a") is None, "no sweep has been made"
-    task.schedule.mark_filled(LATER)
+    assert task.schedule.recovered_instance("a") is None, "the schedule was never filled"
+    task.schedule.mark_filled(LONG_DELAY)
     assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
     for kind in (RESTART_PREFIX, ENTER_PREFIX):
         task.schedule.set(f"{kind}a")
@@ -156,19 +157,19 @@ def test_a_task_is_recovered_if_no_restart_is_scheduled_for_it(task: TaskUnderTe
 
 
 def test_a_lost_mark_does_not_make_the_schedule_intact(task: TaskUnderTest) -> None:
-    """Redis was emptied while the schedule was filled."""
+    """Redis is emptied while the schedule is filled."""
     schedule = task.schedule
     first = schedule.mark_filling()
-    assert schedule.mark_filling() == first, "sweepers at the same time share it"
+    assert schedule.mark_filling() == first, "concurrent sweepers share the mark"
     assert not schedule.is_intact()
     assert schedule.recovered_instance("a") is None
     schedule.mark_filled(60, first)
     assert schedule.is_intact()
     assert not schedule.was_restarted()
     schedule.mark_filled(60, first)
-    assert schedule.is_intact(), "also by the sweeper that is done later"
+    assert schedule.is_intact(), "a second sweeper finishes later"
     whole = schedule.mark_filling()
-    assert schedule.is_intact(), "a schedule that is filled from time to time stays intact"
+    assert schedule.is_intact(), "a refill keeps the schedule intact"
     schedule.mark_filled(60, whole)
     assert schedule.recently_filled()
     task.wipe()
@@ -200,7 +201,7 @@ def test_an_entry_with_a_newer_time_is_not_removed(schedule: Schedule) -> None:
 @pytest.mark.redis
 @pytest.mark.usefixtures("valkey")
 def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> None:
-    """A server that was started again may have lost its last second."""
+    """A restarted server may have lost its last second."""
     for first in (True, False):
         server = start_valkey(tmp_path)
         try:
@@ -220,12 +221,12 @@ def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> Non
 
 def test_a_filled_schedule_is_recently_filled_for_a_while(task: TaskUnderTest) -> None:
     assert not task.schedule.recently_filled()
-    task.schedule.mark_filled(SHORT_LEASE)
-    task.pass_time(SHORT_LEASE)
+    task.schedule.mark_filled(SHORT_DELAY)
+    task.pass_time(SHORT_DELAY)
     assert not task.schedule.recently_filled()
-    task.schedule.mark_filled(SHORT_LEASE)
+    task.schedule.mark_filled(SHORT_DELAY)
     task.schedule.mark_filled(60)
-    task.pass_time(SHORT_LEASE)
+    task.pass_time(SHORT_DELAY)
     assert task.schedule.recently_filled()
     assert task.schedule.is_intact()
 

@@ -1,4 +1,4 @@
-"""The Lua scripts on Redis: coordinators load them, and users without that right wait for them."""
+"""The Lua scripts on Redis: coordinators load them, and users without that right wait for a coordinator."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,20 +19,20 @@ from tests.conftest import need, running
 from tests.support.servers.cluster import PRIMARIES, Cluster
 
 pytestmark = pytest.mark.redis
-CALM = ("clear_cancellation", ["roboco:{a}:state"], 1)
-MISSING = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
+CLEAR_CANCELLATION = ("clear_cancellation", ["roboco:{a}:state"], 1)
+MISSING_SCRIPTS = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
 
 
 @pytest.fixture(scope="module")
 def own_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """A server whose scripts no other test needs."""
+    """Yield a server whose scripts no other test uses."""
     need(find_server)
     yield from running(start_valkey(tmp_path_factory.mktemp("valkey")))
 
 
 @pytest.fixture
 def coordinator(own_valkey: ValkeyServer) -> Iterator[redis.Redis]:
-    """A client that may load scripts, of which Redis holds none."""
+    """Yield a client that may load scripts. Redis holds none."""
     with connect(own_valkey.url) as client:
         client.script_flush()
         yield client
@@ -40,7 +40,7 @@ def coordinator(own_valkey: ValkeyServer) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def other(own_valkey: ValkeyServer, coordinator: redis.Redis) -> Iterator[redis.Redis]:
-    """A client that may load no script."""
+    """Yield a client that may not load scripts."""
     untyped: Any = coordinator
     untyped.execute_command("ACL", "SETUSER", "other", "on", "nopass", "~*", "&*", "+@all", "-script|load", "-eval")
     with connect(own_valkey.url.replace("//", "//other:x@")) as client:
@@ -49,7 +49,7 @@ def other(own_valkey: ValkeyServer, coordinator: redis.Redis) -> Iterator[redis.
 
 def test_a_user_with_the_right_to_load_scripts_loads_the_called_one(coordinator: redis.Redis) -> None:
     scripts = Scripts(coordinator)
-    assert scripts.run(*CALM) is not None
+    assert scripts.run(*CLEAR_CANCELLATION) is not None
     assert scripts.run_all("renew", [(["roboco:{a}:state", "roboco:{a}:lease"], [1, "me", 1000])]) == [0]
     held = coordinator.script_exists(*map(scripts.hash_of, script_texts()))
     assert held.count(True) == 2
@@ -59,12 +59,12 @@ def test_a_user_without_that_right_waits_for_a_coordinator_to_load_scripts(
     coordinator: redis.Redis, other: redis.Redis
 ) -> None:
     scripts = Scripts(other)
-    with pytest.raises(TransientError, match=MISSING):
-        scripts.run(*CALM)
-    with pytest.raises(TransientError, match=MISSING):
+    with pytest.raises(TransientError, match=MISSING_SCRIPTS):
+        scripts.run(*CLEAR_CANCELLATION)
+    with pytest.raises(TransientError, match=MISSING_SCRIPTS):
         RedisDeadLetters(lambda: other, Keys()).remove("a")
     load_missing(coordinator, script_texts().values())
-    assert scripts.run(*CALM) is not None
+    assert scripts.run(*CLEAR_CANCELLATION) is not None
     RedisDeadLetters(lambda: other, Keys()).remove("a")
 
 
@@ -73,7 +73,7 @@ def test_each_call_of_a_batch_reports_its_missing_script(coordinator: redis.Redi
     first, second = scripts.run_all("renew", [call, call])
     for error in (first, second):
         assert isinstance(error, TransientError)
-        assert MISSING in str(error)
+        assert MISSING_SCRIPTS in str(error)
     load_missing(coordinator, script_texts().values())
     assert scripts.run_all("renew", [call, call]) == [0, 0]
 
@@ -82,7 +82,7 @@ def test_only_missing_scripts_are_loaded(coordinator: redis.Redis) -> None:
     assert load_missing(coordinator, script_texts().values()) == len(script_texts())
     assert load_missing(coordinator, script_texts().values()) == 0
     coordinator.script_flush()
-    Scripts(coordinator).run(*CALM)
+    Scripts(coordinator).run(*CLEAR_CANCELLATION)
     assert load_missing(coordinator, script_texts().values()) == len(script_texts()) - 1
 
 

@@ -1,4 +1,4 @@
-"""The board: the state of tasks."""
+"""The task store: the state of open tasks."""
 
 import threading
 from collections.abc import Callable
@@ -118,20 +118,20 @@ def test_a_decision_is_refused_if_it_has_not_seen_a_new_item(task: TaskUnderTest
     task.create()
     task.inbox.add(TASK, ["one", "two"])
     before = task.snapshot
-    late, decided = (
+    late, complete = (
         replace(TURN, seen_item_ids=frozenset({"one"})),
         replace(TURN, seen_item_ids=frozenset({"one", "two", "gone"})),
     )
     assert task.store.record_decision(TASK, before.epoch, late, [status_event("void")]) is None
     assert task.snapshot == before
-    assert task.store.record_decision(TASK, before.epoch, decided, [status_event("a")]) == task.snapshot.epoch
+    assert task.store.record_decision(TASK, before.epoch, complete, [status_event("a")]) == task.snapshot.epoch
     task.inbox.remove(TASK, "one")
     task.inbox.add(TASK, ["three"])
-    assert task.store.record_decision(TASK, task.snapshot.epoch, decided, [status_event("void")]) is None, (
-        "as many, but another one"
+    assert task.store.record_decision(TASK, task.snapshot.epoch, complete, [status_event("void")]) is None, (
+        "the number of items is the same, but one is another item"
     )
     task.inbox.remove(TASK, "three")
-    assert task.store.record_decision(TASK, task.snapshot.epoch, decided, [status_event("b")]) == task.snapshot.epoch
+    assert task.store.record_decision(TASK, task.snapshot.epoch, complete, [status_event("b")]) == task.snapshot.epoch
     assert (
         task.store.record_decision(
             TASK, task.snapshot.epoch, replace(TURN, seen_item_ids=frozenset()), [status_event("void")]
@@ -359,12 +359,12 @@ def test_only_an_ended_task_of_the_same_generation_expires(task: TaskUnderTest) 
     task.claim()
     task.inbox.add(TASK, ["one"])
     assert not task.store.expire(TASK, 0, task.snapshot.generation)
-    assert task.snapshot.seq == 2, "a task that has not ended stays"
+    assert task.snapshot.seq == 2, "a task that has not ended does not expire"
     task.record_decision(Phase.END)
     generation = task.snapshot.generation
     assert task.store.reset_logs(TASK, task.snapshot.epoch, [])
     assert not task.store.expire(TASK, 0, generation)
-    assert task.snapshot.seq == 2, "its logs have begun anew"
+    assert task.snapshot.seq == 2, "its logs were reset since"
     assert task.store.expire(TASK, 100, task.snapshot.generation)
     assert task.snapshot.seq == 2
     assert task.store.expire(TASK, 0, task.snapshot.generation)
@@ -402,7 +402,7 @@ def test_a_task_that_is_created_after_a_wipe_has_a_new_generation_and_fence(task
 
 
 def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None:
-    assert task.store.reset_logs(TASK, 1, [status_event("nobody there")])
+    assert task.store.reset_logs(TASK, 1, [status_event("no task")])
     assert task.store.load(TASK, 1) is None
     task.create(2, status_event("a"), status_event("b"))
     task.record_decision()
@@ -439,8 +439,8 @@ def test_a_commit_trims_old_chunks_of_the_log(redis_task: TaskOnRedis, monkeypat
     assert 150 <= len(kept) <= 300
 
 
-def play(task: TaskOnRedis) -> None:
-    """Make use of every key of a task."""
+def use_every_key(task: TaskOnRedis) -> None:
+    """Run commands that create every key of a task."""
     task.create(1, status_event("a"))
     task.record_decision()
     emit_chunk(task.turns, task.claim(), 1, text_chunk("c"), USAGE)
@@ -456,14 +456,14 @@ def play(task: TaskOnRedis) -> None:
 
 
 def test_all_keys_of_a_task_are_in_one_slot(redis_task: TaskOnRedis) -> None:
-    play(redis_task)
+    use_every_key(redis_task)
     names = redis_task.names()
     assert len(names) >= 6
     assert [name for name in names if f"{{{TASK}}}" not in name] == []
 
 
 def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
-    play(redis_task)
+    use_every_key(redis_task)
     redis_task.record_decision(Phase.END, status_event("end"))
     assert redis_task.store.expire(TASK, 100, redis_task.snapshot.generation)
     lives: dict[str, Any] = {name: redis_task.client.ttl(name) for name in redis_task.names()}
@@ -473,16 +473,16 @@ def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis
 
 
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
-    board = unreachable_task.store
+    store = unreachable_task.store
     [step] = make_chain(1)
     uses: list[Callable[[], object]] = [
-        lambda: board.load(TASK, 1),
-        lambda: board.create(TASK, [step], fold([step]), []),
-        lambda: board.record_decision(TASK, 1, TURN, []),
-        lambda: board.commit(TASK, 1, Commit(step, fold([step]), [])),
-        lambda: board.commit_with_decision(TASK, 1, Commit(step, fold([step]), []), TURN, []),
-        lambda: board.reset_logs(TASK, 1, [status_event("again")]),
-        lambda: board.expire(TASK, 1, "0"),
+        lambda: store.load(TASK, 1),
+        lambda: store.create(TASK, [step], fold([step]), []),
+        lambda: store.record_decision(TASK, 1, TURN, []),
+        lambda: store.commit(TASK, 1, Commit(step, fold([step]), [])),
+        lambda: store.commit_with_decision(TASK, 1, Commit(step, fold([step]), []), TURN, []),
+        lambda: store.reset_logs(TASK, 1, [status_event("again")]),
+        lambda: store.expire(TASK, 1, "0"),
     ]
     for use in uses:
         with pytest.raises(TransientError, match=r"redis does not answer.*ROBOCO_REDIS_URL"):

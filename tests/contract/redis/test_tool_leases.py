@@ -25,14 +25,14 @@ LATE = failed_outcome("tc_1", "late")
 
 @pytest.fixture
 def tools(task: TaskUnderTest) -> TaskUnderTest:
-    """A task whose last step's calls were handed out."""
+    """Return a task in the phase TOOLS, whose last step has calls."""
     task.create(3)
     task.record_decision(Phase.TOOLS)
     return task
 
 
-def lost(tools: TaskUnderTest, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
-    """The order of a call whose lease has ended."""
+def expired_assignment(tools: TaskUnderTest, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
+    """Claim a call, let the lease expire, and return the assignment."""
     assignment = tools.tool_assignment(call_id, attempt)
     assert tools.short_lease_calls.claim(assignment, "lost")
     tools.pass_time(SHORT_LEASE)
@@ -43,7 +43,7 @@ def test_an_attempt_is_claimed_once(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
     assert tools.calls.claim(assignment, "me")
     assert not tools.calls.claim(assignment, "you")
-    assert tools.calls.claim(assignment, "me"), "our own answer was lost"
+    assert tools.calls.claim(assignment, "me"), "the first reply was lost"
     state = tools.snapshot.calls["tc_1"]
     assert (state.attempt, state.claimed, state.outcome) == (1, True, None)
     assert LONG_LEASE - 10 < state.lease_left <= LONG_LEASE
@@ -101,7 +101,7 @@ def test_outcomes_are_kept_until_the_commit(tools: TaskUnderTest) -> None:
 
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools: TaskUnderTest) -> None:
-    assignment = lost(tools)
+    assignment = expired_assignment(tools)
     assert not tools.calls.claim(assignment, "you")
     state = tools.snapshot.calls["tc_1"]
     assert (state.claimed, state.lease_left) == (True, 0.0)
@@ -168,7 +168,7 @@ def test_an_outcome_without_a_token_closes_any_call(tools: TaskUnderTest, claime
 
 
 def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> None:
-    """Workers of one step's calls finish together: exactly one of them sees that all are in."""
+    """Workers finish the calls of a step together. Exactly one of them gets the number of all calls."""
     redis_task.create()
     redis_task.record_decision(Phase.TOOLS)
     together = threading.Barrier(8)
@@ -185,7 +185,7 @@ def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> 
 
 
 def test_a_lost_attempt_is_voided(tools: TaskUnderTest) -> None:
-    assignment = lost(tools)
+    assignment = expired_assignment(tools)
     assert tools.calls.restart(assignment) == 2
     state = tools.snapshot.calls["tc_1"]
     assert (state.attempt, state.claimed, state.lease_left) == (2, False, 0.0)
@@ -202,7 +202,7 @@ def test_a_lost_attempt_is_voided(tools: TaskUnderTest) -> None:
 
 def test_attempts_are_counted(tools: TaskUnderTest) -> None:
     for attempt in (1, 2, 3):
-        assignment = lost(tools, attempt=attempt)
+        assignment = expired_assignment(tools, attempt=attempt)
         tools.calls.restart(assignment)
         assert tools.snapshot.calls["tc_1"].attempt == attempt + 1
     assert tools.snapshot.epoch == assignment.epoch
@@ -210,16 +210,16 @@ def test_attempts_are_counted(tools: TaskUnderTest) -> None:
 
 def test_only_an_expired_attempt_is_voided(tools: TaskUnderTest) -> None:
     assignment = tools.tool_assignment()
-    assert tools.calls.restart(assignment) is None, "nobody took it"
+    assert tools.calls.restart(assignment) is None, "no worker has claimed it"
     assert tools.calls.claim(assignment, "me")
-    assert tools.calls.restart(assignment) is None, "its lease lives"
+    assert tools.calls.restart(assignment) is None, "its lease is live"
     assert tools.calls.restart(replace(assignment, attempt=2)) is None
     assert tools.calls.restart(replace(assignment, epoch=assignment.epoch - 1)) is None
     assert tools.snapshot.calls["tc_1"].attempt == 1
 
 
 def test_an_owner_records_after_its_lease_expired_unless_its_attempt_was_voided(tools: TaskUnderTest) -> None:
-    assignment = lost(tools)
+    assignment = expired_assignment(tools)
     assert tools.calls.renew(assignment, "lost")
     assert tools.calls.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
 
@@ -266,7 +266,7 @@ def test_the_workers_that_declined_a_call_are_kept_until_the_fence_moves(tools: 
     assert tools.snapshot.calls["tc_1"] == CallState(declined=Declined(3, ("a@x", "b@x")))
     assert tools.calls.claim(assignment, "me")
     tools.calls.release(assignment, "me")
-    assert tools.snapshot.calls["tc_1"].declined.count == 3, "a worker that can run it was not counted"
+    assert tools.snapshot.calls["tc_1"].declined.count == 3, "a worker that can run it is not counted"
     tools.record_decision(Phase.WAIT)
     tools.record_decision(Phase.TOOLS)
     assert tools.snapshot.calls["tc_1"].declined == Declined()

@@ -1,4 +1,4 @@
-"""The transport: kombu's, with one client for each channel."""
+"""The transport for Celery's messages: that of kombu, with one client for each channel."""
 
 import json
 import socket
@@ -57,7 +57,7 @@ def test_a_message_is_delivered_once(connection: Connection) -> None:
 
 
 def test_a_message_with_large_headers_is_redelivered(connection: Connection) -> None:
-    """kombu writes them with ASCII escapes among the messages that a worker holds: three times as long."""
+    """kombu stores unacknowledged messages with ASCII escapes, which makes these headers three times longer."""
     sent = headers(**{f"n{number}": "é" * 25_000 for number in range(5)})
     channel: Any = connection.default_channel
     with connection.SimpleQueue("transport.large") as queue, channel.conn_or_acquire() as client:

@@ -1,4 +1,4 @@
-"""Leases on turns, and what is said in them."""
+"""Leases on turns, and the chunks that turns emit."""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.contract.samples import TASK, USAGE, status_event, text_chunk
 
 @pytest.fixture
 def turn(task: TaskUnderTest) -> TaskUnderTest:
-    """A task with a pending turn that nobody took."""
+    """Return a task with a pending turn that no worker has claimed."""
     task.create(3)
     task.record_decision()
     return task
@@ -61,7 +61,7 @@ def test_an_attempt_is_claimed_once(turn: TaskUnderTest) -> None:
     assignment = turn.turn_assignment()
     claim = turn.claim("me")
     assert turn.turns.claim(assignment, "you", 10) is None
-    assert turn.turns.claim(assignment, "me", 10) == claim, "our own answer was lost"
+    assert turn.turns.claim(assignment, "me", 10) == claim, "the first reply was lost"
 
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn: TaskUnderTest) -> None:
@@ -110,7 +110,7 @@ def test_a_chunk_renews_the_lease(turn: TaskUnderTest) -> None:
     turn.short_lease_turns.renew(brief)
     assert turn.snapshot.lease_left <= SHORT_LEASE
     assert emit_chunk(turn.turns, brief, 1, text_chunk("c"), USAGE)
-    assert turn.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews too"
+    assert turn.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
 
 
 def test_a_lease_is_renewed(turn: TaskUnderTest) -> None:
@@ -193,7 +193,7 @@ def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn: TaskUnderTe
     assert emit_chunk(turn.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
     assert turn.snapshot.unfinished_usage == TokenUsage(100, 2)
     again: TurnClaim | None = None
-    for attempt in (2, 3):  # the second is lost before its first word
+    for attempt in (2, 3):  # the second attempt is lost before its first chunk
         epoch = turn.turns.restart(TASK, turn.snapshot.epoch, status_event("again"), "me")
         assert epoch is not None
         assert turn.snapshot.unfinished_usage == TokenUsage(100, 2)
@@ -239,13 +239,13 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
 
 
 def test_the_time_of_dispatch_is_updated_by_a_redelivery_that_dispatches(turn: TaskUnderTest) -> None:
-    epoch, handed = turn.snapshot.epoch, turn.snapshot.dispatched_at
-    assert handed > 1_700_000_000
+    epoch, dispatched = turn.snapshot.epoch, turn.snapshot.dispatched_at
+    assert dispatched > 1_700_000_000
     turn.pass_time(1.1)
     turn.turns.count_redelivery(TASK, epoch, False)
-    assert turn.snapshot.dispatched_at == handed
+    assert turn.snapshot.dispatched_at == dispatched
     turn.turns.count_redelivery(TASK, epoch, True)
-    assert turn.snapshot.dispatched_at > handed
+    assert turn.snapshot.dispatched_at > dispatched
 
 
 def test_redeliveries_are_counted(turn: TaskUnderTest) -> None:
@@ -271,16 +271,16 @@ def test_logged_messages_are_published(redis_task: TaskOnRedis) -> None:
         emit_chunk(redis_task.turns, claim, 1, text_chunk("b"), USAGE)
         redis_task.turns.restart(TASK, claim.assignment.epoch, status_event("c"), "me")
         messages: list[Any] = [pubsub.get_message(timeout=5) for _ in range(3)]
-    heard = [(message["channel"], message["data"]) for message in messages]
+    received = [(message["channel"], message["data"]) for message in messages]
     logged = [(channel, data) for channel in channels for _, data in redis_task.logs.entries(channel, 0)]
-    assert sorted(heard) == sorted(logged)
+    assert sorted(received) == sorted(logged)
     assert keys.content("task_17").endswith(":{task_17}:content")
 
 
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     turns = unreachable_task.turns
     assignment = TurnAssignment(TASK, 1, 1, 1)
-    claim = TurnClaim(assignment, "me", None)  # type: ignore[arg-type]  # nothing of the task is asked for
+    claim = TurnClaim(assignment, "me", None)  # type: ignore[arg-type]  # the snapshot is not used
     uses: list[Callable[[], object]] = [
         lambda: turns.claim(assignment, "me", 1),
         lambda: emit_chunk(turns, claim, 1, text_chunk("c"), USAGE),
@@ -294,7 +294,7 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
 
 
 def test_the_workers_that_declined_a_turn_are_kept_until_the_fence_moves(turn: TaskUnderTest) -> None:
-    event = status_event("left to another worker")
+    event = status_event("declined")
     for worker in ("a@x", "b@x"):
         claim = turn.turns.claim(turn.turn_assignment(), worker, 10)
         assert claim is not None
@@ -304,6 +304,6 @@ def test_the_workers_that_declined_a_turn_are_kept_until_the_fence_moves(turn: T
     claim = turn.claim()
     assert claim.snapshot.declined == Declined(2, ("a@x", "b@x"))
     assert turn.turns.defer(claim, 0.0, event, True)
-    assert turn.snapshot.declined.count == 2, "the model's server refused it, and the worker could make it"
+    assert turn.snapshot.declined.count == 2, "a refusal by the model server is no decline by the worker"
     turn.record_decision()
     assert turn.snapshot.declined == Declined()

@@ -1,12 +1,14 @@
-"""WorkerRegistry: workers that live, the modules that they have, and one workspace for all."""
+"""The worker registry: live workers, their modules, and one workspace for all."""
 
 import pytest
 
 from roboco.adapters.redis.worker_registry import WORKER_TTL
 from roboco.ports.registry import POOLS, WorkspaceIdentity
 from tests.contract.redis.task_on_redis import TaskOnRedis
-from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
+from tests.contract.redis.task_under_test import TaskUnderTest
 
+SHORT_LIFETIME = 0.03
+"""Seconds for which a registration is live."""
 A, B = WorkspaceIdentity("a", "file:///a"), WorkspaceIdentity("b", "s3://b/x y")
 
 
@@ -28,11 +30,11 @@ def test_a_worker_registers_in_its_pools_with_its_modules(task: TaskUnderTest) -
 
 def test_a_worker_that_stops_registering_is_no_longer_live(task: TaskUnderTest) -> None:
     task.registry("w1").register(("tools",), ("shop",), A, False)
-    task.pass_time(SHORT_LEASE)
-    assert task.registry("w2", SHORT_LEASE).modules("tools") == {}
+    task.pass_time(SHORT_LIFETIME)
+    assert task.registry("w2", SHORT_LIFETIME).modules("tools") == {}
     silent = task.registry("").seconds_since_registration()["tools"]
     assert silent is not None
-    assert silent >= SHORT_LEASE
+    assert silent >= SHORT_LIFETIME
 
 
 def test_the_last_registration_of_a_worker_replaces_its_modules(task: TaskUnderTest) -> None:
@@ -54,9 +56,9 @@ def test_a_worker_with_another_workspace_than_a_live_coordinator_is_refused(task
 
 def test_a_workspace_is_replaced_without_live_coordinators_and_open_tasks(task: TaskUnderTest) -> None:
     task.registry("c").register(("coordinator",), (), B, False)
-    task.pass_time(SHORT_LEASE)
-    assert task.registry("d", SHORT_LEASE).register(("coordinator",), (), A, True) == B, "tasks are open"
-    assert task.registry("d", SHORT_LEASE).register(("coordinator",), (), A, False) is None
+    task.pass_time(SHORT_LIFETIME)
+    assert task.registry("d", SHORT_LIFETIME).register(("coordinator",), (), A, True) == B, "tasks are open"
+    assert task.registry("d", SHORT_LIFETIME).register(("coordinator",), (), A, False) is None
     assert task.registry("").workspace() == A
 
 

@@ -1,4 +1,4 @@
-"""Whether a store honours conditional writes: what a worker asks of it at its start."""
+"""The check of a worker at its start that the store honours conditional writes."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.contract.workspace.s3_faults import WatchedObjects
 from tests.support.servers.loose_s3 import LooseS3, loose_s3
 
 
-def opened(store: LooseS3) -> S3Objects:
+def open_store(store: LooseS3) -> S3Objects:
     objects = open_objects(f"s3://{store.bucket}/shop", store.endpoint_url, 5, attempts=1)
     assert objects is not None
     return objects
@@ -19,7 +19,7 @@ def opened(store: LooseS3) -> S3Objects:
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a store that checks none."""
+    """Set credentials for a store that checks none."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "roboco")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
 
@@ -34,13 +34,13 @@ def test_the_s3_server_has_no_flaw(s3: S3Server, objects: WatchedObjects) -> Non
 def test_checks_of_a_store_that_honours_conditions_leave_one_object() -> None:
     with loose_s3() as store:
         for _ in range(3):
-            assert conditional_write_flaw(opened(store)) is None
+            assert conditional_write_flaw(open_store(store)) is None
         assert list(store.objects) == [f"shop/{CHECK_PATH}"]
-        assert store.writes == [f"shop/{CHECK_PATH}"] * 7, "two conditional writes a check, and the first one"
+        assert store.writes == [f"shop/{CHECK_PATH}"] * 7, "two conditional writes for each check, and the first write"
 
 
 @pytest.mark.parametrize(
-    ("conditions", "said"),
+    ("conditions", "flaw"),
     [
         ("ignored", "does not honour If-None-Match: a worker could replace an object of another worker"),
         ("501", "refuses writes with If-None-Match (501 NotImplemented), although it takes the same write without it"),
@@ -49,23 +49,23 @@ def test_checks_of_a_store_that_honours_conditions_leave_one_object() -> None:
         ("If-None-Match", "does not honour If-Match: a worker could replace"),
     ],
 )
-def test_a_store_without_conditions_has_a_flaw(conditions: str, said: str) -> None:
+def test_a_store_without_conditions_has_a_flaw(conditions: str, flaw: str) -> None:
     with loose_s3(conditions=conditions) as store:
-        assert (conditional_write_flaw(opened(store)) or "").startswith(said)
+        assert (conditional_write_flaw(open_store(store)) or "").startswith(flaw)
         assert set(store.objects) <= {f"shop/{CHECK_PATH}"}
 
 
 @pytest.mark.parametrize("conditions", ["403", "500"])
 def test_a_check_that_fails_for_another_cause_raises_a_transient_error(conditions: str) -> None:
     with loose_s3(conditions=conditions) as store, pytest.raises(TransientError):
-        conditional_write_flaw(opened(store))
+        conditional_write_flaw(open_store(store))
 
 
 def test_a_check_of_an_unreachable_store_raises_a_transient_error() -> None:
     with loose_s3(away=True) as store, pytest.raises(TransientError):
-        conditional_write_flaw(opened(store))
+        conditional_write_flaw(open_store(store))
 
 
 def test_a_commit_in_a_store_that_refuses_conditions_names_the_cause() -> None:
     with loose_s3(conditions="501") as store, pytest.raises(TransientError, match="refuses writes with IfNoneMatch"):
-        opened(store).put("a", b"a", if_none=True)
+        open_store(store).put("a", b"a", if_none=True)

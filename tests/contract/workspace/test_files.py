@@ -1,4 +1,4 @@
-"""Files of the workspace: in a folder and in S3."""
+"""Files of the workspace: in a folder, in S3 and in memory."""
 
 import io
 import threading
@@ -27,10 +27,10 @@ from tests.contract.workspace.s3_faults import DoublePutClient
 from tests.support.memory_ports.objects import MemoryObjects
 from tests.support.stack import s3_environment
 
-WRITERS = 8
-ROUNDS = 8
-BIG = 8 * 1024 * 1024
-ESCAPES = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
+WRITER_COUNT = 8
+ROUND_COUNT = 8
+BIG_SIZE = 8 * 1024 * 1024
+OUTSIDE_PATHS = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
 
 
 def test_a_file_is_created_once(files: Files) -> None:
@@ -100,22 +100,22 @@ def test_a_missing_file_has_no_size(files: Files) -> None:
 @pytest.mark.s3
 def test_a_presigned_url_needs_no_credentials(objects: S3Objects) -> None:
     S3Files(objects).put("t/artifacts/a", b"hello")
-    link = S3Files(objects).presigned_url("t/artifacts/a", 60)
-    assert link is not None
-    with urllib.request.urlopen(link) as answer:
+    url = S3Files(objects).presigned_url("t/artifacts/a", 60)
+    assert url is not None
+    with urllib.request.urlopen(url) as answer:
         assert answer.read() == b"hello"
     with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(link.partition("?")[0])
+        urllib.request.urlopen(url.partition("?")[0])
 
 
 def test_a_presigned_url_is_signed_for_the_region_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Newer regions and some stores take no signatures of version 2."""
+    """Newer regions and some stores refuse signatures of version 2."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-2")
-    link = S3Objects(connect_s3(None), "bucket").presigned_url("t/artifacts/a", 60)
-    assert "X-Amz-Algorithm=AWS4-HMAC-SHA256" in link
-    assert "%2Feu-central-2%2Fs3%2F" in link
+    url = S3Objects(connect_s3(None), "bucket").presigned_url("t/artifacts/a", 60)
+    assert "X-Amz-Algorithm=AWS4-HMAC-SHA256" in url
+    assert "%2Feu-central-2%2Fs3%2F" in url
 
 
 def test_a_folder_has_no_presigned_urls(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_paths_do_not_leave_the_workspace(files: Files) -> None:
         files.delete,
         files.names,
     ]
-    for path in ESCAPES:
+    for path in OUTSIDE_PATHS:
         for use in uses:
             with pytest.raises(ValueError, match="leaves the workspace"):
                 use(path)
@@ -153,14 +153,14 @@ def test_paths_do_not_leave_the_workspace(files: Files) -> None:
 
 
 def test_one_of_many_creators_wins(files: Files) -> None:
-    together = threading.Barrier(WRITERS)
+    together = threading.Barrier(WRITER_COUNT)
 
     def create(number: int) -> bool:
         together.wait()
         return files.create("t/contested", b"writer %d" % number)
 
-    with ThreadPoolExecutor(WRITERS) as pool:
-        won = list(pool.map(create, range(WRITERS)))
+    with ThreadPoolExecutor(WRITER_COUNT) as pool:
+        won = list(pool.map(create, range(WRITER_COUNT)))
     assert won.count(True) == 1
     assert files.get("t/contested") == b"writer %d" % won.index(True)
     assert files.names("t/") == ["contested"]
@@ -168,16 +168,16 @@ def test_one_of_many_creators_wins(files: Files) -> None:
 
 def test_a_file_is_replaced_only_at_its_version(files: Files) -> None:
     assert files.get_versioned("t/derived") is None
-    assert not files.replace("t/derived", b"0", "no version"), "there is none"
+    assert not files.replace("t/derived", b"0", "no version"), "there is no file yet"
     assert files.names("") == []
     assert files.replace("t/derived", b"1", None)
-    assert not files.replace("t/derived", b"2", None), "there is one"
+    assert not files.replace("t/derived", b"2", None), "there is a file"
     first = files.get_versioned("t/derived")
     assert first is not None
     assert first.data == b"1"
     assert files.replace("t/derived", b"2", first.version)
-    assert files.replace("t/derived", b"2", first.version), "the answer was lost"
-    assert files.replace("t/derived", b"2", None), "the answer was lost"
+    assert files.replace("t/derived", b"2", first.version), "the first reply was lost"
+    assert files.replace("t/derived", b"2", None), "the first reply was lost"
     assert not files.replace("t/derived", b"3", first.version)
     assert files.get("t/derived") == b"2"
     second = files.get_versioned("t/derived")
@@ -191,12 +191,12 @@ def test_a_file_is_replaced_only_at_its_version(files: Files) -> None:
 
 
 def test_one_of_many_replacers_wins_each_round(files: Files) -> None:
-    """Each writer read the same version; of a round's bytes none are those of another round."""
-    together = threading.Barrier(WRITERS, timeout=60)
+    """All writers read the same version. The bytes of each round differ from those of every other round."""
+    together = threading.Barrier(WRITER_COUNT, timeout=60)
 
     def replace(number: int) -> list[bool]:
         won: list[bool] = []
-        for round_ in range(ROUNDS):
+        for round_ in range(ROUND_COUNT):
             together.wait()
             stored = files.get_versioned("t/contested")
             version = None if stored is None else stored.version
@@ -204,10 +204,10 @@ def test_one_of_many_replacers_wins_each_round(files: Files) -> None:
             won.append(files.replace("t/contested", b"%d of %d" % (round_, number), version))
         return won
 
-    with ThreadPoolExecutor(WRITERS) as pool:
-        rounds = list(zip(*pool.map(replace, range(WRITERS)), strict=True))
-    assert [won.count(True) for won in rounds] == [1] * ROUNDS
-    assert files.get("t/contested") == b"%d of %d" % (ROUNDS - 1, rounds[-1].index(True))
+    with ThreadPoolExecutor(WRITER_COUNT) as pool:
+        rounds = list(zip(*pool.map(replace, range(WRITER_COUNT)), strict=True))
+    assert [won.count(True) for won in rounds] == [1] * ROUND_COUNT
+    assert files.get("t/contested") == b"%d of %d" % (ROUND_COUNT - 1, rounds[-1].index(True))
     assert files.names("t/") == ["contested"]
 
 
@@ -217,15 +217,15 @@ def test_creators_of_the_same_bytes_all_win(files: Files) -> None:
 
 
 def test_a_reader_of_a_big_file_sees_one_whole_version(files: Files) -> None:
-    versions = [bytes([letter]) * BIG for letter in b"abcd"]
+    versions = [bytes([letter]) * BIG_SIZE for letter in b"abcd"]
     assert files.create("big", versions[0])
     with ThreadPoolExecutor(1) as pool:
         writing = [pool.submit(files.put, "big", version) for version in versions[1:]]
         while not writing[-1].done():
             data = files.get("big")
             assert data is not None
-            assert len(data) == BIG
-            assert data.count(data[:1]) == BIG
+            assert len(data) == BIG_SIZE
+            assert data.count(data[:1]) == BIG_SIZE
         for written in writing:
             written.result()
     assert files.get("big") == versions[-1]
@@ -278,8 +278,8 @@ def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:
     assert files.names("t/") == ["whole"]
 
 
-class SmallPages:
-    """An S3 client that lists two names at a time, as one of more than a thousand would."""
+class SmallPagesClient:
+    """An S3 client that lists names in pages of two, as S3 lists more than a thousand names in pages."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -307,7 +307,7 @@ def test_s3_lists_in_pages(s3: S3Server, s3_client: Any, prefix: str) -> None:
     for name in wanted:
         objects.put(f"_open/{name}", b"")
         objects.put(f"{name}/team.json", b"{}")
-    paged = S3Files(S3Objects(SmallPages(s3_client), s3.bucket, prefix))
+    paged = S3Files(S3Objects(SmallPagesClient(s3_client), s3.bucket, prefix))
     assert paged.names("_open/") == wanted
     assert paged.names("") == ["_open", *wanted]
 
@@ -353,7 +353,7 @@ def test_wrong_credentials_are_reported_without_the_secret(s3: S3Server) -> None
     assert "a wrong secret" not in str(refused.value)
 
 
-class Elusive(MemoryObjects):
+class ContestedObjects(MemoryObjects):
     """A store in which another worker writes and removes each object at the same moment."""
 
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
@@ -364,7 +364,7 @@ class Elusive(MemoryObjects):
 def test_a_file_that_can_neither_be_created_nor_read_raises_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
-    objects = Elusive()
+    objects = ContestedObjects()
     with pytest.raises(TransientError, match=r"'t/a'.*try again later"):
         S3Files(objects).create("t/a", b"1")
     assert objects.written["t/a"] == MAX_TRIES == len(pauses) + 1
@@ -374,8 +374,8 @@ def test_a_file_that_can_neither_be_created_nor_read_raises_a_transient_error(mo
     assert len(pauses) == 2 * (MAX_TRIES - 1)
 
 
-class Failing:
-    """An S3 client whose server is there, but answers every call with this error."""
+class FailingS3Client:
+    """An S3 client whose server returns this error for every call."""
 
     def __init__(self, status: int, code: str) -> None:
         self._answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
@@ -397,7 +397,7 @@ class Failing:
     ],
 )
 def test_an_error_of_s3_is_transient_and_names_its_code(status: int, code: str, error: type[Exception]) -> None:
-    files = S3Files(S3Objects(Failing(status, code), "bucket"))
+    files = S3Files(S3Objects(FailingS3Client(status, code), "bucket"))
     uses: list[Callable[[], object]] = [
         lambda: files.create("a", b"1"),
         lambda: files.put("a", b"1"),

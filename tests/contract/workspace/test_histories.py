@@ -1,4 +1,4 @@
-"""Histories of tasks: in a folder and in S3."""
+"""Histories of tasks: in a folder, in S3 and in memory."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ from roboco.ports.workspace import Histories
 from tests.contract.samples import TASK, make_chain, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
 
-POSITIONS = 30
+POSITION_COUNT = 30
 HISTORY = history_path(TASK)
 
 
@@ -48,11 +48,11 @@ def test_a_history_starts_with_the_lines_of_another_one(histories: Histories) ->
     steps = append_steps(histories, 5)
     lines = list(histories.lines(TASK))
     for kept in (lines[:3], lines[:3], lines[:2]):
-        assert histories.create("fork", kept), "the same again, and fewer of them"
+        assert histories.create("fork", kept), "the same lines again, and fewer lines"
     assert list(histories.read("fork")) == steps[:3]
     other = step_after(steps[:3], "another way")
     assert histories.append("fork", other) == other
-    assert histories.create("fork", lines[:3]), "it goes on, and began so"
+    assert histories.create("fork", lines[:3]), "it has more steps, and starts with these lines"
     assert not histories.create("fork", lines[:4])
     assert list(histories.read("fork")) == [*steps[:3], other]
     histories.compact("fork")
@@ -72,16 +72,16 @@ def test_each_task_has_its_own_history(histories: Histories) -> None:
     assert_history(histories, steps)
 
 
-@pytest.mark.parametrize("folded", [False, True])
-def test_an_append_at_a_taken_position_returns_the_stored_step(histories: Histories, folded: bool) -> None:
+@pytest.mark.parametrize("compacted", [False, True])
+def test_an_append_at_a_taken_position_returns_the_stored_step(histories: Histories, compacted: bool) -> None:
     steps = append_steps(histories, 4)
-    if folded:
+    if compacted:
         histories.compact(TASK)
     for seq, step in enumerate(steps):
         other = step_after(steps[:seq], "another worker's")
         assert other != step
         assert histories.append(TASK, other) == step
-        assert histories.append(TASK, step) == step, "our own answer was lost"
+        assert histories.append(TASK, step) == step, "the first reply was lost"
     assert_history(histories, steps)
 
 
@@ -94,18 +94,18 @@ def test_a_long_step_is_stored_whole(histories: Histories) -> None:
     assert_history(histories, steps)
 
 
-@pytest.mark.parametrize(("writers", "abreast"), [(8, False), (2, True)])
+@pytest.mark.parametrize(("writers", "in_step"), [(8, False), (2, True)])
 def test_each_position_has_one_winner(
-    histories: Histories, writers: int, abreast: bool, monkeypatch: pytest.MonkeyPatch
+    histories: Histories, writers: int, in_step: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each writer writes as fast as it can, or all begin each position together."""
+    """The writers write as fast as they can, or start together at each position."""
     monkeypatch.setattr(lock, "LOCK_TIMEOUT", 60)
     together = threading.Barrier(writers, timeout=60)
 
     def write(writer: int) -> list[TaskStep]:
         seen: list[TaskStep] = []
-        for seq in range(POSITIONS):
-            if abreast or not seq:
+        for seq in range(POSITION_COUNT):
+            if in_step or not seq:
                 together.wait()
             seen.append(histories.append(TASK, step_after(seen, f"writer {writer}")))
         return seen
@@ -113,12 +113,12 @@ def test_each_position_has_one_winner(
     with ThreadPoolExecutor(writers) as pool:
         seen = list(pool.map(write, range(writers)))
     assert all(one == seen[0] for one in seen)
-    assert [step.seq for step in seen[0]] == list(range(POSITIONS))
+    assert [step.seq for step in seen[0]] == list(range(POSITION_COUNT))
     assert_history(histories, seen[0])
 
 
 class Writer:
-    """Writes a history in a thread of its own; `committed` steps of it stand for sure."""
+    """A thread that writes a history; its first `committed` steps are stored."""
 
     def __init__(self, histories: Histories) -> None:
         self.steps = make_chain(30)
@@ -135,28 +135,28 @@ class Writer:
         finally:
             self.done.set()
 
-    def fold(self) -> None:
-        """Fold all the time."""
+    def compact(self) -> None:
+        """Compact until the writer is done."""
         while not self.done.is_set():
             self._histories.compact(TASK)
 
     def read(self) -> None:
-        """Read all the time: what is read is exact, and holds at least what was committed before."""
+        """Read until the writer is done. Check that each read returns all steps that were committed before it."""
         for back in itertools.cycle((0, 1, 3, 100)):
-            over, before = self.done.is_set(), self.committed
+            finished, before = self.done.is_set(), self.committed
             start = max(0, before - back)
             found = list(self._histories.read(TASK, start))
             assert found == self.steps[start : start + len(found)]
             assert len(found) >= before - start
-            if over:
+            if finished:
                 return
 
 
 def test_readers_see_every_step_once_during_writes_and_compactions(histories: Histories) -> None:
-    """Two workers fold, three read."""
+    """Two workers compact the history, and three read it."""
     writer = Writer(histories)
     with ThreadPoolExecutor(6) as pool:
-        work = (writer.write, *[writer.fold] * 2, *[writer.read] * 3)
+        work = (writer.write, *[writer.compact] * 2, *[writer.read] * 3)
         for task in [pool.submit(one) for one in work]:
             task.result()
     assert_history(histories, writer.steps)
@@ -171,7 +171,7 @@ def test_a_changed_line_is_corrupt(histories: Histories) -> None:
         verify_chain([lines[0], lines[1].replace(b"step 1", b"step X"), lines[2]])
 
 
-# --- in a folder
+# --- only in a folder
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_a_position_beyond_the_end_is_refused(folder: FolderHistories) -> None:
 
 @pytest.mark.parametrize("size", [1, 100, 70_000, None], ids=str)
 def test_a_torn_last_line_is_no_step(folder: FolderHistories, path: Path, size: int | None) -> None:
-    """Killed in mid-write; with size None all but the newline was written."""
+    """The writer was killed during its write. With size None, only the newline is missing."""
     steps = append_steps(folder, 3)
     torn = step_after(steps, "t" * 100_000).line().encode()[:size]
     with path.open("ab") as file:
@@ -231,7 +231,7 @@ def test_a_reader_never_mixes_a_torn_line_with_its_replacement(folder: FolderHis
 def test_a_lock_that_is_never_released_blocks_only_its_task(
     folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As that of a process which is stopped in the middle of a write."""
+    """The lock may belong to a process that was stopped during a write."""
     monkeypatch.setattr(lock, "LOCK_TIMEOUT", 0.05)
     steps = append_steps(folder, 2)
     steps.append(step_after(steps))
@@ -257,25 +257,25 @@ def test_a_malformed_line_is_corrupt(folder: FolderHistories, path: Path) -> Non
         folder.append(TASK, step_after(steps))
 
 
-# --- in a folder: a line that is visible, but not durable yet
+# --- only in a folder: a line that is visible, but not durable yet
 
 
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The size of the file at each fsync."""
+def synced_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list of the sizes of the file at each fsync."""
     sizes: list[int] = []
-    real = os.fsync
+    original = os.fsync
 
     def fsync(handle: int) -> None:
         sizes.append(os.fstat(handle).st_size)
-        real(handle)
+        original(handle)
 
     monkeypatch.setattr(os, "fsync", fsync)
     return sizes
 
 
-def _left_by_a_dead_writer(path: Path) -> list[TaskStep]:
-    """Three steps, written by a process that died before its fsync."""
+def _write_without_fsync(path: Path) -> list[TaskStep]:
+    """Write three steps, as a process that died before its fsync. Return them."""
     steps = make_chain(3)
     path.parent.mkdir()
     path.write_bytes(b"".join(step.line().encode() + b"\n" for step in steps))
@@ -293,18 +293,18 @@ READS: list[Callable[[FolderHistories, list[TaskStep]], object]] = [
 
 @pytest.mark.parametrize("read", READS)
 def test_a_reader_syncs_the_file_before_it_returns(
-    folder: FolderHistories, path: Path, synced: list[int], read: Callable[..., object]
+    folder: FolderHistories, path: Path, synced_sizes: list[int], read: Callable[..., object]
 ) -> None:
-    steps = _left_by_a_dead_writer(path)
+    steps = _write_without_fsync(path)
     assert read(folder, steps)
-    assert synced == [path.stat().st_size]
+    assert synced_sizes == [path.stat().st_size]
 
 
 @pytest.mark.parametrize("read", READS)
 def test_a_reader_that_cannot_sync_the_file_raises_a_transient_error(
     folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[..., object]
 ) -> None:
-    steps = _left_by_a_dead_writer(path)
+    steps = _write_without_fsync(path)
 
     def fsync(handle: int) -> None:
         raise OSError(errno.EIO, "the disk is broken")
@@ -315,29 +315,29 @@ def test_a_reader_that_cannot_sync_the_file_raises_a_transient_error(
             read(folder, steps)
 
 
-def test_a_reader_syncs_each_state_of_a_file_once(folder: FolderHistories, path: Path, synced: list[int]) -> None:
-    steps = _left_by_a_dead_writer(path)
+def test_a_reader_syncs_each_state_of_a_file_once(folder: FolderHistories, path: Path, synced_sizes: list[int]) -> None:
+    steps = _write_without_fsync(path)
     for _ in range(3):
         assert_history(folder, steps)
-    assert len(synced) == 1
+    assert len(synced_sizes) == 1
     steps.append(step_after(steps))
     FolderHistories(FolderFiles(path.parent.parent)).append(TASK, steps[-1])
-    synced.clear()
+    synced_sizes.clear()
     for _ in range(3):
         assert_history(folder, steps)
-    assert synced == [path.stat().st_size]
+    assert synced_sizes == [path.stat().st_size]
     steps.append(step_after(steps))
     folder.append(TASK, steps[-1])
-    synced.clear()
+    synced_sizes.clear()
     assert_history(folder, steps)
-    assert synced == [], "its writer did so"
+    assert synced_sizes == [], "the writer has synced it"
 
 
 @pytest.mark.parametrize("refused", [errno.EROFS, errno.EINVAL])
 def test_a_history_on_a_read_only_medium_is_read(
     folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
 ) -> None:
-    steps = _left_by_a_dead_writer(path)
+    steps = _write_without_fsync(path)
 
     def fsync(handle: int) -> None:
         raise OSError(refused, os.strerror(refused))
@@ -347,6 +347,6 @@ def test_a_history_on_a_read_only_medium_is_read(
 
 
 def test_a_history_without_the_right_to_write_is_read(folder: FolderHistories, path: Path) -> None:
-    steps = _left_by_a_dead_writer(path)
+    steps = _write_without_fsync(path)
     path.chmod(0o400)
     assert_history(folder, steps)

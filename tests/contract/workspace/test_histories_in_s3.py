@@ -1,4 +1,4 @@
-"""Histories in S3: segments, and folds beside everything else."""
+"""Histories in S3: segments, and compaction beside every other operation."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +28,7 @@ def s3_histories(objects: WatchedObjects) -> S3Histories:
 
 
 def _stored(objects: WatchedObjects) -> list[TaskStep]:
-    """The steps that `history.jsonl` holds."""
+    """Return the steps of `history.jsonl`."""
     stored = objects.get(HISTORY)
     return [] if stored is None else [parse_step(line) for line in stored.data.splitlines()]
 
@@ -90,7 +90,7 @@ def test_a_compaction_that_dies_before_its_write_loses_nothing(
 def test_a_compaction_beside_a_compaction_and_an_append_loses_nothing(
     objects: WatchedObjects, s3_histories: S3Histories, nth: int, whole: bool
 ) -> None:
-    """Before the nth call of one fold another one runs (or dies before it removes), and a step is added."""
+    """Another compaction runs before the nth call of this one, or dies before it removes segments; a step is added."""
     steps = append_steps(s3_histories, 3)
     slow = objects.for_another_worker()
     left = nth
@@ -110,7 +110,7 @@ def test_a_compaction_beside_a_compaction_and_an_append_loses_nothing(
 
     slow.before = meanwhile
     if S3Histories(slow).compact(TASK):
-        assert _stored(objects)[:3] == steps[:3], "the steps that were committed before the fold"
+        assert _stored(objects)[:3] == steps[:3], "the steps that were committed before the compaction"
     assert list(s3_histories.read(TASK)) == steps
     assert s3_histories.compact(TASK)
     assert _stored(objects) == steps
@@ -121,7 +121,7 @@ def test_a_compaction_beside_a_compaction_and_an_append_loses_nothing(
 def test_a_compaction_whose_segments_are_gone_removes_no_other(
     objects: WatchedObjects, s3_histories: S3Histories
 ) -> None:
-    """Another fold wrote before this one listed, and removes while this one reads; a step came in between."""
+    """Another compaction writes before this one lists, and removes while this one reads. A step is added in between."""
     steps = append_steps(s3_histories, 4)
     slow, quick = objects.for_another_worker(), objects.for_another_worker()
     quick.die_before("delete")
@@ -223,23 +223,23 @@ def test_a_history_that_lacks_a_segment_is_corrupt_and_not_compacted(
     assert_history(s3_histories, steps)
 
 
-def _copied_without_metadata(objects: WatchedObjects, **metadata: str) -> None:
-    """Store `history.jsonl` anew as a restore through a file does."""
+def _replace_metadata(objects: WatchedObjects, **metadata: str) -> None:
+    """Store `history.jsonl` again with this metadata, as a restore from a file does."""
     stored = objects.get(HISTORY)
     assert stored is not None
     objects.put(HISTORY, stored.data, Metadata=metadata)
 
 
-LOST = [{}, {"steps": "four"}, {"steps": "-1"}, {"steps": ""}]
+INVALID_METADATA = [{}, {"steps": "four"}, {"steps": "-1"}, {"steps": ""}]
 
 
-@pytest.mark.parametrize("metadata", LOST, ids=str)
+@pytest.mark.parametrize("metadata", INVALID_METADATA, ids=str)
 def test_a_history_without_its_step_count_keeps_its_steps(
     objects: WatchedObjects, s3_histories: S3Histories, metadata: dict[str, str]
 ) -> None:
     steps = append_steps(s3_histories, 4)
     s3_histories.compact(TASK)
-    _copied_without_metadata(objects, **metadata)
+    _replace_metadata(objects, **metadata)
     assert_history(s3_histories, steps)
     for seq in range(4):
         assert s3_histories.append(TASK, step_after(steps[:seq], "late")) == steps[seq]
@@ -252,14 +252,14 @@ def test_a_history_without_its_step_count_keeps_its_steps(
     assert_history(s3_histories, steps)
 
 
-@pytest.mark.parametrize("fresh", [0, 2])
+@pytest.mark.parametrize("appended", [0, 2])
 def test_a_compaction_restores_a_lost_step_count(
-    objects: WatchedObjects, s3_histories: S3Histories, fresh: int
+    objects: WatchedObjects, s3_histories: S3Histories, appended: int
 ) -> None:
     steps = append_steps(s3_histories, 4)
     s3_histories.compact(TASK)
-    _copied_without_metadata(objects)
-    for _ in range(fresh):
+    _replace_metadata(objects)
+    for _ in range(appended):
         steps.append(step_after(steps))
         s3_histories.append(TASK, steps[-1])
     assert s3_histories.compact(TASK)
@@ -267,7 +267,7 @@ def test_a_compaction_restores_a_lost_step_count(
     assert_history(s3_histories, steps)
     objects.calls.clear()
     assert s3_histories.compact(TASK)
-    assert not [path for name, path in objects.calls if name == "put"], "once is enough"
+    assert not [path for name, path in objects.calls if name == "put"], "the count is already stored"
 
 
 @pytest.mark.parametrize("size", [200_000, 300_000, 3_000_000])
@@ -278,14 +278,14 @@ def test_a_lost_step_count_is_read_from_a_long_last_line(
     steps.append(step_after(steps, "t" * size))
     s3_histories.append(TASK, steps[-1])
     s3_histories.compact(TASK)
-    _copied_without_metadata(objects)
+    _replace_metadata(objects)
     assert_history(s3_histories, steps)
 
 
 def test_a_truncated_last_line_of_a_restored_history_is_no_step(
     objects: WatchedObjects, s3_histories: S3Histories
 ) -> None:
-    """As in a folder, from which the file may come."""
+    """The file may be a copy of a history in a folder."""
     steps = append_steps(s3_histories, 3)
     s3_histories.compact(TASK)
     stored = objects.get(HISTORY)

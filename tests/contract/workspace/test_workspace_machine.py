@@ -1,4 +1,4 @@
-"""Files and histories in memory, in a folder and in S3 answer the same to any sequence of calls."""
+"""Files and histories in memory, in a folder and in S3 return the same for any sequence of calls."""
 
 import io
 import itertools
@@ -26,19 +26,19 @@ from tests.contract.workspace.s3_faults import DoublePutClient, WatchedObjects
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 
 PATHS = st.sampled_from(["t1/a", "t1/b", "t1/deep/er", "t2/a", "top"])
-"""Paths of files: none of them is a folder of another one."""
-LOOKED_AT = st.one_of(PATHS, st.sampled_from(["t1", "t1/deep", "t3/a"]))
-"""Paths that may also be those of folders: there is no file then."""
+"""Paths of files, none of which is a folder of another."""
+READ_PATHS = st.one_of(PATHS, st.sampled_from(["t1", "t1/deep", "t3/a"]))
+"""Paths of files, and of folders and missing files, which have no data."""
 FOLDERS = st.sampled_from(["t1/", "t1/deep/", "t2/", "t3/"])
 DATA = st.sampled_from([b"", b"one", b"another one"])
 TASKS = st.sampled_from(["task-17", "task-17", "fork"])
 TEXTS = st.sampled_from(["mine", "mine", "another worker's"])
 MOMENTS = st.sampled_from([0, 0, 1, 2, 3, 4])
-"""Before which call to S3 another worker folds the history; 0 for none."""
+"""The number of the call to S3 before which another worker compacts the history, or 0 for none."""
 
 
-class Store(NamedTuple):
-    """One implementation of the workspace; `objects` are those of S3, if that is it."""
+class WorkspaceStore(NamedTuple):
+    """One implementation of the workspace; `objects` are those of S3, or None."""
 
     name: str
     files: Files
@@ -46,32 +46,32 @@ class Store(NamedTuple):
     objects: WatchedObjects | None = None
 
 
-def stores(folder: Path, client: Any, bucket: str) -> list[Store]:
-    """An empty workspace in memory, in a folder, in S3, and in S3 with all objects put twice."""
+def make_stores(folder: Path, client: Any, bucket: str) -> list[WorkspaceStore]:
+    """Return empty workspaces in memory, in a folder, in S3, and in S3 with all objects put twice."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     in_folder = FolderFiles(folder / name)
     found = [
-        Store("memory", MemoryFiles(), MemoryHistories()),
-        Store("folder", in_folder, FolderHistories(in_folder)),
+        WorkspaceStore("memory", MemoryFiles(), MemoryHistories()),
+        WorkspaceStore("folder", in_folder, FolderHistories(in_folder)),
     ]
     objects = WatchedObjects(client, bucket, name)
-    found.append(Store("s3", S3Files(objects), S3Histories(objects), objects))
+    found.append(WorkspaceStore("s3", S3Files(objects), S3Histories(objects), objects))
     twice = S3Objects(DoublePutClient(client), bucket, f"{name}-twice")
-    return [*found, Store("s3, all put twice", S3Files(twice), S3Histories(twice))]
+    return [*found, WorkspaceStore("s3, all put twice", S3Files(twice), S3Histories(twice))]
 
 
-def assert_same(found: Sequence[Store], call: str, act: Callable[[Store], object]) -> Any:
-    """What all stores answer."""
-    answers = [(store.name, act(store)) for store in found]
-    for (one, mine), (other, yours) in itertools.pairwise(answers):
-        assert mine == yours, f"after {call}: {one} has {mine!r}, {other} has {yours!r}"
-    return answers[0][1]
+def assert_same(found: Sequence[WorkspaceStore], call: str, act: Callable[[WorkspaceStore], object]) -> Any:
+    """Make the call on every store, and return the result. Raise AssertionError if the results differ."""
+    results = [(store.name, act(store)) for store in found]
+    for (one, first), (other, second) in itertools.pairwise(results):
+        assert first == second, f"after {call}: {one} has {first!r}, {other} has {second!r}"
+    return results[0][1]
 
 
 class FilesMachine(RuleBasedStateMachine):
-    """Files by path."""
+    """Random calls of the files by path."""
 
-    def __init__(self, found: list[Store]) -> None:
+    def __init__(self, found: list[WorkspaceStore]) -> None:
         super().__init__()
         self.stores = found
 
@@ -95,16 +95,18 @@ class FilesMachine(RuleBasedStateMachine):
 
         self.do(f"put_from {path} {data[start:]!r}", put)
 
-    @rule(source=LOOKED_AT, path=PATHS)
+    @rule(source=READ_PATHS, path=PATHS)
     def copy(self, source: str, path: str) -> None:
         self.do(f"copy {source} {path}", lambda files: files.copy(source, path))
 
-    @rule(path=LOOKED_AT.filter(lambda path: path != "t1/deep/er"))  # a folder keeps the folders of files that are gone
+    @rule(
+        path=READ_PATHS.filter(lambda path: path != "t1/deep/er")
+    )  # in a folder, an empty folder remains after its last file
     def delete(self, path: str) -> None:
         self.do(f"delete {path}", lambda files: files.delete(path))
 
-    @rule(path=LOOKED_AT, start=st.integers(0, 12), length=st.sampled_from([0, 1, 5, 100]))
-    def look(self, path: str, start: int, length: int) -> None:
+    @rule(path=READ_PATHS, start=st.integers(0, 12), length=st.sampled_from([0, 1, 5, 100]))
+    def read(self, path: str, start: int, length: int) -> None:
         self.do(f"get {path}", lambda files: files.get(path))
         self.do(f"size {path}", lambda files: files.size(path))
         self.do(f"read {path} {start} {length}", lambda files: files.read(path, start, length))
@@ -115,18 +117,18 @@ class FilesMachine(RuleBasedStateMachine):
 
 
 class HistoriesMachine(RuleBasedStateMachine):
-    """Histories of two tasks. In S3 another worker folds at any moment."""
+    """Random calls of the histories of two tasks. In S3, another worker compacts at any moment."""
 
-    def __init__(self, found: list[Store]) -> None:
+    def __init__(self, found: list[WorkspaceStore]) -> None:
         super().__init__()
         self.stores = found
 
     def do(self, call: str, act: Callable[[Histories], object], task_id: str, moment: int = 0) -> Any:
-        def with_fold(store: Store) -> object:
+        def with_compaction(store: WorkspaceStore) -> object:
             with _compacting(store, task_id, moment):
                 return act(store.histories)
 
-        return assert_same(self.stores, f"{call}, folded at {moment}", with_fold)
+        return assert_same(self.stores, f"{call}, compaction at {moment}", with_compaction)
 
     def steps(self, task_id: str) -> list[TaskStep]:
         return list(self.stores[0].histories.read(task_id))
@@ -138,10 +140,10 @@ class HistoriesMachine(RuleBasedStateMachine):
         self.do(f"append {step.seq} {text}", lambda histories: histories.append(task_id, step), task_id, moment)
 
     @rule(task_id=TASKS, source=TASKS, count=st.integers(1, 3), moment=MOMENTS)
-    def begin(self, task_id: str, source: str, count: int, moment: int) -> None:
+    def create(self, task_id: str, source: str, count: int, moment: int) -> None:
         lines = [step.line().encode() for step in self.steps(source)[:count]]
         if lines:
-            self.do(f"begin {len(lines)}", lambda histories: histories.create(task_id, lines), task_id, moment)
+            self.do(f"create {len(lines)}", lambda histories: histories.create(task_id, lines), task_id, moment)
 
     @rule(task_id=TASKS, start=st.integers(0, 12), moment=MOMENTS)
     def read(self, task_id: str, start: int, moment: int) -> None:
@@ -152,20 +154,20 @@ class HistoriesMachine(RuleBasedStateMachine):
         self.do("lines", lambda histories: list(histories.lines(task_id)), task_id, moment)
 
     @rule(task_id=TASKS, moment=MOMENTS)
-    def fold(self, task_id: str, moment: int) -> None:
-        self.do("fold", lambda histories: histories.compact(task_id) is None, task_id, moment)
+    def compact(self, task_id: str, moment: int) -> None:
+        self.do("compact", lambda histories: histories.compact(task_id) is None, task_id, moment)
 
     def teardown(self) -> None:
-        """Whatever was done, the histories are the same, before and after one more fold."""
+        """Check that the histories are the same before and after one more compaction."""
         for task_id in ("task-17", "fork"):
             self.lines(task_id, 0)
-            self.fold(task_id, 0)
+            self.compact(task_id, 0)
             self.lines(task_id, 0)
 
 
 @contextmanager
-def _compacting(store: Store, task_id: str, moment: int) -> Iterator[None]:
-    """Until the block ends, another worker folds the history before the store's call of this number."""
+def _compacting(store: WorkspaceStore, task_id: str, moment: int) -> Iterator[None]:
+    """Until the block ends, let another worker compact the history before the store's call of this number."""
     if store.objects is None or not moment:
         yield
         return
@@ -187,8 +189,8 @@ def _compacting(store: Store, task_id: str, moment: int) -> Iterator[None]:
 def test_workspaces_in_memory_in_a_folder_and_in_s3_are_the_same(
     machine: type[FilesMachine] | type[HistoriesMachine], examples: int, tmp_path: Path, s3: S3Server, s3_client: Any
 ) -> None:
-    made: Any = lambda: machine(stores(tmp_path, s3_client, s3.bucket))  # noqa: E731
+    create_machine: Any = lambda: machine(make_stores(tmp_path, s3_client, s3.bucket))  # noqa: E731
     run_state_machine_as_test(
-        made,
+        create_machine,
         settings=settings(MACHINE_SETTINGS, max_examples=examples, stateful_step_count=30),
     )

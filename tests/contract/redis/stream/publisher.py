@@ -14,7 +14,7 @@ END = "the end"
 
 
 class Publisher:
-    """Tells events and says chunks through the board and the turns; `spoken` is what, and in which order."""
+    """A publisher of events and chunks; `published` is the list of their texts, in order."""
 
     def __init__(self, task: TaskOnRedis, seed: int = 1) -> None:
         self._task = task
@@ -22,11 +22,11 @@ class Publisher:
         self.published: list[str] = []
 
     def create_task(self) -> None:
-        """Set the task up."""
+        """Create the task."""
         self._task.create(1, self._event())
 
     def publish_turn(self) -> None:
-        """Make a turn, with some events and chunks; some turns are lost and begun again."""
+        """Publish some events and chunks of a turn; some turns are voided and restarted."""
         self._task.record_decision(Phase.TURN, *self._events())
         self._chunks()
         if self._random.random() < 0.4:
@@ -35,7 +35,7 @@ class Publisher:
         assert self._task.commit(*self._events())
 
     def publish_end(self) -> None:
-        """Tell that this was all."""
+        """Publish the last message."""
         self.published.append(END)
         self._task.record_decision(Phase.END, status_event(END))
 
@@ -54,5 +54,5 @@ class Publisher:
 
 
 def text_of(record: Record) -> str:
-    """What the message says."""
+    """Return the text of the message."""
     return str(record.get("text") or record.get("reason") or record["message"])

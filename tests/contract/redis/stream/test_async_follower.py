@@ -1,4 +1,4 @@
-"""Followers in event loops: what they share, and what becomes of those that are slow, cancelled or cut off."""
+"""Followers in event loops: their shared connection, and followers that are slow, cancelled or disconnected."""
 
 import asyncio
 import json
@@ -39,22 +39,22 @@ def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shared(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
-    """What all followers of a process share."""
+    """Return the follower whose connection all followers of a loop share."""
     return RedisFollower(redis_task.client, valkey.url, redis_task.keys)
 
 
-async def eventually(condition: Callable[[], object], text_of: str) -> None:
+async def eventually(condition: Callable[[], object], description: str) -> None:
     """Wait until the condition holds."""
     try:
         async with asyncio.timeout(10):
             while not condition():
                 await asyncio.sleep(0.01)
     except TimeoutError as error:
-        raise AssertionError(f"after 10 s still not: {text_of}") from error
+        raise AssertionError(f"after 10 s still not: {description}") from error
 
 
 async def receive(records: AsyncGenerator[Record | None, None], received: list[str]) -> None:
-    """Note what the messages say, until the end."""
+    """Append the texts of the messages to `received` until the last message."""
     async with aclosing(records):
         async for record in records:
             if record is not None:
@@ -63,14 +63,14 @@ async def receive(records: AsyncGenerator[Record | None, None], received: list[s
                 return
 
 
-def subscriptions(task: TaskOnRedis) -> int:
-    """How many connections listen to the task's channel of texts."""
+def count_subscriptions(task: TaskOnRedis) -> int:
+    """Return the number of connections that subscribe to the task's content channel."""
     client: Any = task.client
     return int(client.pubsub_numsub(task.keys.content(TASK))[0][1])
 
 
 async def publish_turns(publisher: Publisher, turns: int = 12) -> None:
-    """Say something in so many turns, and the end."""
+    """Publish this number of turns, and the last message."""
     for _ in range(turns):
         await asyncio.to_thread(publisher.publish_turn)
     publisher.publish_end()
@@ -84,17 +84,17 @@ def test_all_followers_of_a_loop_share_one_connection(shared: RedisFollower, red
         async with asyncio.TaskGroup() as group:
             for own in received:
                 group.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), own))
-            await eventually(lambda: subscriptions(redis_task), "somebody listens")
+            await eventually(lambda: count_subscriptions(redis_task), "a connection subscribes")
             await publish_turns(publisher)
-            assert subscriptions(redis_task) == 1
+            assert count_subscriptions(redis_task) == 1
         assert received == [publisher.published] * 50
-        await eventually(lambda: not subscriptions(redis_task), "nobody listens")
+        await eventually(lambda: not count_subscriptions(redis_task), "no connection subscribes")
 
     asyncio.run(main())
 
 
 def test_a_slow_follower_continues_from_the_logs(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
-    """It takes one message and stands still while many more come than are held."""
+    """The follower takes one message, and pauses while more messages arrive than its queue holds."""
 
     async def main() -> None:
         publisher = Publisher(redis_task)
@@ -106,7 +106,7 @@ def test_a_slow_follower_continues_from_the_logs(shared: RedisFollower, redis_ta
             while len(publisher.published) < 2 * MAX_QUEUED:
                 await asyncio.to_thread(publisher.publish_turn)
                 assert len(subscriber._queue) <= MAX_QUEUED
-            await eventually(lambda: subscriber._control is ControlSignal.CATCH_UP, "it is told to read on")
+            await eventually(lambda: subscriber._control is ControlSignal.CATCH_UP, "it receives CATCH_UP")
             assert not subscriber._queue
             publisher.publish_end()
             await receive(records, received)
@@ -119,7 +119,7 @@ def test_a_slow_follower_continues_from_the_logs(shared: RedisFollower, redis_ta
 def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
     shared: RedisFollower, redis_task: TaskOnRedis, moment: int
 ) -> None:
-    """It is cancelled after so many rounds of the loop, while others follow the same task and come anew."""
+    """The follower is cancelled after `moment` rounds of the loop, while another one starts to follow the same task."""
 
     async def main() -> None:
         publisher = Publisher(redis_task)
@@ -137,7 +137,7 @@ def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
         assert received == publisher.published
         assert not shared.hubs.current()._subscriptions
         await eventually(lambda: len(asyncio.all_tasks()) == 1, "nothing else runs in the loop")
-        await eventually(lambda: not subscriptions(redis_task), "nobody listens")
+        await eventually(lambda: not count_subscriptions(redis_task), "no connection subscribes")
 
     asyncio.run(main())
 
@@ -145,7 +145,7 @@ def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
 def test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(
     shared: RedisFollower, redis_task: TaskOnRedis
 ) -> None:
-    """Channels are given up and subscribed to again in the same moments."""
+    """Each message is received by a new follower, so channels are unsubscribed and subscribed at the same moments."""
 
     async def main() -> None:
         publisher = Publisher(redis_task)
@@ -176,14 +176,14 @@ def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: 
         received: list[list[str]] = [[], [], []]
         others = [asyncio.to_thread(asyncio.run, follow(own)) for own in received[:2]]
         following = asyncio.gather(*others, follow(received[2]))
-        await eventually(lambda: subscriptions(redis_task) == 3, "each loop listens")
+        await eventually(lambda: count_subscriptions(redis_task) == 3, "each loop subscribes")
         await publish_turns(publisher)
         await asyncio.wait_for(following, 10)
         assert received == [publisher.published] * 3
 
     asyncio.run(main())
-    asyncio.run(follow([]))  # a loop after them; the task has ended
-    assert len(shared.hubs._hubs) == 1, "loops that are closed are forgotten"
+    asyncio.run(follow([]))  # a later loop; the task has ended
+    assert len(shared.hubs._hubs) == 1, "the hubs of closed loops are removed"
 
 
 def test_a_loop_that_closes_during_a_stream_does_not_disturb_the_next_one(
@@ -191,24 +191,24 @@ def test_a_loop_that_closes_during_a_stream_does_not_disturb_the_next_one(
 ) -> None:
     Publisher(redis_task).create_task()
 
-    async def begin() -> None:
+    async def read_first_message() -> None:
         async for _ in AsyncFollower(shared).follow(TASK, StreamPosition()):
             break
 
-    asyncio.run(begin())
-    assert subscriptions(redis_task) in (0, 1)
+    asyncio.run(read_first_message())
+    assert count_subscriptions(redis_task) in (0, 1)
     test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(shared, redis_task)
 
 
 def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
-    """Anybody who reaches Redis can publish; who follows other tasks over the same connection notices nothing."""
+    """Any client of Redis can publish to a channel. Other messages on the same connection are still received."""
 
     async def main() -> None:
         publisher = Publisher(redis_task)
         publisher.create_task()
         received: list[str] = []
         following = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
-        await eventually(lambda: received == publisher.published, "the follower listens")
+        await eventually(lambda: received == publisher.published, "the follower receives messages")
         for text in ("", "{", "\x00" * 100, b"\xff\xfe", "1", "{}", "[" * 100_000):
             redis_task.client.publish(redis_task.keys.events(TASK), text)
         await publish_turns(publisher)
@@ -219,12 +219,12 @@ def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower,
 
 
 class FailingRedis(redis.Redis):
-    """A client whose nth command fails once."""
+    """A client whose nth command fails once; `left` counts down to it."""
 
     left = 0
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Send the command."""
+        """Send the command, or raise ConnectionError in its place."""
         self.left -= 1
         if self.left == 0:
             raise redis.ConnectionError("the connection is lost")
@@ -255,7 +255,7 @@ def test_a_connection_error_while_the_logs_are_read_loses_nothing(
 def test_logs_that_stay_unreadable_raise_a_transient_error(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The channels can be listened to all the while."""
+    """The connection that subscribes to the channels works all the time."""
     monkeypatch.setattr(async_follower, "UNREACHABLE_TIMEOUT", 0.3)
     monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
     with redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client:
@@ -277,12 +277,12 @@ def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch:
         received: list[str] = []
         following = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
         await asyncio.to_thread(publisher.publish_turn)
-        await eventually(lambda: received == publisher.published, "the follower listens")
+        await eventually(lambda: received == publisher.published, "the follower receives messages")
         os.kill(server.pid, signal.SIGTERM)
         await asyncio.to_thread(server.process.wait)
         (subscription,) = shared.hubs.current()._subscriptions.values()
         (subscriber,) = subscription.subscribers
-        await eventually(lambda: subscriber.disconnected_since, "the loss is noticed")
+        await eventually(lambda: subscriber.disconnected_since, "the follower notices the disconnection")
         server = start_valkey(tmp_path, server.port)
         await publish_turns(publisher)
         await asyncio.wait_for(following, 20)
@@ -301,17 +301,17 @@ def test_a_forked_process_opens_its_own_connection(shared: RedisFollower, redis_
     publisher.publish_turn()
     publisher.publish_end()
 
-    def received() -> list[str]:
+    def follow() -> list[str]:
         words: list[str] = []
         asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), words), 20))
         return words
 
-    assert received() == publisher.published
+    assert follow() == publisher.published
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.write(writing, json.dumps(received()).encode())
+            os.write(writing, json.dumps(follow()).encode())
         finally:
             os._exit(0)
     os.close(writing)

@@ -1,4 +1,4 @@
-"""The follower: every message once and in the order of emission, live and from the logs."""
+"""The follower: it yields every message once and in order, live and from the logs."""
 
 import json
 import random
@@ -30,7 +30,7 @@ from tests.support.stack import until
 
 pytestmark = pytest.mark.redis
 
-DISCONNECTS = 50
+MIN_CONNECTIONS = 50
 
 
 @pytest.fixture(autouse=True)
@@ -44,17 +44,17 @@ AnyFollower = RedisFollower | BlockingFollower
 
 @pytest.fixture(params=["thread", "event loop"])
 def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Redis, str, Keys], AnyFollower]]:
-    """Makes followers, in the thread that asks them or in an event loop."""
+    """Yield a function that creates followers: synchronous ones, or asynchronous ones in an event loop."""
     loops: list[BlockingFollower] = []
 
-    def make_follower(client: redis.Redis, url: str, keys: Keys) -> AnyFollower:
+    def create(client: redis.Redis, url: str, keys: Keys) -> AnyFollower:
         follower = RedisFollower(client, url, keys)
         if request.param == "thread":
             return follower
         loops.append(BlockingFollower(follower))
         return loops[-1]
 
-    yield make_follower
+    yield create
     for loop in loops:
         loop.close()
 
@@ -64,19 +64,19 @@ def follower(valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Calla
     return make_follower(redis_task.client, valkey.url, redis_task.keys)
 
 
-def receive(records: Iterator[Record | None], received: list[str], most: int = 1_000_000) -> None:
-    """Note what so many messages say, or all until the end."""
+def receive(records: Iterator[Record | None], received: list[str], limit: int = 1_000_000) -> None:
+    """Append the texts of the messages to `received`, up to this number or until the last message."""
     for record in records:
         if record is not None:
             received.append(text_of(record))
-            most -= 1
-        if not most or received[-1:] == [END]:
+            limit -= 1
+        if not limit or received[-1:] == [END]:
             return
 
 
 @contextmanager
 def following(follower: AnyFollower, position: StreamPosition) -> Iterator[Iterator[Record | None]]:
-    """The messages after the position, until the block ends: then the follower disconnects."""
+    """Yield the messages after the position. Disconnect the follower when the block ends."""
     records = follower.follow(TASK, position)
     assert isinstance(records, Generator)
     with closing(records):
@@ -100,13 +100,13 @@ def test_followers_that_disconnect_receive_every_message_once(follower: AnyFollo
     with ThreadPoolExecutor(2) as pool:
         followers = [pool.submit(follow, seed) for seed in range(2)]
         publisher.create_task()
-        while len(publisher.published) < DISCONNECTS * 8:
+        while len(publisher.published) < MIN_CONNECTIONS * 8:
             publisher.publish_turn()
             until(lambda: len(publisher.published) - min(map(len, received)) < 40, 10, "the followers keep up")
         publisher.publish_end()
         connections = [done.result(timeout=10) for done in followers]
     assert received == [publisher.published] * 2
-    assert min(connections) > DISCONNECTS
+    assert min(connections) > MIN_CONNECTIONS
 
 
 def test_a_replay_continues_from_any_position(
@@ -172,7 +172,7 @@ def test_killed_connections_are_reopened(follower: AnyFollower, redis_task: Task
         for number in range(24):
             publisher.publish_turn()
             if number % 6 == 3:
-                until(lambda: len(received) > len(publisher.published) // 2, 5, "the follower hears")
+                until(lambda: len(received) > len(publisher.published) // 2, 5, "the follower receives messages")
                 redis_task.client.client_kill_filter(_type="pubsub")
         publisher.publish_end()
         receiving.result(timeout=10)
@@ -180,17 +180,17 @@ def test_killed_connections_are_reopened(follower: AnyFollower, redis_task: Task
 
 
 class NonPublishingRedis(redis.Redis):
-    """A client whose scripts publish nothing, as if every message got lost on its way."""
+    """A client whose scripts publish nothing, as if every published message were lost."""
 
     def register_script(self, script: Any) -> Any:
-        """The script without its publications."""
+        """Return the script without its PUBLISH commands."""
         return super().register_script(script.replace("redis.call('PUBLISH', log, message)", ""))
 
 
 def test_changes_yields_every_event_and_reconnects(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
     channel, again = redis_task.keys.events(TASK), {"type": "again"}
 
-    def next_repeated() -> Record | None:  # what comes while it connects anew is told as None
+    def next_repeated() -> Record | None:  # a message that arrives during the reconnection is yielded as None
         redis_task.client.publish(channel, json.dumps(again))
         return next(changes)
 
@@ -203,7 +203,7 @@ def test_changes_yields_every_event_and_reconnects(follower: AnyFollower, redis_
             redis_task.client.publish(channel, nonsense)
             assert next(changes) in (None, {"type": []})
         redis_task.client.client_kill_filter(_type="pubsub")
-        until(lambda: next_repeated() == again, 5, "it listens again")
+        until(lambda: next_repeated() == again, 5, "it subscribes again")
 
 
 def test_unpublished_messages_are_read_from_the_log(
@@ -231,7 +231,7 @@ def test_a_new_generation_is_received_from_its_start(follower: AnyFollower, redi
     with ThreadPoolExecutor(1) as pool, following(follower, left) as leaving:
         receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
         receive(leaving, [], 10)
-        until(lambda: received == before.published, 5, "the follower has heard everything")
+        until(lambda: received == before.published, 5, "the follower has received everything")
         redis_task.wipe()
         after.create_task()
         for _ in range(5):
@@ -253,7 +253,7 @@ def test_logs_are_received_from_their_start_after_a_reset(follower: AnyFollower,
         receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
         for number in range(4):
             publisher.publish_turn()
-            until(lambda: received == publisher.published, 5, "the follower has heard everything")
+            until(lambda: received == publisher.published, 5, "the follower has received everything")
             publisher.published.append(f"again {number}")
             redis_task.store.reset_logs(TASK, redis_task.snapshot.epoch, [status_event(publisher.published[-1])])
         publisher.publish_end()
@@ -262,13 +262,13 @@ def test_logs_are_received_from_their_start_after_a_reset(follower: AnyFollower,
 
 
 class InterruptedRedis(redis.Redis):
-    """A client that is overtaken: before its nth command `meanwhile` runs."""
+    """A client that calls `meanwhile` before its nth command; `left` counts down to it."""
 
     left = 0
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Send the command."""
+        """Send the command, after `meanwhile` if it is the nth one."""
         self.left -= 1
         if self.left == 0:
             self.meanwhile()
@@ -281,21 +281,21 @@ class InterruptedRedis(redis.Redis):
 def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
     redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int, new_turns: int
 ) -> None:
-    """The logs are lost and begun anew while a follower reads them; the new ones are heard once, from the start."""
+    """The logs are lost and created again while a follower reads them. It receives the new logs once."""
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 10)
     before, after = Publisher(redis_task, 1), Publisher(redis_task, 2)
     before.create_task()
     for _ in range(4):
         before.publish_turn()
 
-    def lose() -> None:
+    def lose_logs() -> None:
         redis_task.wipe()
         after.create_task()
         for _ in range(new_turns):
             after.publish_turn()
 
     with InterruptedRedis.from_url(valkey.url, decode_responses=True) as client:
-        client.left, client.meanwhile = nth, lose
+        client.left, client.meanwhile = nth, lose_logs
         follower = RedisFollower(client, valkey.url, redis_task.keys)
         position = StreamPosition()
         records = [record for _ in range(3) for record in follower.replay(TASK, position)]
@@ -315,18 +315,18 @@ def test_text_that_was_trimmed_from_the_log_is_skipped(
     for _ in range(40):
         publisher.publish_turn()
     texts = {text for _, _, text in redis_task.chunk_log()}
-    there = [word for word in publisher.published if word.startswith("event") or word in texts]
-    assert len(there) < len(publisher.published)
+    logged = [word for word in publisher.published if word.startswith("event") or word in texts]
+    assert len(logged) < len(publisher.published)
     received: list[str] = []
     position = StreamPosition()
     with following(follower, position) as records:
-        receive(records, received, len(there))
-        assert received == there
+        receive(records, received, len(logged))
+        assert received == logged
         assert len(redis_task.event_log()) == position.events
         publisher.publish_turn()
         publisher.publish_end()
         receive(records, received)
-    assert received == there + publisher.published[publisher.published.index(there[-1]) + 1 :]
+    assert received == logged + publisher.published[publisher.published.index(logged[-1]) + 1 :]
 
 
 def test_an_unlogged_event_does_not_move_the_position(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
