@@ -27,10 +27,10 @@ def make_json_request(text: str = "go", **profile: Any) -> ModelRequest:
     return make_request(text, *TOOLS, tool_calls="json", **profile)
 
 
-def script_answers(server: ModelServer, *answers: Any, **how: Any) -> None:
+def script_answers(server: ModelServer, *answers: Any, **options: Any) -> None:
     """Make the server give the nth answer after n reprompts, and the last one from then on."""
-    texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in answers]
-    server.script(lambda request: Reply(text=texts[min(request.count("assistant"), len(texts) - 1)], **how))
+    texts = [answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False) for answer in answers]
+    server.script(lambda request: Reply(text=texts[min(request.count("assistant"), len(texts) - 1)], **options))
 
 
 def request_bodies(server: ModelServer) -> list[dict[str, Any]]:

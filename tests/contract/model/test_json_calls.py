@@ -226,27 +226,27 @@ def close_and_read_rest(stream: ModelStream) -> list[Any]:
     return items
 
 
-@pytest.mark.parametrize("asked_before", [0, 1, 2])
-def test_a_json_stream_is_closed_during_an_answer(server: ModelServer, model: OpenAIModel, asked_before: int) -> None:
+@pytest.mark.parametrize("answered", [0, 1, 2])
+def test_a_json_stream_is_closed_during_an_answer(server: ModelServer, model: OpenAIModel, answered: int) -> None:
     """The client closes the first answer and the answers after a reprompt."""
     hanging = Reply(text='{"text": "on and on', hang_after=3)
-    server.script(lambda request: hanging if len(server.requests) > asked_before else Reply(text="no"))
+    server.script(lambda request: hanging if len(server.requests) > answered else Reply(text="no"))
     stream = model.stream(make_json_request())
     until(
-        lambda: len(server.requests) > asked_before and server.requests[-1].chunks_sent == 3,
+        lambda: len(server.requests) > answered and server.requests[-1].chunks_sent == 3,
         30,
         "the server has sent a part of the answer",
     )
     assert close_and_read_rest(stream) == []
-    server.wait_for(lambda records: all_disconnected(records[asked_before:]), timeout=30)
-    assert len(server.requests) == asked_before + 1
+    server.wait_for(lambda records: all_disconnected(records[answered:]), timeout=30)
+    assert len(server.requests) == answered + 1
 
 
-@pytest.mark.parametrize("odd", [delta("stop", content=5), {"choices": None}, delta("tool_calls", tool_calls=[])])
+@pytest.mark.parametrize("chunk", [delta("stop", content=5), {"choices": None}, delta("tool_calls", tool_calls=[])])
 def test_every_stream_ends_with_a_reply_or_an_error(
-    server: ModelServer, models: Callable[..., OpenAIModel], odd: dict[str, Any]
+    server: ModelServer, models: Callable[..., OpenAIModel], chunk: dict[str, Any]
 ) -> None:
-    server.script(lambda request: Reply(text="{", garbage=encode_events(odd)))
+    server.script(lambda request: Reply(text="{", garbage=encode_events(chunk)))
     items: list[Any] = []
     try:
         items.extend(models(max_attempts=2, retry_delay=0.01).stream(make_json_request()))

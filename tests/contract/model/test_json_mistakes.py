@@ -46,8 +46,8 @@ MALFORMED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("kind", MALFORMED)
 def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenAIModel, kind: str) -> None:
     """The reprompt contains the malformed answer and the mistake."""
-    said, wrong = MALFORMED[kind]
-    script_answers(server, said, VALID_ANSWER, usage=(10, 3))
+    content, wrong = MALFORMED[kind]
+    script_answers(server, content, VALID_ANSWER, usage=(10, 3))
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.calls, result.reprompts) == ("I add", (REQUESTED_ADD,), 1)
     assert (result.tokens_in, result.tokens_out) == (20, 6)
@@ -55,7 +55,7 @@ def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenA
     assert second[: len(first)] == first
     own, correction = second[len(first) :]
     assert own["role"] == "assistant"
-    assert own["content"][:50] == ((said if isinstance(said, str) else json.dumps(said)) or "(nothing)")[:50]
+    assert own["content"][:50] == ((content if isinstance(content, str) else json.dumps(content)) or "(nothing)")[:50]
     assert len(own["content"]) < 2100
     assert correction["role"] == "user"
     assert wrong in correction["content"]
@@ -63,10 +63,10 @@ def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenA
 
 
 @pytest.mark.parametrize(
-    "cut", ['{"text": "on and on', '{"text": "", "calls": [{"tool": "note", "args": {"content": "']
+    "truncated", ['{"text": "on and on', '{"text": "", "calls": [{"tool": "note", "args": {"content": "']
 )
-def test_a_truncated_answer_is_reprompted(server: ModelServer, model: OpenAIModel, cut: str) -> None:
-    replies = [Reply(text=cut, finish_reason="length"), Reply(text=json.dumps(VALID_ANSWER))]
+def test_a_truncated_answer_is_reprompted(server: ModelServer, model: OpenAIModel, truncated: str) -> None:
+    replies = [Reply(text=truncated, finish_reason="length"), Reply(text=json.dumps(VALID_ANSWER))]
     server.script(lambda request: replies[request.count("assistant")])
     _, result = read_reply(model.stream(make_json_request()))
     assert (result.calls, result.reprompts) == ((REQUESTED_ADD,), 1)
@@ -74,8 +74,8 @@ def test_a_truncated_answer_is_reprompted(server: ModelServer, model: OpenAIMode
 
 
 def test_text_within_a_truncated_call_is_no_answer(server: ModelServer, model: OpenAIModel) -> None:
-    cut = '{"text": "", "calls": [{"tool": "add", "args": {"text": "not for people"}}, {"tool": '
-    server.script(lambda request: Reply(text=json.dumps(VALID_ANSWER) if request.count("assistant") else cut))
+    truncated = '{"text": "", "calls": [{"tool": "add", "args": {"text": "not for people"}}, {"tool": '
+    server.script(lambda request: Reply(text=json.dumps(VALID_ANSWER) if request.count("assistant") else truncated))
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.reprompts) == ("I add", 1)
 
@@ -98,7 +98,7 @@ def test_reprompts_are_bounded(server: ModelServer, model: OpenAIModel) -> None:
 
 
 CALL = '{"text": "", "calls": [{"tool": "add", "args": {"a": 1'
-HOPELESS: dict[str, tuple[str, str]] = {
+UNCORRECTED: dict[str, tuple[str, str]] = {
     "JSON in a fence": (f"```json\n{CALL}}}}}\n```", ""),
     "truncated JSON": (CALL, ""),
     "prose, then JSON": (f"I would add them.\n{CALL}}}}}]}}", "I would add them."),
@@ -110,10 +110,10 @@ HOPELESS: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", HOPELESS)
+@pytest.mark.parametrize("kind", UNCORRECTED)
 def test_a_call_that_stays_malformed_is_never_shown_as_text(server: ModelServer, model: OpenAIModel, kind: str) -> None:
-    said, words = HOPELESS[kind]
-    script_answers(server, said)
+    content, words = UNCORRECTED[kind]
+    script_answers(server, content)
     text, result = read_reply(model.stream(make_json_request()))
     assert (text, result.finish_reason, result.calls) == (words, "malformed", ())
     assert result.mistake
@@ -121,17 +121,17 @@ def test_a_call_that_stays_malformed_is_never_shown_as_text(server: ModelServer,
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         "See [the page](https://example.org) and footnote [1].",
         "Use `a[0]`:\n```python\nprint(a[0])\n```\nThat is all.",
         "The range [0, 1) is half open.",
     ],
 )
-def test_prose_with_brackets_is_text(server: ModelServer, model: OpenAIModel, said: str) -> None:
-    script_answers(server, said)
+def test_prose_with_brackets_is_text(server: ModelServer, model: OpenAIModel, content: str) -> None:
+    script_answers(server, content)
     text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.finish_reason, result.mistake) == (said, "stop", "")
+    assert (text, result.finish_reason, result.mistake) == (content, "stop", "")
 
 
 def test_truncated_prose_is_incomplete(server: ModelServer, model: OpenAIModel) -> None:
@@ -164,7 +164,7 @@ def make_request_after_call() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("content", "words"),
     [
         ("It is 3.", "It is 3."),
         (f"It is 3. {CALL}", "It is 3. "),
@@ -173,9 +173,9 @@ def make_request_after_call() -> Any:
     ],
 )
 def test_an_agent_without_tools_replies_with_its_prose_only(
-    server: ModelServer, model: OpenAIModel, said: str, words: str
+    server: ModelServer, model: OpenAIModel, content: str, words: str
 ) -> None:
-    script_answers(server, said.replace('"text": "", ', ""))
+    script_answers(server, content.replace('"text": "", ', ""))
     text, result = read_reply(model.stream(make_request_after_call()))
     assert (text, result.finish_reason, result.reprompts) == (words, "stop", 0)
 

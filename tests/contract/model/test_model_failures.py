@@ -180,7 +180,7 @@ def test_an_account_without_credit_is_a_final_failure(server: ModelServer, model
     assert len(server.requests) == 1
 
 
-TOO_LONG: dict[str, Reply] = {
+CONTEXT_LENGTH_ERRORS: dict[str, Reply] = {
     "openai": Reply(status=400, text="too many tokens", code="context_length_exceeded"),
     "vllm": Reply(status=400, text="This model's maximum context length is 4096 tokens. However, " + "you said " * 99),
     "llama.cpp": Reply(status=400, text="the request exceeds the available context size"),
@@ -194,11 +194,11 @@ TOO_LONG: dict[str, Reply] = {
 }
 
 
-@pytest.mark.parametrize("given", TOO_LONG)
+@pytest.mark.parametrize("given", CONTEXT_LENGTH_ERRORS)
 def test_the_failure_of_a_request_that_is_too_long_is_final_and_names_the_remedy(
     server: ModelServer, model: OpenAIModel, given: str
 ) -> None:
-    server.script(lambda request: TOO_LONG[given])
+    server.script(lambda request: CONTEXT_LENGTH_ERRORS[given])
     _, error = read_failure(model.stream(make_request()))
     assert (error.code, error.retryable) == ("context_length", False)
     remedy = yaml.safe_load(str(error).split("`")[1])
@@ -206,20 +206,20 @@ def test_the_failure_of_a_request_that_is_too_long_is_final_and_names_the_remedy
     assert len(server.requests) == 1
 
 
-FINAL: dict[str, dict[str, object]] = {
+FINAL_ERRORS: dict[str, dict[str, object]] = {
     "a status": {"message": "no such parameter", "code": 400},
     "no credit": {"message": "check your plan", "code": "insufficient_quota"},
 }
 
 
-@pytest.mark.parametrize("given", FINAL)
+@pytest.mark.parametrize("given", FINAL_ERRORS)
 def test_an_error_within_the_stream_that_cannot_succeed_is_final(
     server: ModelServer, model: OpenAIModel, given: str
 ) -> None:
-    server.script(lambda request: Reply(garbage=encode_events({"error": FINAL[given]})))
+    server.script(lambda request: Reply(garbage=encode_events({"error": FINAL_ERRORS[given]})))
     _, error = read_failure(model.stream(make_request()))
     assert not error.retryable
-    assert str(FINAL[given]["message"]) in str(error)
+    assert str(FINAL_ERRORS[given]["message"]) in str(error)
     assert len(server.requests) == 1
 
 
@@ -274,7 +274,7 @@ def test_an_error_within_the_stream_is_reported(server: ModelServer, model: Open
     assert len(server.requests) == 1
 
 
-GARBAGE = [
+MALFORMED_STREAMS = [
     b"data: {oops\n\n",
     b"data: \xff\xfe\x00\n\n",
     b"\x00" * 5000,
@@ -285,7 +285,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("text", ["", "one"])
-@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+@pytest.mark.parametrize("garbage", MALFORMED_STREAMS, ids=range(len(MALFORMED_STREAMS)))
 def test_a_malformed_stream_is_reported(server: ModelServer, model: OpenAIModel, text: str, garbage: bytes) -> None:
     """The client retries the call only before the first token."""
     server.script(lambda request: Reply(text=text, garbage=garbage))
@@ -294,7 +294,7 @@ def test_a_malformed_stream_is_reported(server: ModelServer, model: OpenAIModel,
     assert len(server.requests) == (1 if text else MAX_ATTEMPTS)
 
 
-ODD = {
+DEVIATING_CHUNKS = {
     "no delta": {"choices": [{"index": 0, "finish_reason": "stop"}]},
     "no choices": {"choices": None},
     "a number for text": delta("stop", content=5),
@@ -310,10 +310,10 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_every_stream_ends_with_a_reply_or_an_error(server: ModelServer, model: OpenAIModel, odd: str) -> None:
+@pytest.mark.parametrize("kind", DEVIATING_CHUNKS)
+def test_every_stream_ends_with_a_reply_or_an_error(server: ModelServer, model: OpenAIModel, kind: str) -> None:
     """The chunks are those of servers that deviate from the protocol."""
-    server.script(lambda request: Reply(text="one", garbage=encode_events(ODD[odd])))
+    server.script(lambda request: Reply(text="one", garbage=encode_events(DEVIATING_CHUNKS[kind])))
     items: list[Any] = []
     with suppress(ModelError):
         items.extend(model.stream(make_request("go", TOOL)))

@@ -66,7 +66,7 @@ def test_a_character_whose_halves_are_in_two_chunks_is_joined(
 
 
 @pytest.mark.parametrize("last", [delta("stop"), delta("stop", content="")], ids=str)
-def test_half_a_character_at_the_end_is_replaced(server: ModelServer, model: OpenAIModel, last: dict[str, Any]) -> None:
+def test_a_lone_surrogate_at_the_end_is_replaced(server: ModelServer, model: OpenAIModel, last: dict[str, Any]) -> None:
     _script_chunks(server, delta(content="a"), delta(content=HIGH), last)
     assert read_reply(model.stream(make_request()))[0] == "a\ufffd"
     _script_chunks(server, delta("stop", content=f"a{HIGH}"))
@@ -82,8 +82,10 @@ def test_bytes_that_are_not_utf_8_are_replaced(server: ModelServer, model: OpenA
 
 
 def test_a_json_answer_is_well_formed(server: ModelServer, model: OpenAIModel) -> None:
-    said = json.dumps({"text": f"a{LOW}", "calls": [{"tool": "add", "args": {f"k{HIGH}": HIGH}}]}, ensure_ascii=False)
-    _script_chunks(server, delta(content=said), delta("stop"))
+    content = json.dumps(
+        {"text": f"a{LOW}", "calls": [{"tool": "add", "args": {f"k{HIGH}": HIGH}}]}, ensure_ascii=False
+    )
+    _script_chunks(server, delta(content=content), delta("stop"))
     text, result = read_reply(model.stream(make_request("hello", TOOL, tool_calls="json")))
     assert text == "a\ufffd"
     assert result.calls == (RequestedCall("add", '{"k\ufffd": "\ufffd"}'),)

@@ -46,9 +46,9 @@ class TaskInMemory(TaskUnderTest):
         """Move the clock."""
         self.clock.move(seconds)
 
-    def registry(self, own: str, live: float = LONG_LEASE) -> MemoryWorkerRegistry:
+    def registry(self, node_name: str, lifetime: float = LONG_LEASE) -> MemoryWorkerRegistry:
         """Return the registry of the worker with this node name."""
-        return MemoryWorkerRegistry(self._server, self.clock, own, live)
+        return MemoryWorkerRegistry(self._server, self.clock, node_name, lifetime)
 
     def wipe(self) -> None:
         """Empty the server."""

@@ -51,9 +51,9 @@ class TaskOnRedis(TaskUnderTest):
         end = time.monotonic() + seconds + 0.005
         until(lambda: time.monotonic() > end, 5, f"{seconds:g} s have passed")
 
-    def registry(self, own: str, live: float = LONG_LEASE) -> RedisWorkerRegistry:
+    def registry(self, node_name: str, lifetime: float = LONG_LEASE) -> RedisWorkerRegistry:
         """Return the registry of the worker with this node name."""
-        return RedisWorkerRegistry(Scripts(self.client), self.keys, own, live)
+        return RedisWorkerRegistry(Scripts(self.client), self.keys, node_name, lifetime)
 
     def wipe(self) -> None:
         """Remove all keys of this test."""

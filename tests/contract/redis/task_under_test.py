@@ -63,8 +63,8 @@ class TaskUnderTest(ABC):
         """Let these seconds pass."""
 
     @abstractmethod
-    def registry(self, own: str, live: float = LONG_LEASE) -> WorkerRegistry:
-        """Return the registry of the worker with this node name; a worker is live for `live` seconds."""
+    def registry(self, node_name: str, lifetime: float = LONG_LEASE) -> WorkerRegistry:
+        """Return the registry of the worker with this node name; a worker is live for `lifetime` seconds."""
 
     @abstractmethod
     def wipe(self) -> None:

@@ -90,8 +90,8 @@ def test_the_store_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: 
 def test_a_decision_is_recorded(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     before = task.snapshot
-    choice = Decision(Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer", {"rule": "ü", "candidates": ["a", "b"]})
-    epoch = task.store.record_decision(TASK, before.epoch, choice, [status_event("b"), status_event("c")])
+    decision = Decision(Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer", {"rule": "ü", "candidates": ["a", "b"]})
+    epoch = task.store.record_decision(TASK, before.epoch, decision, [status_event("b"), status_event("c")])
     now = task.snapshot
     assert epoch == now.epoch
     assert now.epoch > before.epoch

@@ -19,33 +19,33 @@ from tests.contract.samples import TASK, USAGE, status_event, text_chunk
 
 
 @pytest.fixture
-def turn(task: TaskUnderTest) -> TaskUnderTest:
+def turn_task(task: TaskUnderTest) -> TaskUnderTest:
     """Return a task with a pending turn that no worker has claimed."""
     task.create(3)
     task.record_decision()
     return task
 
 
-def test_a_claim_returns_a_snapshot_of_the_task(turn: TaskUnderTest) -> None:
-    assignment = turn.turn_assignment()
-    claim = turn.turns.claim(assignment, "me", 2)
+def test_a_claim_returns_a_snapshot_of_the_task(turn_task: TaskUnderTest) -> None:
+    assignment = turn_task.turn_assignment()
+    claim = turn_task.turns.claim(assignment, "me", 2)
     assert claim is not None
     assert (claim.assignment, claim.token) == (assignment, "me")
     assert (claim.snapshot.phase, claim.snapshot.agent, claim.snapshot.seq) == (Phase.TURN, "writer", 3)
-    assert (list(claim.snapshot.tail), claim.snapshot.first) == (turn.steps[-2:], turn.steps[0])
-    assert claim.snapshot.state == turn.snapshot.state
+    assert (list(claim.snapshot.tail), claim.snapshot.first) == (turn_task.steps[-2:], turn_task.steps[0])
+    assert claim.snapshot.state == turn_task.snapshot.state
     assert claim.snapshot.claimed
-    assert turn.snapshot.claimed
-    assert LONG_LEASE - 10 < turn.snapshot.lease_left <= LONG_LEASE
+    assert turn_task.snapshot.claimed
+    assert LONG_LEASE - 10 < turn_task.snapshot.lease_left <= LONG_LEASE
 
 
 @pytest.mark.parametrize("field", ["epoch", "seq", "attempt"])
 @pytest.mark.parametrize("by", [-1, 1])
-def test_a_claim_of_another_turn_is_refused(turn: TaskUnderTest, field: str, by: int) -> None:
-    assignment = turn.turn_assignment()
-    assert turn.turns.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
-    assert not turn.snapshot.claimed
-    assert turn.turns.claim(replace(assignment, task_id="another"), "me", 10) is None
+def test_a_claim_of_another_turn_is_refused(turn_task: TaskUnderTest, field: str, by: int) -> None:
+    assignment = turn_task.turn_assignment()
+    assert turn_task.turns.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
+    assert not turn_task.snapshot.claimed
+    assert turn_task.turns.claim(replace(assignment, task_id="another"), "me", 10) is None
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TURN])
@@ -57,17 +57,17 @@ def test_a_turn_is_claimed_only_in_the_phase_turn(task: TaskUnderTest, phase: Ph
     assert not task.snapshot.claimed
 
 
-def test_an_attempt_is_claimed_once(turn: TaskUnderTest) -> None:
-    assignment = turn.turn_assignment()
-    claim = turn.claim("me")
-    assert turn.turns.claim(assignment, "you", 10) is None
-    assert turn.turns.claim(assignment, "me", 10) == claim, "the first reply was lost"
+def test_an_attempt_is_claimed_once(turn_task: TaskUnderTest) -> None:
+    assignment = turn_task.turn_assignment()
+    claim = turn_task.claim("me")
+    assert turn_task.turns.claim(assignment, "you", 10) is None
+    assert turn_task.turns.claim(assignment, "me", 10) == claim, "the first reply was lost"
 
 
-def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn: TaskUnderTest) -> None:
-    lost = turn.let_claim_expire()
-    assert (turn.snapshot.claimed, turn.snapshot.lease_left) == (True, 0.0)
-    assert turn.turns.claim(lost.assignment, "you", 10) is None
+def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn_task: TaskUnderTest) -> None:
+    lost = turn_task.let_claim_expire()
+    assert (turn_task.snapshot.claimed, turn_task.snapshot.lease_left) == (True, 0.0)
+    assert turn_task.turns.claim(lost.assignment, "you", 10) is None
 
 
 def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
@@ -85,11 +85,11 @@ def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
     assert redis_task.turns.renew(winner)
 
 
-def test_chunks_are_numbered_without_gaps(turn: TaskUnderTest) -> None:
-    claim = turn.claim()
+def test_chunks_are_numbered_without_gaps(turn_task: TaskUnderTest) -> None:
+    claim = turn_task.claim()
     for number in (1, 2, 2, 1, 3, 3):
-        assert emit_chunk(turn.turns, claim, number, text_chunk(f"c{number}"), USAGE)
-    assert turn.chunk_log() == [(1, 0, "c1"), (2, 0, "c2"), (3, 0, "c3")]
+        assert emit_chunk(turn_task.turns, claim, number, text_chunk(f"c{number}"), USAGE)
+    assert turn_task.chunk_log() == [(1, 0, "c1"), (2, 0, "c2"), (3, 0, "c3")]
 
 
 def test_chunks_are_logged_unchanged(redis_task: TaskOnRedis) -> None:
@@ -102,124 +102,124 @@ def test_chunks_are_logged_unchanged(redis_task: TaskOnRedis) -> None:
     assert [text for _, _, text in redis_task.chunk_log()] == texts
 
 
-def test_a_chunk_renews_the_lease(turn: TaskUnderTest) -> None:
-    brief = turn.short_lease_turns.claim(turn.turn_assignment(), "me", 10)
+def test_a_chunk_renews_the_lease(turn_task: TaskUnderTest) -> None:
+    brief = turn_task.short_lease_turns.claim(turn_task.turn_assignment(), "me", 10)
     assert brief is not None
-    assert emit_chunk(turn.turns, brief, 1, text_chunk("c"), USAGE)
-    assert turn.snapshot.lease_left > SHORT_LEASE
-    turn.short_lease_turns.renew(brief)
-    assert turn.snapshot.lease_left <= SHORT_LEASE
-    assert emit_chunk(turn.turns, brief, 1, text_chunk("c"), USAGE)
-    assert turn.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
+    assert emit_chunk(turn_task.turns, brief, 1, text_chunk("c"), USAGE)
+    assert turn_task.snapshot.lease_left > SHORT_LEASE
+    turn_task.short_lease_turns.renew(brief)
+    assert turn_task.snapshot.lease_left <= SHORT_LEASE
+    assert emit_chunk(turn_task.turns, brief, 1, text_chunk("c"), USAGE)
+    assert turn_task.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
 
 
-def test_a_lease_is_renewed(turn: TaskUnderTest) -> None:
-    claim = turn.short_lease_turns.claim(turn.turn_assignment(), "me", 10)
+def test_a_lease_is_renewed(turn_task: TaskUnderTest) -> None:
+    claim = turn_task.short_lease_turns.claim(turn_task.turn_assignment(), "me", 10)
     assert claim is not None
-    assert turn.turns.renew(claim)
-    assert turn.snapshot.lease_left > SHORT_LEASE
-    turn.pass_time(SHORT_LEASE)
-    assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("again")) is None
+    assert turn_task.turns.renew(claim)
+    assert turn_task.snapshot.lease_left > SHORT_LEASE
+    turn_task.pass_time(SHORT_LEASE)
+    assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again")) is None
 
 
-def test_an_owner_continues_after_its_lease_expired_unless_its_attempt_was_voided(turn: TaskUnderTest) -> None:
-    lost = turn.let_claim_expire()
-    assert emit_chunk(turn.turns, lost, 1, text_chunk("c"), USAGE)
-    assert turn.turns.renew(lost)
-    assert turn.snapshot.lease_left > 0
+def test_an_owner_continues_after_its_lease_expired_unless_its_attempt_was_voided(turn_task: TaskUnderTest) -> None:
+    lost = turn_task.let_claim_expire()
+    assert emit_chunk(turn_task.turns, lost, 1, text_chunk("c"), USAGE)
+    assert turn_task.turns.renew(lost)
+    assert turn_task.snapshot.lease_left > 0
 
 
-def test_only_the_owner_emits_and_renews(turn: TaskUnderTest) -> None:
-    mine = turn.claim("me")
+def test_only_the_owner_emits_and_renews(turn_task: TaskUnderTest) -> None:
+    mine = turn_task.claim("me")
     yours = replace(mine, token="you")
-    assert not emit_chunk(turn.turns, yours, 1, text_chunk("c"), USAGE)
-    assert not turn.turns.renew(yours)
-    assert not emit_chunk(turn.turns, replace(mine, token=""), 1, text_chunk("c"), USAGE)
-    assert turn.chunk_log() == []
+    assert not emit_chunk(turn_task.turns, yours, 1, text_chunk("c"), USAGE)
+    assert not turn_task.turns.renew(yours)
+    assert not emit_chunk(turn_task.turns, replace(mine, token=""), 1, text_chunk("c"), USAGE)
+    assert turn_task.chunk_log() == []
 
 
 @pytest.mark.parametrize("move", ["choose", "commit", "restart"])
-def test_everything_is_refused_once_the_fence_has_moved(turn: TaskUnderTest, move: str) -> None:
-    claim = turn.claim()
+def test_everything_is_refused_once_the_fence_has_moved(turn_task: TaskUnderTest, move: str) -> None:
+    claim = turn_task.claim()
     moves: dict[str, Callable[[], object]] = {
-        "choose": turn.record_decision,
-        "commit": turn.commit,
-        "restart": lambda: turn.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me"),
+        "choose": turn_task.record_decision,
+        "commit": turn_task.commit,
+        "restart": lambda: turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me"),
     }
     assert moves[move]()
-    before, events = turn.snapshot, turn.event_log()
-    assert turn.turns.claim(claim.assignment, "me", 10) is None
-    assert not emit_chunk(turn.turns, claim, 1, text_chunk("late"), USAGE)
-    assert not turn.turns.renew(claim)
-    assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("late")) is None
-    assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("late"), "me") is None
-    assert turn.turns.count_redelivery(TASK, claim.assignment.epoch, False) == 0
-    assert (turn.snapshot, turn.event_log(), turn.chunk_log()) == (before, events, [])
+    before, events = turn_task.snapshot, turn_task.event_log()
+    assert turn_task.turns.claim(claim.assignment, "me", 10) is None
+    assert not emit_chunk(turn_task.turns, claim, 1, text_chunk("late"), USAGE)
+    assert not turn_task.turns.renew(claim)
+    assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("late")) is None
+    assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("late"), "me") is None
+    assert turn_task.turns.count_redelivery(TASK, claim.assignment.epoch, False) == 0
+    assert (turn_task.snapshot, turn_task.event_log(), turn_task.chunk_log()) == (before, events, [])
 
 
-def test_a_live_lease_is_not_voided(turn: TaskUnderTest) -> None:
-    claim = turn.claim("me")
-    before = turn.snapshot
+def test_a_live_lease_is_not_voided(turn_task: TaskUnderTest) -> None:
+    claim = turn_task.claim("me")
+    before = turn_task.snapshot
     for token in ("", "you"):
-        assert turn.turns.restart(TASK, claim.assignment.epoch, status_event("again"), token) is None
-    assert (turn.snapshot.epoch, turn.snapshot.attempt, turn.event_log()) == (before.epoch, 1, [])
-    assert emit_chunk(turn.turns, claim, 1, text_chunk("c"), USAGE)
+        assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again"), token) is None
+    assert (turn_task.snapshot.epoch, turn_task.snapshot.attempt, turn_task.event_log()) == (before.epoch, 1, [])
+    assert emit_chunk(turn_task.turns, claim, 1, text_chunk("c"), USAGE)
 
 
-def test_a_lost_attempt_is_voided(turn: TaskUnderTest) -> None:
-    lost = turn.let_claim_expire()
-    assert emit_chunk(turn.turns, lost, 1, text_chunk("one"), USAGE)
-    turn.short_lease_turns.renew(lost)
-    turn.turns.count_redelivery(TASK, lost.assignment.epoch, False)
-    turn.pass_time(SHORT_LEASE)
-    epoch = turn.turns.restart(TASK, lost.assignment.epoch, status_event("again"))
-    now = turn.snapshot
+def test_a_lost_attempt_is_voided(turn_task: TaskUnderTest) -> None:
+    lost = turn_task.let_claim_expire()
+    assert emit_chunk(turn_task.turns, lost, 1, text_chunk("one"), USAGE)
+    turn_task.short_lease_turns.renew(lost)
+    turn_task.turns.count_redelivery(TASK, lost.assignment.epoch, False)
+    turn_task.pass_time(SHORT_LEASE)
+    epoch = turn_task.turns.restart(TASK, lost.assignment.epoch, status_event("again"))
+    now = turn_task.snapshot
     assert epoch == now.epoch
     assert epoch > lost.assignment.epoch
     assert (now.attempt, now.claimed, now.redeliveries, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
-    assert turn.event_log() == [(1, 1, "again")]
-    again = turn.turns.claim(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
+    assert turn_task.event_log() == [(1, 1, "again")]
+    again = turn_task.turns.claim(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
     assert again is not None
-    assert emit_chunk(turn.turns, again, 1, text_chunk("two", attempt=2), USAGE)
-    assert not emit_chunk(turn.turns, lost, 2, text_chunk("late"), USAGE)
-    assert turn.chunk_log() == [(1, 0, "one"), (2, 1, "two")]
+    assert emit_chunk(turn_task.turns, again, 1, text_chunk("two", attempt=2), USAGE)
+    assert not emit_chunk(turn_task.turns, lost, 2, text_chunk("late"), USAGE)
+    assert turn_task.chunk_log() == [(1, 0, "one"), (2, 1, "two")]
 
 
-def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn: TaskUnderTest) -> None:
-    claim = turn.claim("me")
-    assert turn.snapshot.unfinished_usage == TokenUsage()
-    assert emit_chunk(turn.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
-    assert emit_chunk(turn.turns, claim, 2, text_chunk("b"), TokenUsage(100, 2))
-    assert emit_chunk(turn.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
-    assert turn.snapshot.unfinished_usage == TokenUsage(100, 2)
+def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn_task: TaskUnderTest) -> None:
+    claim = turn_task.claim("me")
+    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    assert emit_chunk(turn_task.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
+    assert emit_chunk(turn_task.turns, claim, 2, text_chunk("b"), TokenUsage(100, 2))
+    assert emit_chunk(turn_task.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
+    assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
     again: TurnClaim | None = None
     for attempt in (2, 3):  # the second attempt is lost before its first chunk
-        epoch = turn.turns.restart(TASK, turn.snapshot.epoch, status_event("again"), "me")
+        epoch = turn_task.turns.restart(TASK, turn_task.snapshot.epoch, status_event("again"), "me")
         assert epoch is not None
-        assert turn.snapshot.unfinished_usage == TokenUsage(100, 2)
-        again = turn.turns.claim(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
+        assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
+        again = turn_task.turns.claim(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
         assert again is not None
         assert again.snapshot.unfinished_usage == TokenUsage(100, 2)
     assert again is not None
-    assert emit_chunk(turn.turns, again, 1, text_chunk("c"), TokenUsage(90, 3))
-    assert turn.snapshot.unfinished_usage == TokenUsage(190, 5)
-    turn.commit()
-    assert turn.snapshot.unfinished_usage == TokenUsage()
-    turn.record_decision()
-    assert turn.snapshot.unfinished_usage == TokenUsage()
+    assert emit_chunk(turn_task.turns, again, 1, text_chunk("c"), TokenUsage(90, 3))
+    assert turn_task.snapshot.unfinished_usage == TokenUsage(190, 5)
+    turn_task.commit()
+    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    turn_task.record_decision()
+    assert turn_task.snapshot.unfinished_usage == TokenUsage()
 
 
-def test_the_owner_may_void_its_live_lease(turn: TaskUnderTest) -> None:
-    claim = turn.claim("me")
-    epoch = turn.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me")
-    assert (epoch, turn.snapshot.attempt, turn.snapshot.claimed) == (turn.snapshot.epoch, 2, False)
-    assert turn.event_log() == [(1, 0, "again")]
+def test_the_owner_may_void_its_live_lease(turn_task: TaskUnderTest) -> None:
+    claim = turn_task.claim("me")
+    epoch = turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me")
+    assert (epoch, turn_task.snapshot.attempt, turn_task.snapshot.claimed) == (turn_task.snapshot.epoch, 2, False)
+    assert turn_task.event_log() == [(1, 0, "again")]
 
 
-def test_an_unclaimed_turn_may_be_voided(turn: TaskUnderTest) -> None:
-    assert turn.turns.restart(TASK, turn.snapshot.epoch, status_event("again")) == turn.snapshot.epoch
-    assert turn.snapshot.attempt == 2
-    assert turn.turns.restart("another", turn.snapshot.epoch, status_event("again")) is None
+def test_an_unclaimed_turn_may_be_voided(turn_task: TaskUnderTest) -> None:
+    assert turn_task.turns.restart(TASK, turn_task.snapshot.epoch, status_event("again")) == turn_task.snapshot.epoch
+    assert turn_task.snapshot.attempt == 2
+    assert turn_task.turns.restart("another", turn_task.snapshot.epoch, status_event("again")) is None
 
 
 def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
@@ -238,23 +238,23 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
     assert redis_task.event_log() == [(1, 0, "again")]
 
 
-def test_the_time_of_dispatch_is_updated_by_a_redelivery_that_dispatches(turn: TaskUnderTest) -> None:
-    epoch, dispatched = turn.snapshot.epoch, turn.snapshot.dispatched_at
+def test_the_time_of_dispatch_is_updated_by_a_redelivery_that_dispatches(turn_task: TaskUnderTest) -> None:
+    epoch, dispatched = turn_task.snapshot.epoch, turn_task.snapshot.dispatched_at
     assert dispatched > 1_700_000_000
-    turn.pass_time(1.1)
-    turn.turns.count_redelivery(TASK, epoch, False)
-    assert turn.snapshot.dispatched_at == dispatched
-    turn.turns.count_redelivery(TASK, epoch, True)
-    assert turn.snapshot.dispatched_at > dispatched
+    turn_task.pass_time(1.1)
+    turn_task.turns.count_redelivery(TASK, epoch, False)
+    assert turn_task.snapshot.dispatched_at == dispatched
+    turn_task.turns.count_redelivery(TASK, epoch, True)
+    assert turn_task.snapshot.dispatched_at > dispatched
 
 
-def test_redeliveries_are_counted(turn: TaskUnderTest) -> None:
-    epoch = turn.snapshot.epoch
-    assert [turn.turns.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
-    assert turn.snapshot.redeliveries == 3
-    assert turn.turns.count_redelivery(TASK, epoch - 1, False) == 0
-    assert turn.turns.count_redelivery("another", epoch, False) == 0
-    assert turn.snapshot.redeliveries == 3
+def test_redeliveries_are_counted(turn_task: TaskUnderTest) -> None:
+    epoch = turn_task.snapshot.epoch
+    assert [turn_task.turns.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
+    assert turn_task.snapshot.redeliveries == 3
+    assert turn_task.turns.count_redelivery(TASK, epoch - 1, False) == 0
+    assert turn_task.turns.count_redelivery("another", epoch, False) == 0
+    assert turn_task.snapshot.redeliveries == 3
 
 
 def test_logged_messages_are_published(redis_task: TaskOnRedis) -> None:
@@ -293,17 +293,17 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
             use()
 
 
-def test_the_workers_that_declined_a_turn_are_kept_until_the_fence_moves(turn: TaskUnderTest) -> None:
+def test_the_workers_that_declined_a_turn_are_kept_until_the_fence_moves(turn_task: TaskUnderTest) -> None:
     event = status_event("declined")
     for worker in ("a@x", "b@x"):
-        claim = turn.turns.claim(turn.turn_assignment(), worker, 10)
+        claim = turn_task.turns.claim(turn_task.turn_assignment(), worker, 10)
         assert claim is not None
-        assert turn.turns.defer(claim, 0.0, event, False, declined_by=worker)
-        assert turn.turns.count_redelivery(TASK, turn.snapshot.epoch, True)
-    assert turn.snapshot.declined == Declined(2, ("a@x", "b@x"))
-    claim = turn.claim()
+        assert turn_task.turns.defer(claim, 0.0, event, False, declined_by=worker)
+        assert turn_task.turns.count_redelivery(TASK, turn_task.snapshot.epoch, True)
+    assert turn_task.snapshot.declined == Declined(2, ("a@x", "b@x"))
+    claim = turn_task.claim()
     assert claim.snapshot.declined == Declined(2, ("a@x", "b@x"))
-    assert turn.turns.defer(claim, 0.0, event, True)
-    assert turn.snapshot.declined.count == 2, "a refusal by the model server is no decline by the worker"
-    turn.record_decision()
-    assert turn.snapshot.declined == Declined()
+    assert turn_task.turns.defer(claim, 0.0, event, True)
+    assert turn_task.snapshot.declined.count == 2, "a refusal by the model server is no decline by the worker"
+    turn_task.record_decision()
+    assert turn_task.snapshot.declined == Declined()
