@@ -115,10 +115,10 @@ def test_tool_calls_without_an_index_are_distinguished_by_their_ids(server: Mode
 
 def test_fifty_streams_run_concurrently(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text=f"you said {request.last_user}", interval=0.02))
-    together = threading.Barrier(STREAM_COUNT)
+    barrier = threading.Barrier(STREAM_COUNT)
 
     def read(number: int) -> str:
-        together.wait()
+        barrier.wait()
         return read_reply(model.stream(make_request(f"{number} of many")))[0]
 
     with ThreadPoolExecutor(STREAM_COUNT) as pool:

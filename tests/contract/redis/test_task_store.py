@@ -55,10 +55,10 @@ def test_an_existing_task_is_not_created_again(task: TaskUnderTest) -> None:
 
 
 def test_one_of_many_creators_of_a_task_wins(redis_task: TaskOnRedis) -> None:
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def create(_: int) -> bool:
-        together.wait()
+        barrier.wait()
         steps = make_chain(1)
         return redis_task.store.create(TASK, steps, fold(steps), [status_event("a")])
 
@@ -191,11 +191,11 @@ def test_a_reset_of_the_logs_of_an_ended_task_keeps_its_fence(task: TaskUnderTes
 
 def test_one_of_many_decisions_wins(redis_task: TaskOnRedis) -> None:
     redis_task.create()
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
     epoch = redis_task.snapshot.epoch
 
     def record_decision(number: int) -> int | None:
-        together.wait()
+        barrier.wait()
         return redis_task.store.record_decision(
             TASK, epoch, TURN, [status_event(str(number)), status_event(str(number))]
         )

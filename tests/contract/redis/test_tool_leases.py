@@ -31,7 +31,7 @@ def tools_task(task: TaskUnderTest) -> TaskUnderTest:
     return task
 
 
-def expired_assignment(tools_task: TaskUnderTest, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
+def let_claim_expire(tools_task: TaskUnderTest, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
     """Claim a call, let the lease expire, and return the assignment."""
     assignment = tools_task.tool_assignment(call_id, attempt)
     assert tools_task.short_lease_calls.claim(assignment, "lost")
@@ -101,7 +101,7 @@ def test_outcomes_are_kept_until_the_commit(tools_task: TaskUnderTest) -> None:
 
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools_task: TaskUnderTest) -> None:
-    assignment = expired_assignment(tools_task)
+    assignment = let_claim_expire(tools_task)
     assert not tools_task.calls.claim(assignment, "you")
     state = tools_task.snapshot.calls["tc_1"]
     assert (state.claimed, state.lease_left) == (True, 0.0)
@@ -110,11 +110,11 @@ def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools_task: Ta
 def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
     redis_task.create()
     redis_task.record_decision(Phase.TOOLS)
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
     assignment = redis_task.tool_assignment()
 
     def claim(number: int) -> bool:
-        together.wait()
+        barrier.wait()
         return redis_task.calls.claim(assignment, str(number))
 
     with ThreadPoolExecutor(8) as pool:
@@ -171,12 +171,12 @@ def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> 
     """Workers finish the calls of a step together. Exactly one of them gets the number of all calls."""
     redis_task.create()
     redis_task.record_decision(Phase.TOOLS)
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
     assignments = [redis_task.tool_assignment(f"tc_{number}") for number in range(8)]
 
     def work(assignment: ToolAssignment) -> int | None:
         assert redis_task.calls.claim(assignment, "me")
-        together.wait()
+        barrier.wait()
         return redis_task.calls.record_outcome(assignment, "me", OUTCOME, status_event(assignment.call_id))
 
     with ThreadPoolExecutor(8) as pool:
@@ -185,7 +185,7 @@ def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> 
 
 
 def test_a_lost_attempt_is_voided(tools_task: TaskUnderTest) -> None:
-    assignment = expired_assignment(tools_task)
+    assignment = let_claim_expire(tools_task)
     assert tools_task.calls.restart(assignment) == 2
     state = tools_task.snapshot.calls["tc_1"]
     assert (state.attempt, state.claimed, state.lease_left) == (2, False, 0.0)
@@ -202,7 +202,7 @@ def test_a_lost_attempt_is_voided(tools_task: TaskUnderTest) -> None:
 
 def test_attempts_are_counted(tools_task: TaskUnderTest) -> None:
     for attempt in (1, 2, 3):
-        assignment = expired_assignment(tools_task, attempt=attempt)
+        assignment = let_claim_expire(tools_task, attempt=attempt)
         tools_task.calls.restart(assignment)
         assert tools_task.snapshot.calls["tc_1"].attempt == attempt + 1
     assert tools_task.snapshot.epoch == assignment.epoch
@@ -219,7 +219,7 @@ def test_only_an_expired_attempt_is_voided(tools_task: TaskUnderTest) -> None:
 
 
 def test_an_owner_records_after_its_lease_expired_unless_its_attempt_was_voided(tools_task: TaskUnderTest) -> None:
-    assignment = expired_assignment(tools_task)
+    assignment = let_claim_expire(tools_task)
     assert tools_task.calls.renew(assignment, "lost")
     assert tools_task.calls.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
 

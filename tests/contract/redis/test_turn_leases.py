@@ -73,11 +73,11 @@ def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn_task: Tas
 def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
     redis_task.create()
     redis_task.record_decision()
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
     assignment = redis_task.turn_assignment()
 
     def claim(number: int) -> TurnClaim | None:
-        together.wait()
+        barrier.wait()
         return redis_task.turns.claim(assignment, str(number), 1)
 
     with ThreadPoolExecutor(8) as pool:
@@ -226,10 +226,10 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
     redis_task.create()
     redis_task.record_decision()
     lost = redis_task.let_claim_expire()
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def restart(_: int) -> int | None:
-        together.wait()
+        barrier.wait()
         return redis_task.turns.restart(TASK, lost.assignment.epoch, status_event("again"))
 
     with ThreadPoolExecutor(8) as pool:

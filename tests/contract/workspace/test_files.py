@@ -153,10 +153,10 @@ def test_paths_do_not_leave_the_workspace(files: Files) -> None:
 
 
 def test_one_of_many_creators_wins(files: Files) -> None:
-    together = threading.Barrier(WRITER_COUNT)
+    barrier = threading.Barrier(WRITER_COUNT)
 
     def create(number: int) -> bool:
-        together.wait()
+        barrier.wait()
         return files.create("t/contested", b"writer %d" % number)
 
     with ThreadPoolExecutor(WRITER_COUNT) as pool:
@@ -192,15 +192,15 @@ def test_a_file_is_replaced_only_at_its_version(files: Files) -> None:
 
 def test_one_of_many_replacers_wins_each_round(files: Files) -> None:
     """All writers read the same version. The bytes of each round differ from those of every other round."""
-    together = threading.Barrier(WRITER_COUNT, timeout=60)
+    barrier = threading.Barrier(WRITER_COUNT, timeout=60)
 
     def replace(number: int) -> list[bool]:
         won: list[bool] = []
         for round_ in range(ROUND_COUNT):
-            together.wait()
+            barrier.wait()
             stored = files.get_versioned("t/contested")
             version = None if stored is None else stored.version
-            together.wait()
+            barrier.wait()
             won.append(files.replace("t/contested", b"%d of %d" % (round_, number), version))
         return won
 

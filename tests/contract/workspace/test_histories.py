@@ -100,13 +100,13 @@ def test_each_position_has_one_winner(
 ) -> None:
     """The writers write as fast as they can, or start together at each position."""
     monkeypatch.setattr(lock, "LOCK_TIMEOUT", 60)
-    together = threading.Barrier(writers, timeout=60)
+    barrier = threading.Barrier(writers, timeout=60)
 
     def write(writer: int) -> list[TaskStep]:
         seen: list[TaskStep] = []
         for seq in range(POSITION_COUNT):
             if in_step or not seq:
-                together.wait()
+                barrier.wait()
             seen.append(histories.append(TASK, step_after(seen, f"writer {writer}")))
         return seen
 
