@@ -12,11 +12,10 @@ from roboco.adapters.local import llama
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.model import Reply, Request
-from tests.contract.asking import LEFT_BEHIND
-from tests.contract.conftest import take_down
+from tests.contract.model.model_calls import IGNORE_ABANDONED_GENERATORS, close_model
 from tests.integration.test_local_parts import installed
 
-pytestmark = [LEFT_BEHIND, pytest.mark.slow]
+pytestmark = [IGNORE_ABANDONED_GENERATORS, pytest.mark.slow]
 
 INTEGER = {"type": "integer"}
 NUMBERS = {
@@ -45,7 +44,7 @@ def test_the_local_model_calls_a_tool(address: str) -> None:
     profile = ModelProfile(model="local", base_url=address, tool_calls="json", temperature=0, max_tokens=400)
     with closing(model.stream(Request(profile, MESSAGES, (ADD,), "required"))) as stream:
         *texts, reply = stream
-    take_down(model)
+    close_model(model)
     assert isinstance(reply, Reply)
     assert (texts, reply.finish_reason, reply.reprompts) == ([], "tool_calls", 0)
     assert [call.name for call in reply.calls] == ["add"] * len(reply.calls)
