@@ -7,7 +7,7 @@ Report, and exit with 1 for:
 * constants that do not name their quantity;
 * a folder with more than 30 modules;
 * in the product, a public type name that is defined twice;
-* in the product, a chain of imports among the modules of roboco that is longer than 17.
+* in the product, a chain of imports among the modules of roboco that is longer than 15.
 """
 
 import ast
@@ -36,7 +36,7 @@ BANNED_NAME_PARTS = re.compile(
 )
 VAGUE_CONSTANTS = re.compile("LONGEST|MOST|PAUSE|PATIENCE|LOOK|KEPT|IDLE|LONG|FEW|MANY|ENOUGH")
 MAX_MODULES = 30
-MAX_IMPORT_DEPTH = 17
+MAX_IMPORT_DEPTH = 15
 MIN_MESSAGE_WORDS = 2
 MIN_WORDS_FOR_RATES = 1000
 # Per 1,000 words of docstrings: a pattern, its lowest and its highest rate.
