@@ -34,6 +34,6 @@ def test_a_subscription_without_an_answer_is_given_up(url: str) -> None:
 
 @pytest.mark.parametrize("opened", [connect, connect_subscriber])
 @pytest.mark.parametrize("wrong", ["localhost:6379", "http://localhost", "redis://localhost:port/0"])
-def test_the_error_for_an_invalid_url_names_the_setting(opened: Callable[[str], redis.Redis], wrong: str) -> None:
+def test_a_wrong_address_names_the_setting(opened: Callable[[str], redis.Redis], wrong: str) -> None:
     with pytest.raises(UsageError, match="ROBOCO_REDIS_URL"):
         opened(wrong)

@@ -26,7 +26,7 @@ CASES = [
 
 
 def published_words(*pieces: str) -> str:
-    """Return the published published_words of an answer that arrives in these pieces."""
+    """Return the published words of an answer that arrives in these pieces."""
     call_filter = ToolCallFilter()
     return "".join(map(call_filter.feed, pieces)) + call_filter.finish()
 

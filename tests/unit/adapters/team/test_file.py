@@ -1,4 +1,4 @@
-"""Team files: TEAM_YAML or JSON, and the prompt files next to them."""
+"""Team files: YAML or JSON, and the prompt files next to them."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def mistakes_in(path: Path) -> tuple[str, ...]:
     with pytest.raises(InvalidTeam) as raised:
         load_team(path)
     assert raised.value.source == str(path)
-    return raised.value.mistakes_in
+    return raised.value.mistakes
 
 
 def write_team_of(folder: Path, **agent: Any) -> Path:
@@ -80,10 +80,10 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     [
         ("team.json", "{", "the file: is not JSON"),
         ("team.json", "[" * 100_000, "the file: is not JSON"),
-        ("team.yaml", "a: [", "the file: is not TEAM_YAML"),
-        ("team.yaml", "a: b: c", "the file: is not TEAM_YAML"),
-        ("team.yaml", "[" * 600, "the file: is not TEAM_YAML"),
-        ("team.yaml", "!!python/object/apply:os.system ['id']", "the file: is not TEAM_YAML"),
+        ("team.yaml", "a: [", "the file: is not YAML"),
+        ("team.yaml", "a: b: c", "the file: is not YAML"),
+        ("team.yaml", "[" * 600, "the file: is not YAML"),
+        ("team.yaml", "!!python/object/apply:os.system ['id']", "the file: is not YAML"),
         ("team.yaml", "", "the file: must hold an object with 'name' and 'agents' (found None)"),
         ("team.yaml", "- a", "the file: must hold an object"),
         ("team.json", '"text"', "the file: must hold an object"),
@@ -187,7 +187,7 @@ def test_a_prompt_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InvalidTeam) as raised:
         parse_team(team_with_prompts("p", long) | {"teams": {"inner": team_with_prompts(long)}})
     expected = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
-    assert raised.value.mistakes_in == (f"agents[1].prompt: {expected}", f"teams.inner.agents[0].prompt: {expected}")
+    assert raised.value.mistakes == (f"agents[1].prompt: {expected}", f"teams.inner.agents[0].prompt: {expected}")
 
 
 def test_prompts_that_are_too_long_together_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def test_prompts_that_are_too_long_together_are_not_parsed(monkeypatch: pytest.M
         )
     size = 5 * MAX_PROMPT_CHARS - 5040
     expected = f"the prompts up to here have {size} characters, at most {MAX_TEAM_CHARS} are possible together"
-    assert raised.value.mistakes_in == (f"teams.inner.agents[0].prompt: {expected}",)
+    assert raised.value.mistakes == (f"teams.inner.agents[0].prompt: {expected}",)
 
 
 def test_a_prompt_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -312,4 +312,4 @@ def test_a_long_team_name_is_truncated_in_a_mistake() -> None:
     agents = [{"name": "a", "prompt": "{{ tusk }}"}]
     with pytest.raises(InvalidTeam) as raised:
         parse_team(team_with_prompts("p") | {"teams": {"t" * 10_000: {"name": "inner", "agents": agents}}})
-    assert raised.value.mistakes_in[0].startswith(f"teams.{'t' * 80}.agents[0].prompt: line 1: unknown variable 'tusk'")
+    assert raised.value.mistakes[0].startswith(f"teams.{'t' * 80}.agents[0].prompt: line 1: unknown variable 'tusk'")

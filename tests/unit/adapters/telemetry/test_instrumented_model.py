@@ -18,7 +18,7 @@ REQUEST = Request(ModelProfile(model="small"), (), ())
 
 def start_stream(script: Said) -> tuple[KeptTelemetry, Iterator[str | Reply], Any]:
     telemetry = KeptTelemetry()
-    running = InstrumentedModel(ScriptedModel(lambda request: script), telemetry).start_stream(REQUEST)
+    running = InstrumentedModel(ScriptedModel(lambda request: script), telemetry).stream(REQUEST)
     return telemetry, iter(running), running
 
 
@@ -57,7 +57,7 @@ def test_a_call_with_a_text_callback_is_measured() -> None:
     telemetry = KeptTelemetry()
     texts: list[str] = []
     model = InstrumentedModel(ScriptedModel(lambda request: said("one two")), telemetry)
-    running = model.start_stream(REQUEST, texts.append)
+    running = model.stream(REQUEST, texts.append)
     [reply] = running
     assert isinstance(reply, Reply)
     assert texts == ["one", " two"]

@@ -41,7 +41,7 @@ def sample_value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def fork_child(work: Callable[[], None]) -> int:
-    """Run the work in a forked fork_child. Return its process id."""
+    """Run the work in a forked child. Return its process id."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -137,7 +137,7 @@ def test_a_full_pipe_does_not_block_and_dropped_values_are_counted() -> None:
         arrived = sample_value(metrics, "roboco_tokens_total", direction="in", model="small") or 0.0
         return lost > 0 and lost + arrived == writes + 1
 
-    until(all_counted, 10, "each sample_value arrived or is counted as lost")
+    until(all_counted, 10, "each value arrived or is counted as lost")
     metrics.close()
     for descriptor in (*resume, *filled):
         os.close(descriptor)
@@ -172,11 +172,11 @@ def test_backlog_gauges_are_read_at_most_every_few_seconds() -> None:
 
     gauges = BacklogGauges(tasks, lambda: 2, lambda: {"q": 3})
     for _ in range(3):
-        filled = {one.name: one.samples[0].sample_value for one in gauges()}
-        assert filled == {"roboco_open_tasks": 1, "roboco_dead_letters": 2, "roboco_queue_length": 3}
+        values = {one.name: one.samples[0].value for one in gauges()}
+        assert values == {"roboco_open_tasks": 1, "roboco_dead_letters": 2, "roboco_queue_length": 3}
     assert reads == ["tasks"]
     uncached = BacklogGauges(tasks, lambda: 2, dict, max_age=0.0)
-    assert [next(iter(uncached())).samples[0].sample_value for _ in range(2)] == [2, 3]
+    assert [next(iter(uncached())).samples[0].value for _ in range(2)] == [2, 3]
 
 
 def test_unreadable_backlog_gauges_are_left_out() -> None:

@@ -25,7 +25,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield ours
 
 
-def test_a_record_becomes_one_json_line(keys: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line(keys: int, capsys: pytest.CaptureFixture[str]) -> None:
     os.write(keys, "grün \n".encode())
     assert read_line("> ") == "grün "
     assert capsys.readouterr().out == "> "
