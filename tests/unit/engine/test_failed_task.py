@@ -11,7 +11,7 @@ from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.test_attempt_end import dying
+from tests.unit.engine.test_attempt_end import crash_at
 
 ONE = team_of(agents=[member("first")])
 
@@ -44,7 +44,7 @@ def test_failed_task_logs_one_warning_with_its_reason(caplog: pytest.LogCaptureF
 
 def test_failed_task_whose_closing_is_repeated_logs_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     world = failing("no")
-    world.watch = dying("files.replace", times=3)
+    world.watch = crash_at("files.replace", times=3)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert len(warnings(caplog)) == 1

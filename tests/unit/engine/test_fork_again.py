@@ -14,7 +14,7 @@ from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.coordinator.test_delegate import script as delegating
 from tests.unit.engine.coordinator.test_delegate import team as delegating_team
-from tests.unit.engine.intake.test_fork import FORK, forked
+from tests.unit.engine.intake.test_fork import FORK, fork_task
 from tests.unit.engine.test_late_control import waiting
 
 
@@ -31,7 +31,7 @@ def test_an_id_that_the_source_has_used_is_free_in_a_fork() -> None:
     world = waiting()
     world.send("hello", "msg-1")
     world.settle()
-    forked(world)
+    fork_task(world)
     world.settle(FORK)
     world.send("different", "msg-1", task_id=FORK)
     world.send("different", "msg-1", task_id=FORK)
@@ -50,7 +50,7 @@ def test_a_fork_of_goals_that_failed_tries_again() -> None:
         world.submit(team_of(agents=[member("a")], limits={"goal_prompts": limit}), goals=[goal])
         world.settle()
         before = len(world.given.model.requests)
-        forked(world)
+        fork_task(world)
         world.settle(FORK)
         assert len(world.given.model.requests) == before + 1
         assert world.summary(FORK).status is TaskStatus.GOALS_FAILED
@@ -66,17 +66,17 @@ def test_a_fork_with_a_team_that_lacks_the_next_agent_goes_on() -> None:
     world = World(given(script))
     world.submit(team_of(agents=[member("writer", handoffs=["editor"]), member("editor")], collaboration_model=manual))
     world.settle()
-    forked(world, 1, team=team_of(agents=[member("writer")], collaboration_model=manual))
+    fork_task(world, 1, team=team_of(agents=[member("writer")], collaboration_model=manual))
     world.settle(FORK)
     assert world.status(FORK) is TaskStatus.USER_TURN
 
 
 def test_a_fork_again_with_a_message_is_another_fork() -> None:
     world = waiting()
-    forked(world)
+    fork_task(world)
     world.settle(FORK)
     with pytest.raises(UsageError, match="other content already"):
-        forked(world, text="hey")
+        fork_task(world, text="hey")
 
 
 def test_a_fork_delegates_within_its_own_time() -> None:
@@ -84,6 +84,6 @@ def test_a_fork_delegates_within_its_own_time() -> None:
     world.submit(delegating_team(limits={"max_seconds": 60}))
     world.settle()
     world.clock.move(1000)
-    forked(world, 0)
+    fork_task(world, 0)
     world.settle(FORK)
     assert [result.is_error for result in world.history(FORK)[2].results] == [False, False]

@@ -24,7 +24,7 @@ from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, s
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.coordinator.test_delegate import begun, children
+from tests.unit.engine.coordinator.test_delegate import children, with_open_sub_tasks
 from tests.unit.engine.test_outside_calls import calls_of, results_of
 from tests.unit.engine.test_outside_calls import task as asking
 
@@ -155,7 +155,7 @@ def _add(args: dict[str, Any], context: ToolContext) -> int:
 
 
 def test_what_a_sub_task_came_to_is_told_again_if_its_worker_died_half_way() -> None:
-    world = begun()
+    world = with_open_sub_tasks()
     began = world.clock.now()
     left = [True]
 

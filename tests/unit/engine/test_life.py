@@ -14,7 +14,7 @@ from tests.faults.enumerated import ALL
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, Journey, member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.intake.test_fork import FORK, forked
+from tests.unit.engine.intake.test_fork import FORK, fork_task
 from tests.unit.engine.test_goals import ANSWER
 from tests.unit.engine.test_goals import TEAM as ASKED
 from tests.unit.engine.test_outside_calls import ASK, FUNCTIONS
@@ -129,7 +129,7 @@ def test_the_diagram_shows_what_happens() -> None:
     observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER]), world)
     drawn = set(EDGE.findall(GUIDE.read_text()))
     forks = SEQUENTIAL.travel(SEQUENTIAL.world())
-    forked(forks, 2)
+    fork_task(forks, 2)
     begins = {(END, "queued"), (END, forks.status(FORK).value)}
     assert observer.changes | begins == drawn
     assert {status for edge in drawn for status in edge} - {END} == {status.value for status in TaskStatus}

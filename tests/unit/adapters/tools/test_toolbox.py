@@ -195,10 +195,10 @@ def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplo
     assert "File" not in outcome.model_dump_json()
     [(call_id, failure)] = call_failures(files, TASK).items()
     assert (call_id, failure.tool_name, failure.attempt) == (CONTEXT.call_id, "give", 1)
-    assert failure.lines[-2:] == ("    raise raised[what]", "ValueError: went wrong")
+    assert failure.lines[-2:] == ("    raise errors[what]", "ValueError: went wrong")
     named = f"tool 'give' of task {TASK}, call {CONTEXT.call_id}, attempt 1: the tool raised"
     [line] = [record.getMessage() for record in caplog.records if record.getMessage().startswith(named)]
-    assert line.endswith("\n      raise raised[what]\n  ValueError: went wrong")
+    assert line.endswith("\n      raise errors[what]\n  ValueError: went wrong")
 
 
 @pytest.mark.parametrize("what", ["usage", "time"])

@@ -9,7 +9,7 @@ from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
-from tests.unit.engine.intake.test_resolve import asking
+from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_listings import listing, shopping
 from tests.unit.engine.test_outside_calls import task
 
@@ -47,7 +47,7 @@ def test_calls_of_the_client() -> None:
 
 
 def test_calls_of_unknown_outcome() -> None:
-    world = asking()
+    world = world_with_unknown_outcome()
     pay, *_ = world.history()[1].calls
     pending = PendingActions(world.engine, TASK)
     assert pending.unknown() == [pay]
@@ -74,5 +74,5 @@ def test_calls_of_a_changed_tool() -> None:
     ],
 )
 def test_no_calls(status: TaskStatus, is_local: bool, command: str) -> None:
-    pending = PendingActions(World(asking().given).engine, TASK)
+    pending = PendingActions(World(world_with_unknown_outcome().given).engine, TASK)
     assert next_command(TASK, pending, status, is_local) == command
