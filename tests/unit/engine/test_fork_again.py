@@ -1,4 +1,4 @@
-"""Forks of forks, of tasks that failed, and under ids that were used: found by review, and never again."""
+"""Forks of forks, of failed tasks, and under used ids."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.unit.engine.intake.test_fork import FORK, fork_task
 from tests.unit.engine.test_late_control import waiting
 
 
-def test_a_fork_of_a_fork_takes_its_own_message() -> None:
+def test_a_fork_of_a_fork_has_its_own_message() -> None:
     world = waiting()
     fork(world.engine, ForkRequest(TASK, "one", None, _message(world, fork_item_id("one"), "one way")))
     world.settle("one")
@@ -27,7 +27,7 @@ def test_a_fork_of_a_fork_takes_its_own_message() -> None:
     assert [step.text for step in world.history("two") if step.agent_name == "user"] == ["go", "one way", "another way"]
 
 
-def test_an_id_that_the_source_has_used_is_free_in_a_fork() -> None:
+def test_an_item_id_of_the_source_can_be_used_in_a_fork() -> None:
     world = waiting()
     world.send("hello", "msg-1")
     world.settle()
@@ -43,7 +43,7 @@ def _message(world: World, item_id: str, text: str) -> UserMessage:
     return UserMessage(item_id=item_id, created_at=world.engine.now(), text=text)
 
 
-def test_a_fork_of_goals_that_failed_tries_again() -> None:
+def test_a_fork_of_a_task_with_failed_goals_tries_again() -> None:
     goal = {"name": "answer", "description": "n", "schema": {"type": "object"}}
     for limit in (0, 2):
         world = World(given(lambda request: said("no")))
@@ -56,7 +56,7 @@ def test_a_fork_of_goals_that_failed_tries_again() -> None:
         assert world.summary(FORK).status is TaskStatus.GOALS_FAILED
 
 
-def test_a_fork_with_a_team_that_lacks_the_next_agent_goes_on() -> None:
+def test_a_fork_with_a_team_that_lacks_the_next_agent_waits_for_the_user() -> None:
     def script(request: Any) -> Said:
         if speaker(request) == "writer" and own_turns(request) == 0:
             return said("take it", ("handoff", {"destination_agent": "editor", "reason": "x"}))
@@ -71,7 +71,7 @@ def test_a_fork_with_a_team_that_lacks_the_next_agent_goes_on() -> None:
     assert world.status(FORK) is TaskStatus.USER_TURN
 
 
-def test_a_fork_again_with_a_message_is_another_fork() -> None:
+def test_a_repeated_fork_with_another_message_is_refused() -> None:
     world = waiting()
     fork_task(world)
     world.settle(FORK)

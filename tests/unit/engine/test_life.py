@@ -15,7 +15,7 @@ from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, Journey, mem
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.intake.test_fork import FORK, fork_task
-from tests.unit.engine.test_goals import ANSWER
+from tests.unit.engine.test_goals import ANSWER_GOAL
 from tests.unit.engine.test_goals import TEAM as ASKED
 from tests.unit.engine.test_outside_calls import ASK, FUNCTIONS
 from tests.unit.engine.test_outside_calls import TEAM as CLIENTS
@@ -126,7 +126,7 @@ def test_the_diagram_shows_what_happens() -> None:
     world = asking_client()
     observer.follow(lambda world: world.submit(CLIENTS, client_tools=[ASK]), world)
     world = World(given(lambda request: said("no")))
-    observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER]), world)
+    observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER_GOAL]), world)
     drawn = set(EDGE.findall(GUIDE.read_text()))
     forks = SEQUENTIAL.travel(SEQUENTIAL.world())
     fork_task(forks, 2)
