@@ -1,4 +1,4 @@
-"""The audit of dependencies: what is known fails the run, and what nobody could be asked about is told."""
+"""The audit of dependencies: a known vulnerability fails the run, and an unanswered query is reported."""
 
 import json
 import subprocess
@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-AUDIT = Path(__file__).parents[2] / ".ci" / "audit.py"
-GOOD = {"name": "amqp", "version": "5.4", "vulns": []}
-BAD = {"name": "jinja2", "version": "2.4.1", "vulns": [{"id": "PYSEC-2014-8", "fix_versions": ["2.7.2"]}]}
-SKIPPED = {"name": "kombu", "skip_reason": "Dependency not found on PyPI and could not be audited: kombu (5.7)"}
+AUDIT_SCRIPT = Path(__file__).parents[2] / ".ci" / "audit.py"
+SAFE_PACKAGE = {"name": "amqp", "version": "5.4", "vulns": []}
+VULNERABLE_PACKAGE = {
+    "name": "jinja2",
+    "version": "2.4.1",
+    "vulns": [{"id": "PYSEC-2014-8", "fix_versions": ["2.7.2"]}],
+}
+SKIPPED_PACKAGE = {"name": "kombu", "skip_reason": "Dependency not found on PyPI and could not be audited: kombu (5.7)"}
 
 
-def audited(folder: Path, answers: dict[str, Any]) -> tuple[int, str]:
-    """The exit code and the words of an audit, with a pip-audit that answers so for each service."""
+def run_audit(folder: Path, answers: dict[str, Any]) -> tuple[int, str]:
+    """Return the exit code and the output of an audit with a pip-audit that gives these answers for each service."""
     (folder / "answers.json").write_text(json.dumps(answers))
     stub = folder / "pip-audit"
     stub.write_text(
@@ -26,27 +30,37 @@ def audited(folder: Path, answers: dict[str, Any]) -> tuple[int, str]:
         "print(json.dumps({'dependencies': answer}))\n"
     )
     stub.chmod(0o755)
-    command = [sys.executable, str(AUDIT), str(stub), str(folder)]
+    command = [sys.executable, str(AUDIT_SCRIPT), str(stub), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
-    ("answers", "code", "told"),
+    ("answers", "code", "expected"),
     [
-        ({"pypi": [GOOD, GOOD]}, 0, ["audited: 2 packages, no known vulnerability"]),
-        ({"pypi": [GOOD, BAD]}, 1, ["VULNERABLE: jinja2 2.4.1: PYSEC-2014-8, mended in 2.7.2", "audited: 2 packages"]),
-        ({"pypi": [GOOD, SKIPPED]}, 0, ["not audited: 1 packages", "audited: 1 packages"]),
-        ({"pypi": [SKIPPED], "osv": [BAD]}, 1, ["VULNERABLE: jinja2"]),
-        ({"pypi": [SKIPPED, SKIPPED], "osv": [SKIPPED, SKIPPED]}, 0, ["not audited: 2 packages (Dependency not found"]),
+        ({"pypi": [SAFE_PACKAGE, SAFE_PACKAGE]}, 0, ["audited: 2 packages, no known vulnerability"]),
+        (
+            {"pypi": [SAFE_PACKAGE, VULNERABLE_PACKAGE]},
+            1,
+            ["VULNERABLE: jinja2 2.4.1: PYSEC-2014-8, mended in 2.7.2", "audited: 2 packages"],
+        ),
+        ({"pypi": [SAFE_PACKAGE, SKIPPED_PACKAGE]}, 0, ["not audited: 1 packages", "audited: 1 packages"]),
+        ({"pypi": [SKIPPED_PACKAGE], "osv": [VULNERABLE_PACKAGE]}, 1, ["VULNERABLE: jinja2"]),
+        (
+            {"pypi": [SKIPPED_PACKAGE, SKIPPED_PACKAGE], "osv": [SKIPPED_PACKAGE, SKIPPED_PACKAGE]},
+            0,
+            ["not audited: 2 packages (Dependency not found"],
+        ),
         ({"pypi": "no way", "osv": "cannot reach the service"}, 0, ["not audited: all packages (cannot reach"]),
         ({"pypi": [], "osv": []}, 0, ["not audited: all packages"]),
     ],
 )
-def test_what_an_audit_says(tmp_path: Path, answers: dict[str, Any], code: int, told: list[str]) -> None:
-    found, words = audited(tmp_path, answers)
+def test_an_audit_reports_vulnerable_and_unaudited_packages(
+    tmp_path: Path, answers: dict[str, Any], code: int, expected: list[str]
+) -> None:
+    found, words = run_audit(tmp_path, answers)
     assert found == code, words
-    assert all(one in words for one in told), words
-    assert ("no known vulnerability" in words) == any("no known" in one for one in told) or "audited: 1" in words
-    if "not audited" in told[0] and len(told) == 1:
+    assert all(one in words for one in expected), words
+    assert ("no known vulnerability" in words) == any("no known" in one for one in expected) or "audited: 1" in words
+    if "not audited" in expected[0] and len(expected) == 1:
         assert "\naudited" not in words

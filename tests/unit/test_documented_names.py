@@ -1,4 +1,4 @@
-"""Commands, modules and settings exist that the documents and the project of `roboco init` name."""
+"""The commands, modules and settings in the documents and the project of `roboco init` exist."""
 
 import re
 import tomllib

@@ -15,7 +15,7 @@ NAMED = re.compile(r"`(tests/[a-z_/]+\.py)::(test_\w+)`")
 
 @cache
 def functions_of(path: str) -> frozenset[str]:
-    """The test functions of a file."""
+    """Return the test functions of a file."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
@@ -29,7 +29,7 @@ def test_each_line_names_a_test_that_exists(line: str) -> None:
         assert test in functions_of(path), f"{path} has no {test}"
 
 
-def test_the_page_has_its_tables() -> None:
+def test_the_page_has_all_tables() -> None:
     assert len(LINES) > 50
     assert PAGE.count("| test |\n|---") == len(re.findall(r"^\|---", PAGE, re.MULTILINE)) == 8
     assert "## What is not defended" in PAGE

@@ -1,4 +1,4 @@
-"""Settings: read from the environment, all mistakes at once, and handed on to other processes."""
+"""Settings: read from the environment with all mistakes in one error, and passed on to other processes."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from roboco.settings import Settings, load_settings
 from tests.support.stack import ROOT
 
 
-def test_nothing_has_to_be_set() -> None:
+def test_every_setting_has_a_default() -> None:
     settings = load_settings({})
     assert settings == Settings()
     assert settings.broker == settings.redis_url == "redis://127.0.0.1:6379/0"
@@ -80,12 +80,12 @@ def test_the_environment_of_the_defaults_gives_the_defaults() -> None:
     assert load_settings(Settings().environment()) == Settings()
 
 
-def test_an_empty_variable_is_none() -> None:
+def test_an_empty_variable_means_the_default() -> None:
     assert load_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOL_MODULES": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "error"),
     [
         ("ROBOCO_LEASE_SECONDS", "soon", "ROBOCO_LEASE_SECONDS='soon': "),
         ("ROBOCO_LEASE_SECONDS", "0", "ROBOCO_LEASE_SECONDS='0': "),
@@ -101,18 +101,18 @@ def test_an_empty_variable_is_none() -> None:
         ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is not a setting; similar: ROBOCO_REDIS_URL"),
     ],
 )
-def test_a_wrong_variable_is_told(name: str, value: str, told: str) -> None:
+def test_the_error_for_an_invalid_variable_names_it(name: str, value: str, error: str) -> None:
     with pytest.raises(UsageError) as raised:
         load_settings({name: value})
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(error)
 
 
-def test_a_variable_unlike_any_setting() -> None:
+def test_a_variable_unlike_any_setting_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^ROBOCO_XYZZY_42 is not a setting; `roboco docs settings` lists all$"):
         load_settings({"ROBOCO_XYZZY_42": "1"})
 
 
-def test_all_wrong_variables_are_told_at_once() -> None:
+def test_all_invalid_variables_are_in_one_error() -> None:
     with pytest.raises(UsageError) as raised:
         load_settings({"ROBOCO_MAX_ATTEMPTS": "many", "ROBOCO_RETENTION": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
     for name in ("ROBOCO_MAX_ATTEMPTS", "ROBOCO_RETENTION", "ROBOCO_NOTHING"):
@@ -125,7 +125,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "error"),
     [
         ("ROBOCO_REDIS_URL", "redis://:can/ary@h:6379/0", "ROBOCO_REDIS_URL is not an address: write a '/'"),
         (
@@ -144,16 +144,16 @@ def test_settings_cannot_be_changed() -> None:
         ("ROBOCO_EMBEDDINGS_BASE_URL", "http://u:canary@h/v1", "ROBOCO_EMBEDDINGS_BASE_URL holds a user or password"),
     ],
 )
-def test_a_password_is_not_told(name: str, value: str, told: str) -> None:
+def test_an_error_does_not_contain_a_password(name: str, value: str, error: str) -> None:
     with pytest.raises(UsageError) as raised:
         load_settings({name: value})
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(error)
     for text in (str(raised.value), repr(raised.value.__cause__), str(raised.value.__cause__)):
         assert "can" not in text
         assert "ary" not in text
 
 
-def test_a_password_does_not_show() -> None:
+def test_the_text_of_settings_contains_no_password() -> None:
     settings = Settings(redis_url="redis://user:canary@h:1/0", broker_url="amqp://:canary@h;amqp://:can@ary@i")
     for text in (repr(settings), str(settings), f"{settings}", repr({"settings": settings})):
         assert "canary" not in text
@@ -178,7 +178,7 @@ def test_a_folder_may_have_an_at_sign() -> None:
     assert Settings(workspace="file:///srv/me@home/work").workspace == "file:///srv/me@home/work"
 
 
-def test_the_settings_of_a_new_project_are_settings() -> None:
+def test_the_settings_of_a_new_project_are_valid() -> None:
     text = (ROOT / "roboco" / "examples" / "project" / "settings.env").read_text()
     lines = [line.lstrip("# ") for line in text.splitlines()]
     exported = dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))

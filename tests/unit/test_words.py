@@ -1,4 +1,4 @@
-"""The check of words finds each kind of finding, and nothing in a clean project."""
+"""The check of words reports each kind of finding, and nothing for a clean project."""
 
 import subprocess
 import sys
@@ -6,29 +6,29 @@ from pathlib import Path
 
 import pytest
 
-CHECK = Path(__file__).parents[2] / ".ci" / "words.py"
-CLEAN = '"""Return the sum of two numbers, or raise an error."""\n\nMAX_ITEMS = 3\n'
+CHECK_SCRIPT = Path(__file__).parents[2] / ".ci" / "words.py"
+CLEAN_SOURCE = '"""Return the sum of two numbers, or raise an error."""\n\nMAX_ITEMS = 3\n'
 
 
-def checked(folder: Path, files: dict[str, str]) -> tuple[int, str]:
+def run_check(folder: Path, files: dict[str, str]) -> tuple[int, str]:
     """Return the exit code and the output of the check for a project of these files."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, CHECK_SCRIPT, folder], capture_output=True, text=True, check=False)
     assert not done.stderr
     return done.returncode, done.stdout
 
 
 def test_check_of_a_clean_project_finds_nothing(tmp_path: Path) -> None:
     files = {
-        "roboco/a.py": CLEAN,
-        "workers/b.py": CLEAN,
+        "roboco/a.py": CLEAN_SOURCE,
+        "workers/b.py": CLEAN_SOURCE,
         "README.md": "A page.\n\n```\ntold\n```\n",
         "roboco/c.lua": "-- Add.",
     }
-    assert checked(tmp_path, files)[0] == 0
+    assert run_check(tmp_path, files)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_check_of_a_clean_project_finds_nothing(tmp_path: Path) -> None:
         ("workers/a.py", "_LONGEST = 3\n", "workers/a.py:1: constant '_LONGEST' does not name its quantity"),
     ],
 )
-def test_check_names_place_and_cause(tmp_path: Path, name: str, text: str, finding: str) -> None:
-    code, output = checked(tmp_path, {name: text})
+def test_check_names_the_place_and_the_cause(tmp_path: Path, name: str, text: str, finding: str) -> None:
+    code, output = run_check(tmp_path, {name: text})
     assert (code, output.splitlines()[4:]) == (1, [finding, output.splitlines()[-1]])
 
 
 def test_check_rejects_a_public_type_name_that_is_defined_twice(tmp_path: Path) -> None:
-    code, output = checked(
+    code, output = run_check(
         tmp_path, {"roboco/a.py": "class Found: ...\nclass _Own: ...\n", "workers/b.py": "Found = int\n_Own = 1\n"}
     )
     assert code == 1
@@ -67,14 +67,14 @@ def test_check_rejects_a_public_type_name_that_is_defined_twice(tmp_path: Path) 
 
 def test_check_rejects_a_folder_with_more_than_thirty_modules(tmp_path: Path) -> None:
     files = {f"roboco/a/m{n}.py": "" for n in range(31)} | {f"roboco/b/m{n}.py": "" for n in range(30)}
-    code, output = checked(tmp_path, files | {"roboco/b/__init__.py": ""})
+    code, output = run_check(tmp_path, files | {"roboco/b/__init__.py": ""})
     assert code == 1
     assert "roboco/a/: 31 modules; at most 30\n1 findings" in output
 
 
 def test_check_rejects_rates_outside_their_bounds(tmp_path: Path) -> None:
     words = " ".join(["what"] * 4 + ["word"] * 996)
-    code, output = checked(tmp_path, {"roboco/a.py": f'"""{words}"""\n'})
+    code, output = run_check(tmp_path, {"roboco/a.py": f'"""{words}"""\n'})
     assert code == 1
     assert "rate of what is 4.0; bounds: (0.0, 3.0)" in output
     assert "rate of return/raise is 0.0; bounds: (6.0, 1000.0)" in output
@@ -84,18 +84,18 @@ def test_check_reads_a_linked_folder_once(tmp_path: Path) -> None:
     (tmp_path / "roboco").mkdir()
     (tmp_path / "workers").mkdir()
     (tmp_path / "roboco" / "workers").symlink_to("../workers")
-    assert checked(tmp_path, {"workers/a.py": "class Once: ...\n"})[0] == 0
+    assert run_check(tmp_path, {"workers/a.py": "class Once: ...\n"})[0] == 0
 
 
 def test_check_rejects_a_long_chain_of_imports(tmp_path: Path) -> None:
     files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(16)} | {"roboco/a/m16.py": ""}
-    assert checked(tmp_path, files)[0] == 0
+    assert run_check(tmp_path, files)[0] == 0
     importer = "if True:\n    from roboco.a import m0\n"
-    code, output = checked(tmp_path, files | {"workers/first.py": importer})
+    code, output = run_check(tmp_path, files | {"workers/first.py": importer})
     assert code == 1
     assert "18 modules import one another in a chain; at most 17: roboco.workers.first -> roboco.a.m0 -> " in output
 
 
 def test_check_does_not_count_an_import_inside_a_function(tmp_path: Path) -> None:
     files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(16)} | {"roboco/a/m16.py": ""}
-    assert checked(tmp_path, files | {"roboco/b.py": "def f():\n    import roboco.a.m0\n"})[0] == 0
+    assert run_check(tmp_path, files | {"roboco/b.py": "def f():\n    import roboco.a.m0\n"})[0] == 0

@@ -15,11 +15,11 @@ from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.coordinator.test_delegate import script as delegating
 from tests.unit.engine.coordinator.test_delegate import team as delegating_team
 from tests.unit.engine.intake.test_fork import FORK, fork_task
-from tests.unit.engine.test_late_control import waiting
+from tests.unit.engine.test_late_control import waiting_task
 
 
 def test_a_fork_of_a_fork_has_its_own_message() -> None:
-    world = waiting()
+    world = waiting_task()
     fork(world.engine, ForkRequest(TASK, "one", None, _message(world, fork_item_id("one"), "one way")))
     world.settle("one")
     fork(world.engine, ForkRequest("one", "two", None, _message(world, fork_item_id("two"), "another way")))
@@ -28,7 +28,7 @@ def test_a_fork_of_a_fork_has_its_own_message() -> None:
 
 
 def test_an_item_id_of_the_source_can_be_used_in_a_fork() -> None:
-    world = waiting()
+    world = waiting_task()
     world.send("hello", "msg-1")
     world.settle()
     fork_task(world)
@@ -72,7 +72,7 @@ def test_a_fork_with_a_team_that_lacks_the_next_agent_waits_for_the_user() -> No
 
 
 def test_a_repeated_fork_with_another_message_is_refused() -> None:
-    world = waiting()
+    world = waiting_task()
     fork_task(world)
     world.settle(FORK)
     with pytest.raises(UsageError, match="other content already"):

@@ -16,7 +16,7 @@ from tests.support.memory_ports.journeys import assert_whole, member
 from tests.support.memory_ports.model import Said, Script, said
 from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import World, given, team_of
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
 ANSWER_GOAL = {
     "name": "answer",
@@ -188,7 +188,7 @@ def test_goals_survive_a_crash_at_every_port_call(after: bool) -> None:
     while struck:
         n += 1
         world = World(given(script))
-        world.watch = fault = Fault(n, die, after=after)
+        world.watch = fault = Fault(n, crash, after=after)
         world.submit(TEAM, goals=[ANSWER_GOAL])
         world.settle()
         struck = fault.struck

@@ -11,7 +11,7 @@ from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.watch import Call, Crash, Fault, make
 from tests.support.memory_ports.world import World
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
 
 def paused_task(pause: bool = True) -> World:
@@ -234,7 +234,7 @@ def test_a_step_and_a_resume_survive_a_crash_at_every_port_call(after: bool) -> 
         world.submit(GRAPH.team)
         world.pause()
         world.settle()
-        world.watch = fault = Fault(n, die, after=after)
+        world.watch = fault = Fault(n, crash, after=after)
         world.step()
         world.settle()
         assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 2), n

@@ -10,8 +10,8 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
+from tests.unit.engine.test_external_calls import world_with_calls
 from tests.unit.engine.test_listings import listing, shopping
-from tests.unit.engine.test_outside_calls import task
 
 PAY, WIRE, ASK = ("pay", {"amount": 5}), ("wire", {"amount": 500}), ("client_ask", {"q": "how many?"})
 
@@ -21,7 +21,7 @@ def pending_of(world: World) -> tuple[PendingActions, tuple[ToolCall, ...]]:
 
 
 def test_calls_that_need_approval() -> None:
-    world = task(PAY, ("add", {"a": 1, "b": 2}), ("wire", {"amount": 5}), WIRE)
+    world = world_with_calls(PAY, ("add", {"a": 1, "b": 2}), ("wire", {"amount": 5}), WIRE)
     pending, (pay, _, _, wire) = pending_of(world)
     assert pending.unapproved() == [pay, wire]
     assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == (
@@ -37,7 +37,7 @@ def test_calls_that_need_approval() -> None:
 
 
 def test_calls_of_the_client() -> None:
-    world = task(ASK, ASK)
+    world = world_with_calls(ASK, ASK)
     pending, (first, second) = pending_of(world)
     assert pending.unanswered() == [first, second]
     answer(world.engine, TASK, successful_outcome(first, 7))

@@ -17,7 +17,7 @@ from tests.support.memory_ports.journeys import assert_whole, member, own_turns,
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
 
 def team(**fields: Any) -> Team:
@@ -177,7 +177,7 @@ def test_sub_tasks_survive_a_crash_at_every_port_call(after: bool) -> None:
     while struck:
         n += 1
         world = with_open_sub_tasks()
-        world.watch = fault = Fault(n, die, after=after)
+        world.watch = fault = Fault(n, crash, after=after)
         run_to_end(world)
         struck = fault.struck
         assert [step.text for step in world.history()] == expected, n

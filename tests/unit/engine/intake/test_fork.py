@@ -19,7 +19,7 @@ from tests.support.memory_ports.journeys import CUSTOM, FAILING, GRAPH, SEQUENTI
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.watch import Crash, Fault
 from tests.support.memory_ports.world import TASK, World, team_of
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
 FORK = "fork_1"
 
@@ -209,7 +209,7 @@ def test_a_fork_survives_a_crash_at_every_port_call(after: bool) -> None:
     while struck:
         n += 1
         world = ended_world(CUSTOM)
-        world.watch = fault = Fault(n, die, after=after)
+        world.watch = fault = Fault(n, crash, after=after)
         fork_task(world, 1, "more")
         world.settle(FORK)
         struck = fault.struck
