@@ -1,11 +1,11 @@
-"""Which addresses a webhook may reach without a word of the operator."""
+"""The addresses that a webhook may reach without permission of the operator."""
 
 import pytest
 
 from roboco.adapters.notifications.allowlist import allowed_address
 from roboco.errors import UsageError
 
-PRIVATE = {
+PRIVATE_ADDRESSES = {
     "this host": ["0.0.0.0", "0.1.2.3", "::", "127.0.0.1", "127.255.0.1", "::1"],
     "private": ["10.1.2.3", "172.16.0.1", "192.168.1.1", "fc00::1", "fd12::1"],
     "link-local": ["169.254.169.254", "fe80::1"],
@@ -24,7 +24,7 @@ PRIVATE = {
 }
 
 
-@pytest.mark.parametrize("host", [host for hosts in PRIVATE.values() for host in hosts])
+@pytest.mark.parametrize("host", [host for hosts in PRIVATE_ADDRESSES.values() for host in hosts])
 def test_an_address_that_is_not_public_is_refused(host: str) -> None:
     with pytest.raises(UsageError, match="no public address"):
         allowed_address(host, 443, ("https://hooks.example/",))

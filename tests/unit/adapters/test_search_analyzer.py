@@ -1,4 +1,4 @@
-"""Words: what a text is found by, whatever its language, and nothing of a query's syntax."""
+"""The analyzer and the query parser: terms of texts in any language, without any syntax of queries."""
 
 import re
 
@@ -10,17 +10,17 @@ from roboco.adapters.search.analyzer import _CJK, iter_words, normalize
 from roboco.adapters.search.query import match_expression, parse_query
 from roboco.adapters.search.snippet import MAX_SNIPPET_CHARS, snippet
 
-ENGLISH = "The {} of the house is to be found with this and that"
-GERMAN = "Der {} ist von der Firma und nicht für den Kunden"
+ENGLISH_SENTENCE = "The {} of the house was found with this and that"
+GERMAN_SENTENCE = "Der {} ist von der Firma und nicht für den Kunden"
 
 
-def common(text: str, query: str) -> set[str]:
-    """The terms that a text and a query share."""
+def common_terms(text: str, query: str) -> set[str]:
+    """Return the terms that a text and a query share."""
     return set(normalize(text).split()) & set(parse_query(query).terms)
 
 
 @pytest.mark.parametrize(
-    ("said", "query"),
+    ("word", "query"),
     [
         ("houses", "house"),
         ("policies", "policy"),
@@ -37,24 +37,24 @@ def common(text: str, query: str) -> set[str]:
         ("Привет", "привет"),
     ],
 )
-def test_a_word_is_found_by_its_other_forms_in_any_surroundings(said: str, query: str) -> None:
-    for text in (said, ENGLISH.format(said), GERMAN.format(said)):
-        assert common(text, query), text
+def test_a_word_is_found_by_its_other_forms_in_any_sentence(word: str, query: str) -> None:
+    for text in (word, ENGLISH_SENTENCE.format(word), GERMAN_SENTENCE.format(word)):
+        assert common_terms(text, query), text
 
 
-@pytest.mark.parametrize(("said", "query"), [("Haeuser", "Häuser"), ("Ergebnisse", "Ergebnis")])
-def test_a_german_word_is_found_by_its_other_forms_unless_all_around_it_is_english(said: str, query: str) -> None:
-    assert common(said, query)
-    assert common(GERMAN.format(said), query)
+@pytest.mark.parametrize(("word", "query"), [("Haeuser", "Häuser"), ("Ergebnisse", "Ergebnis")])
+def test_a_german_word_is_found_by_its_other_forms_outside_english_sentences(word: str, query: str) -> None:
+    assert common_terms(word, query)
+    assert common_terms(GERMAN_SENTENCE.format(word), query)
 
 
-def test_an_english_word_is_found_by_its_other_forms_unless_all_around_it_is_german() -> None:
-    assert common("running", "run")
-    assert common(ENGLISH.format("running"), "run")
+def test_an_english_word_is_found_by_its_other_forms_outside_german_sentences() -> None:
+    assert common_terms("running", "run")
+    assert common_terms(ENGLISH_SENTENCE.format("running"), "run")
 
 
 @pytest.mark.parametrize(
-    ("said", "query"),
+    ("word", "query"),
     [
         ("我们签了合同。", "合同"),
         ("我们签了合同。", "找合同"),
@@ -67,36 +67,36 @@ def test_an_english_word_is_found_by_its_other_forms_unless_all_around_it_is_ger
         ("GPT模型", "gpt"),
     ],
 )
-def test_scripts_without_spaces_are_found_by_pairs_and_single_characters(said: str, query: str) -> None:
-    assert common(said, query) or any(term.startswith(query) for term in normalize(said).split())
+def test_scripts_without_spaces_are_found_by_pairs_and_single_characters(word: str, query: str) -> None:
+    assert common_terms(word, query) or any(term.startswith(query) for term in normalize(word).split())
 
 
-def test_two_characters_that_are_not_together_are_no_word() -> None:
-    assert not common("合理的同意", "合同")
+def test_separate_characters_do_not_match_a_pair() -> None:
+    assert not common_terms("合理的同意", "合同")
 
 
 @pytest.mark.parametrize(
     "query", ["foo_bar.baz", "bar", "baz", "foo bar", "FOO_BAR.BAZ", "parseInput", "parse", "parseinput", "1,234.56"]
 )
-def test_identifiers_and_numbers_are_found_whole_and_by_their_pieces(query: str) -> None:
-    assert common("call foo_bar.baz then parseInput for 1,234.56", query)
+def test_identifiers_and_numbers_are_found_whole_and_by_their_parts(query: str) -> None:
+    assert common_terms("call foo_bar.baz then parseInput for 1,234.56", query)
 
 
 def test_a_number_is_found_with_or_without_its_grouping() -> None:
-    assert common("costs 1,234,567.89 in all", "1234567")
-    assert common("kostet 1.234.567,89 im Ganzen", "1234567")
-    assert not common("version 1.2.3", "123")
+    assert common_terms("costs 1,234,567.89 in all", "1234567")
+    assert common_terms("kostet 1.234.567,89 im Ganzen", "1234567")
+    assert not common_terms("version 1.2.3", "123")
 
 
-def test_a_word_of_a_long_line_of_characters_is_cut() -> None:
-    assert common("x" * 5000, "x" * 4000)
+def test_a_long_word_is_truncated() -> None:
+    assert common_terms("x" * 5000, "x" * 4000)
     assert max(map(len, normalize("x" * 5000).split())) <= 64
 
 
 @example("\U0003134b")  # a letter that is younger than the Unicode database of some Pythons
 @example("\u30fb")  # punctuation between katakana
 @given(st.text(alphabet=st.characters(exclude_categories=())))
-def test_terms_hold_nothing_but_letters_digits_and_underscores(text: str) -> None:
+def test_terms_contain_only_letters_digits_and_underscores(text: str) -> None:
     expression = match_expression(parse_query(text).terms)
     term = rf'"[\w{_CJK}]+"\*?'
     assert re.fullmatch(f"({term}( OR {term})*)?", expression), expression
@@ -104,20 +104,20 @@ def test_terms_hold_nothing_but_letters_digits_and_underscores(text: str) -> Non
 
 
 @given(st.text())
-def test_words_lie_one_after_the_other_in_the_text(text: str) -> None:
-    places = [(start, end) for start, end, _ in iter_words(text)]
-    assert places == sorted(places)
-    assert all(0 <= start < end <= len(text) for start, end in places)
+def test_words_of_a_text_do_not_overlap(text: str) -> None:
+    spans = [(start, end) for start, end, _ in iter_words(text)]
+    assert spans == sorted(spans)
+    assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
 @given(st.text(max_size=2000), st.text(max_size=20))
-def test_a_snippet_is_a_stretch_of_the_text(text: str, query: str) -> None:
+def test_a_snippet_is_a_substring_of_the_text(text: str, query: str) -> None:
     start, shown = snippet(text, parse_query(query).terms)
     assert len(shown) <= MAX_SNIPPET_CHARS
     assert text[start : start + len(shown)] == shown
 
 
-def test_a_snippet_shows_where_most_words_stand_together() -> None:
+def test_a_snippet_shows_the_place_with_most_words() -> None:
     text = "harbour " + "of the sea " * 60 + "the lighthouse beside the harbour " + "of the sea " * 60
     start, shown = snippet(text, parse_query("lighthouse harbour").terms)
     assert "lighthouse beside the harbour" in shown

@@ -1,4 +1,4 @@
-"""Calls that are answered from outside: client tools and approvals."""
+"""Calls with external answers: client tools and approvals."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object", "required": ["q"]}}
 TEAM = team_of(
@@ -41,8 +41,8 @@ FUNCTIONS: dict[str, Callable[[dict[str, Any], ToolContext], object]] = {
 }
 
 
-def task(*calls: tuple[str, Any]) -> World:
-    """A task whose agent makes these calls and then speaks."""
+def world_with_calls(*calls: tuple[str, Any]) -> World:
+    """Return a world whose agent makes these calls and then answers."""
 
     def script(request: Request) -> Said:
         return said("calling", *calls) if own_turns(request) == 0 else said("done")
@@ -61,33 +61,33 @@ def results_of(world: World) -> list[ToolResult]:
     return list(world.history()[2].results)
 
 
-def last_said(world: World) -> list[Any]:
+def last_tool_texts(world: World) -> list[Any]:
     return [message["content"] for message in world.given.model.requests[-1].messages if message["role"] == "tool"]
 
 
-def test_a_client_tool_is_run_by_the_client() -> None:
-    world = task(("client_ask", {"q": "how many?"}))
+def test_the_client_runs_a_client_tool() -> None:
+    world = world_with_calls(("client_ask", {"q": "how many?"}))
     assert world.status() is TaskStatus.CLIENT_TOOL_TURN
     assert not world.dispatcher.queue
     [call] = calls_of(world)
     assert f"client_ask ({call.id})" in world.server.held.tasks[TASK].reason
     world.answer(successful_outcome(call, {"n": 7}))
     world.settle()
-    assert last_said(world) == ['{"n":7}']
+    assert last_tool_texts(world) == ['{"n":7}']
     assert world.summary().status is TaskStatus.COMPLETED
-    told = [record["type"] for record in world.published() if "chunks" in record]
-    assert told.count("event_tool_call") == told.count("event_tool_result") == 1
+    types = [record["type"] for record in world.published() if "chunks" in record]
+    assert types.count("event_tool_call") == types.count("event_tool_result") == 1
     assert_whole(world, "")
 
 
 def test_a_client_tool_is_offered_to_the_model() -> None:
-    world = task(("client_ask", {"q": "?"}))
+    world = world_with_calls(("client_ask", {"q": "?"}))
     names = [tool["function"]["name"] for tool in world.given.model.requests[0].tools]
     assert names == ["add", "pay", "wire", "client_ask"]
 
 
-def test_arguments_that_do_not_fit_never_reach_the_client() -> None:
-    world = task(("client_ask", {"wrong": 1}), ("client_ask", {"q": 1}))
+def test_invalid_arguments_never_reach_the_client() -> None:
+    world = world_with_calls(("client_ask", {"wrong": 1}), ("client_ask", {"q": 1}))
     assert world.status() is TaskStatus.CLIENT_TOOL_TURN
     _, right = calls_of(world)
     with pytest.raises(UsageError, match="is not an open call"):
@@ -98,13 +98,13 @@ def test_arguments_that_do_not_fit_never_reach_the_client() -> None:
     assert "'q' is a required property" in str(results_of(world)[0].error)
 
 
-def test_a_tool_that_nobody_declared_is_refused() -> None:
-    world = task(("client_other", {}))
+def test_an_undeclared_client_tool_is_refused() -> None:
+    world = world_with_calls(("client_other", {}))
     assert "not on your list" in str(results_of(world)[0].error)
 
 
-def test_results_come_in_any_order_beside_tools_of_ours() -> None:
-    world = task(("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}), ("client_ask", {"q": 2}))
+def test_client_results_may_arrive_in_any_order_and_among_results_of_workers() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}), ("client_ask", {"q": 2}))
     first, _, third = calls_of(world)
     world.answer(successful_outcome(third, "three"))
     world.settle()
@@ -120,7 +120,7 @@ def test_results_come_in_any_order_beside_tools_of_ours() -> None:
     assert_whole(world, "")
 
 
-def test_results_may_come_while_a_tool_of_ours_runs() -> None:
+def test_client_results_may_arrive_while_a_worker_runs_a_tool() -> None:
     worlds: list[World] = []
 
     def add(args: dict[str, Any], context: ToolContext) -> int:
@@ -142,7 +142,7 @@ def test_results_may_come_while_a_tool_of_ours_runs() -> None:
 
 
 def test_a_call_has_one_answer() -> None:
-    world = task(("client_ask", {"q": 1}), ("client_ask", {"q": 2}))
+    world = world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"q": 2}))
     first, second = calls_of(world)
     world.answer(successful_outcome(first, "one"))
     world.answer(successful_outcome(first, "one"))
@@ -160,14 +160,14 @@ def test_a_call_has_one_answer() -> None:
     assert [result.result for result in results_of(world)] == ["one", "two"]
 
 
-def test_a_tool_of_ours_is_not_answered_by_the_client() -> None:
-    world = task(("pay", {"amount": 5}))
+def test_the_client_cannot_answer_a_tool_of_the_workers() -> None:
+    world = world_with_calls(("pay", {"amount": 5}))
     with pytest.raises(UsageError, match="is not a client tool"):
         world.answer(successful_outcome(calls_of(world)[0], "paid, they say"))
 
 
-def test_a_large_result_of_a_client_is_kept_like_any_other() -> None:
-    world = task(("client_ask", {"q": 1}))
+def test_a_large_result_of_a_client_is_offloaded() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}))
     kept: list[str] = []
 
     def keep(outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
@@ -180,7 +180,7 @@ def test_a_large_result_of_a_client_is_kept_like_any_other() -> None:
 
 
 def test_an_approved_call_runs() -> None:
-    world = task(("pay", {"amount": 5}))
+    world = world_with_calls(("pay", {"amount": 5}))
     assert world.status() is TaskStatus.APPROVAL
     assert not world.given.toolbox.runs
     [call] = calls_of(world)
@@ -192,27 +192,29 @@ def test_an_approved_call_runs() -> None:
     assert_whole(world, "")
 
 
-def test_a_denied_call_does_not_run_and_the_agent_is_told_why() -> None:
-    world = task(("pay", {"amount": 5}))
+def test_a_denied_call_does_not_run_and_the_agent_reads_the_reason() -> None:
+    world = world_with_calls(("pay", {"amount": 5}))
     world.judge(calls_of(world)[0].id, False, "too much")
     world.settle()
     assert not world.given.toolbox.runs
-    assert last_said(world) == ["error: a person did not approve this call, and it was not run: too much"]
+    assert last_tool_texts(world) == ["error: a person did not approve this call, and it was not run: too much"]
 
 
 def test_a_call_runs_with_the_arguments_that_were_approved() -> None:
-    world = task(("pay", {"amount": 5000}))
+    world = world_with_calls(("pay", {"amount": 5000}))
     world.judge(calls_of(world)[0].id, True, args={"amount": 50})
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid 50"]
-    assert last_said(world) == ['(a person changed the arguments to {"amount":50}) paid 50']
-    assert calls_of(world)[0].args == {"amount": 5000}, "the history says what the agent asked for"
+    assert last_tool_texts(world) == ['(a person changed the arguments to {"amount":50}) paid 50']
+    assert calls_of(world)[0].args == {"amount": 5000}, "the history contains the arguments of the agent"
 
 
-def test_a_condition_on_the_arguments_says_what_needs_approval() -> None:
-    world = task(("wire", {"amount": 100}), ("wire", {"amount": 101}), ("wire", {"amount": "101"}), ("wire", {}))
+def test_a_condition_on_the_arguments_selects_the_calls_that_need_approval() -> None:
+    world = world_with_calls(
+        ("wire", {"amount": 100}), ("wire", {"amount": 101}), ("wire", {"amount": "101"}), ("wire", {})
+    )
     assert world.status() is TaskStatus.APPROVAL
-    assert len(world.given.toolbox.runs) == 1, "what cannot be judged is asked about"
+    assert len(world.given.toolbox.runs) == 1, "calls with arguments that cannot be compared need approval"
     for call in calls_of(world)[1:]:
         world.judge(call.id, False)
     world.settle()
@@ -221,8 +223,8 @@ def test_a_condition_on_the_arguments_says_what_needs_approval() -> None:
         world.judge(calls_of(world)[0].id, True)
 
 
-def test_the_first_word_on_a_call_counts() -> None:
-    world = task(("pay", {"amount": 5}), ("pay", {"amount": 6}))
+def test_the_first_decision_on_a_call_counts() -> None:
+    world = world_with_calls(("pay", {"amount": 5}), ("pay", {"amount": 6}))
     first, second = calls_of(world)
     world.judge(first.id, True)
     world.judge(first.id, True)
@@ -237,8 +239,8 @@ def test_the_first_word_on_a_call_counts() -> None:
     assert [result.result for result in results_of(world)] == ["paid 5", None]
 
 
-def test_a_call_that_needs_no_approval_gets_none() -> None:
-    world = task(("client_ask", {"q": 1}))
+def test_an_approval_of_a_call_that_needs_none_is_refused() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}))
     with pytest.raises(UsageError, match="needs no approval"):
         world.judge(calls_of(world)[0].id, True)
     with pytest.raises(UsageError, match="not an open call"):
@@ -247,8 +249,8 @@ def test_a_call_that_needs_no_approval_gets_none() -> None:
         world.judge("../../etc", True)
 
 
-def test_a_tool_worker_does_not_run_what_nobody_approved() -> None:
-    world = task(("pay", {"amount": 5}))
+def test_a_tools_worker_does_not_run_an_unapproved_call() -> None:
+    world = world_with_calls(("pay", {"amount": 5}))
     [call] = calls_of(world)
     held = world.server.held.tasks[TASK]
     held.phase = Phase.TOOLS
@@ -257,8 +259,8 @@ def test_a_tool_worker_does_not_run_what_nobody_approved() -> None:
 
 
 @pytest.mark.parametrize("act", ["interrupt", "stop"])
-def test_whoever_ends_the_wait_closes_the_calls(act: str) -> None:
-    world = task(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
+def test_a_control_that_ends_the_wait_closes_the_calls(act: str) -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
     getattr(world, act)(*(["leave it"] if act == "interrupt" else []))
     world.settle()
     asked, paid, added = results_of(world)
@@ -273,8 +275,8 @@ def test_whoever_ends_the_wait_closes_the_calls(act: str) -> None:
     assert_whole(world, "")
 
 
-def test_answers_while_paused_come_home_and_nothing_new_begins() -> None:
-    world = task(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
+def test_answers_during_a_pause_are_applied_after_it() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
     asked, paid = calls_of(world)
     world.pause()
     world.settle()
@@ -289,13 +291,13 @@ def test_answers_while_paused_come_home_and_nothing_new_begins() -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_death_at_every_moment_of_answers_and_approvals(after: bool) -> None:
+def test_answers_and_approvals_survive_a_crash_at_every_port_call(after: bool) -> None:
     n, struck = 0, True
     while struck:
         n += 1
-        world = task(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
+        world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
         asked, paid, _ = calls_of(world)
-        world.watch = fault = Fault(n, die, after=after)
+        world.watch = fault = Fault(n, crash, after=after)
         world.judge(paid.id, True)
         world.settle()
         world.answer(successful_outcome(asked, "seven"))
@@ -309,8 +311,8 @@ def test_a_death_at_every_moment_of_answers_and_approvals(after: bool) -> None:
     assert n > 40
 
 
-def test_redis_is_lost_while_answers_wait() -> None:
-    world = task(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
+def test_pending_answers_survive_a_loss_of_redis() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
     asked, paid, _ = calls_of(world)
     world.answer(successful_outcome(asked, 1))
     world.judge(paid.id, True)

@@ -1,4 +1,4 @@
-"""receive: what comes from outside counts exactly once, whenever it comes."""
+"""accept: an external item counts exactly once, whenever it arrives."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ from tests.support.memory_ports.watch import Crash, Fault, make
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
-def waiting() -> World:
-    """The manual team, after the helper's first answer."""
+def waiting_task() -> World:
+    """Return the world of the manual team after the helper's first answer."""
     world = MANUAL.world()
     world.submit(MANUAL.team.model_copy(update={"limits": Limits(max_steps=1000)}))
     world.settle()
@@ -28,37 +28,37 @@ def waiting() -> World:
     return world
 
 
-def die() -> None:
+def crash() -> None:
     raise Crash
 
 
-def speakers(world: World) -> list[str]:
+def agents_of_steps(world: World) -> list[str]:
     return [step.agent_name for step in world.history()]
 
 
-def of_user(world: World) -> list[str]:
+def texts_of_user(world: World) -> list[str]:
     return [step.text for step in world.history() if step.agent_name == "user"]
 
 
 def test_a_message_wakes_a_waiting_task() -> None:
-    world = waiting()
+    world = waiting_task()
     world.send("more")
     world.settle()
-    assert speakers(world) == ["user", "helper", "user", "helper"]
+    assert agents_of_steps(world) == ["user", "helper", "user", "helper"]
     assert world.history()[2].metadata["item_id"] == "item1"
     assert world.history()[3].text == "helper answers more"
 
 
-def test_a_message_may_name_who_answers() -> None:
-    world = waiting()
+def test_a_message_may_name_the_agent() -> None:
+    world = waiting_task()
     world.send("more", agent="expert")
     world.settle()
-    assert speakers(world) == ["user", "helper", "user", "expert"]
+    assert agents_of_steps(world) == ["user", "helper", "user", "expert"]
 
 
 @pytest.mark.parametrize("again", ["at once", "after it was taken", "after 100 others"])
-def test_a_message_that_is_delivered_again_counts_once(again: str) -> None:
-    world = waiting()
+def test_a_repeated_message_counts_once(again: str) -> None:
+    world = waiting_task()
     world.send("more", "first")
     if again != "at once":
         world.settle()
@@ -67,20 +67,20 @@ def test_a_message_that_is_delivered_again_counts_once(again: str) -> None:
     world.settle()
     world.send("more", "first")
     world.settle()
-    assert of_user(world).count("more") == 1
+    assert texts_of_user(world).count("more") == 1
 
 
 def test_many_messages_become_steps_in_their_order() -> None:
-    world = waiting()
+    world = waiting_task()
     texts = [f"message {n}" for n in range(130)]
     for n, text in enumerate(texts):
         world.send(text, f"item{n}")
     world.settle()
-    assert of_user(world)[1:] == texts
-    assert speakers(world)[-1] == "helper"
+    assert texts_of_user(world)[1:] == texts
+    assert agents_of_steps(world)[-1] == "helper"
 
 
-def test_a_message_in_a_turn_waits_for_its_end() -> None:
+def test_a_message_during_a_turn_waits_for_its_end() -> None:
     worlds: list[World] = []
 
     def script(request: Request) -> Said:
@@ -91,12 +91,12 @@ def test_a_message_in_a_turn_waits_for_its_end() -> None:
     worlds.append(World(given(script)))
     worlds[0].submit(MANUAL.team)
     worlds[0].settle()
-    assert speakers(worlds[0]) == ["user", "helper", "user", "helper"]
+    assert agents_of_steps(worlds[0]) == ["user", "helper", "user", "helper"]
     assert worlds[0].history()[1].text == "one two"
 
 
 @pytest.mark.parametrize("task_id", ["task_1", "unknown"])
-def test_a_message_to_a_task_that_takes_none_is_refused(task_id: str) -> None:
+def test_a_message_to_an_ended_or_unknown_task_is_refused(task_id: str) -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.settle()
@@ -107,32 +107,32 @@ def test_a_message_to_a_task_that_takes_none_is_refused(task_id: str) -> None:
 
 
 def test_a_message_for_an_unknown_agent_is_refused() -> None:
-    world = waiting()
+    world = waiting_task()
     files = dict(world.files.held)
-    item = UserMessage(item_id="i", created_at=world.engine.now(), text="x", agent="nobody")
-    with pytest.raises(UsageError, match="no agent 'nobody' in team 'desk', possible are helper, expert"):
+    item = UserMessage(item_id="i", created_at=world.engine.now(), text="x", agent="absent")
+    with pytest.raises(UsageError, match="no agent 'absent' in team 'desk', possible are helper, expert"):
         accept_item(world.engine, TASK, item)
     assert world.files.held == files
 
 
-@pytest.mark.parametrize("bad", ["", "a/b", "a.b", "x" * 65])
-def test_an_item_id_cannot_leave_its_folder(bad: str) -> None:
-    world = waiting()
+@pytest.mark.parametrize("invalid_id", ["", "a/b", "a.b", "x" * 65])
+def test_an_item_id_with_a_path_is_refused(invalid_id: str) -> None:
+    world = waiting_task()
     with pytest.raises(UsageError, match="item id"):
-        accept_item(world.engine, TASK, UserMessage(item_id=bad, created_at=world.engine.now(), text="x"))
+        accept_item(world.engine, TASK, UserMessage(item_id=invalid_id, created_at=world.engine.now(), text="x"))
 
 
-def test_a_message_whose_doorbell_was_lost_is_found_by_the_sweeper() -> None:
-    world = waiting()
+def test_the_sweeper_finds_a_message_whose_wake_up_was_lost() -> None:
+    world = waiting_task()
     world.send("more")
     world.dispatcher.queue.clear()
     world.sweep()
     world.drain()
-    assert of_user(world) == ["go", "more"]
+    assert texts_of_user(world) == ["go", "more"]
 
 
-def test_a_message_while_the_task_goes_to_wait_is_not_put_off() -> None:
-    """The coordinator has seen an empty inbox; the message comes before it says when to look again."""
+def test_a_message_during_the_decision_to_wait_is_not_delayed() -> None:
+    """The coordinator has read an empty inbox; the message arrives before it schedules the next pass."""
     world = MANUAL.world()
 
     def watch(name: str, call: Any) -> Any:
@@ -150,11 +150,11 @@ def test_a_message_while_the_task_goes_to_wait_is_not_put_off() -> None:
         world.clock.move(20)
         world.sweep()
         world.drain()
-    assert of_user(world) == ["go", "more"]
+    assert texts_of_user(world) == ["go", "more"]
 
 
-def test_a_message_at_the_last_moment_is_taken_or_refused() -> None:
-    """The coordinator has decided that the task is over; what comes before that is written is not lost silently."""
+def test_a_message_during_the_decision_to_end_is_applied_or_refused() -> None:
+    """The coordinator has decided to end the task; an item before the write of that decision is not lost silently."""
     world = SEQUENTIAL.world()
     refused: list[UsageError] = []
 
@@ -171,29 +171,29 @@ def test_a_message_at_the_last_moment_is_taken_or_refused() -> None:
     world.submit(SEQUENTIAL.team)
     world.settle()
     assert world.watch is make
-    assert refused or "one more thing" in of_user(world)
+    assert refused or "one more thing" in texts_of_user(world)
 
 
-def test_an_accepted_message_survives_the_loss_of_redis_and_deaths_in_the_recovery() -> None:
+def test_an_accepted_message_survives_a_loss_of_redis_and_crashes_in_the_recovery() -> None:
     n = 0
     struck = True
     while struck:
         n += 1
-        world = waiting()
+        world = waiting_task()
         world.send("more")
         world.dispatcher.queue.clear()
         world.server.wipe()
-        world.watch = fault = Fault(n, die, after=True)
+        world.watch = fault = Fault(n, crash, after=True)
         for _ in range(3):
             world.settle()
             world.sweep()
         struck = fault.struck
-        assert of_user(world) == ["go", "more"], f"died after {fault.seen[:n]}"
+        assert texts_of_user(world) == ["go", "more"], f"died after {fault.seen[:n]}"
     assert n > 20
 
 
-def adding(handoffs: list[str], model: dict[str, Any]) -> tuple[Any, list[World]]:
-    """A team whose first agent calls a tool, in which the user says `hurry`."""
+def team_with_tool(handoffs: list[str], model: dict[str, Any]) -> tuple[Any, list[World]]:
+    """Return a team whose first agent calls a tool, during which the user sends `hurry`, and its world."""
     team = team_of(
         agents=[member("one", tools=["add"], handoffs=handoffs), member("two"), member("three")],
         tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
@@ -219,22 +219,22 @@ def adding(handoffs: list[str], model: dict[str, Any]) -> tuple[Any, list[World]
     [{"type": "sequential"}, {"type": "manual"}, {"type": "graph", "routing_graph": {"one": ["two"]}}],
     ids=["sequential", "manual", "graph"],
 )
-def test_an_agent_gets_its_results_although_the_user_spoke_meanwhile(model: dict[str, Any]) -> None:
-    team, [world] = adding([], model)
+def test_an_agent_gets_its_results_although_the_user_wrote_meanwhile(model: dict[str, Any]) -> None:
+    team, [world] = team_with_tool([], model)
     world.submit(team)
     world.settle()
-    assert speakers(world)[:5] == ["user", "one", "tool_executor", "user", "one"]
+    assert agents_of_steps(world)[:5] == ["user", "one", "tool_executor", "user", "one"]
 
 
-def test_a_hand_off_holds_although_the_user_spoke_meanwhile() -> None:
-    team, [world] = adding(["three"], {"type": "manual"})
+def test_a_handoff_is_kept_although_the_user_wrote_meanwhile() -> None:
+    team, [world] = team_with_tool(["three"], {"type": "manual"})
     world.submit(team)
     world.settle()
-    assert speakers(world) == ["user", "one", "tool_executor", "user", "three"]
+    assert agents_of_steps(world) == ["user", "one", "tool_executor", "user", "three"]
 
 
-def test_an_edge_that_was_not_taken_is_not_counted() -> None:
-    """The user speaks while the critic does: the critic answers, and only then goes back to the writer, once."""
+def test_only_edges_that_were_taken_are_counted() -> None:
+    """The user writes during the critic's turn: the critic answers, and only then the writer continues, once."""
     team = team_of(
         agents=[member("writer"), member("critic")],
         collaboration_model={
@@ -252,12 +252,15 @@ def test_an_edge_that_was_not_taken_is_not_counted() -> None:
     worlds.append(World(given(script)))
     worlds[0].submit(team)
     worlds[0].settle()
-    assert speakers(worlds[0]) == ["user", "writer", "critic", "user", "critic", "writer", "critic"]
+    assert agents_of_steps(worlds[0]) == ["user", "writer", "critic", "user", "critic", "writer", "critic"]
     assert worlds[0].status() is TaskStatus.USER_TURN
 
 
 def assert_stopped(world: World) -> TaskStep:
-    """The task ended as cancelled, nobody spoke after the stop, and every call has its result."""
+    """Assert that the task is cancelled, no agent acted after the stop, and every call has its result.
+
+    Return the last step.
+    """
     last = world.history()[-1]
     assert world.summary().status is TaskStatus.CANCELLED
     assert world.summary().reason == "stopped by the user"
@@ -271,14 +274,14 @@ def assert_stopped(world: World) -> TaskStep:
     return last
 
 
-def test_a_stop_in_a_waiting_task_ends_it() -> None:
-    world = waiting()
+def test_a_stop_ends_a_waiting_task() -> None:
+    world = waiting_task()
     world.stop()
     world.settle()
     assert_stopped(world)
 
 
-def test_a_stop_before_the_first_turn_ends_it() -> None:
+def test_a_stop_before_the_first_turn_ends_the_task() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     world.stop()
@@ -287,7 +290,7 @@ def test_a_stop_before_the_first_turn_ends_it() -> None:
     assert not world.given.model.requests
 
 
-def test_a_stop_in_a_turn_closes_the_connection_to_the_model() -> None:
+def test_a_stop_during_a_turn_closes_the_connection_to_the_model() -> None:
     worlds: list[World] = []
 
     def stop() -> None:
@@ -300,11 +303,11 @@ def test_a_stop_in_a_turn_closes_the_connection_to_the_model() -> None:
     assert_stopped(worlds[0])
     assert worlds[0].given.model.streams[0].closed
     assert len(worlds[0].given.model.requests) == 1
-    told = [record["type"] for record in worlds[0].published()]
-    assert "content_chunk" not in told[told.index("event_user_interrupt") :]
+    types = [record["type"] for record in worlds[0].published()]
+    assert "content_chunk" not in types[types.index("event_user_interrupt") :]
 
 
-def test_a_stop_while_tokens_come_ends_the_turn_at_once() -> None:
+def test_a_stop_during_a_stream_ends_the_turn_immediately() -> None:
     world = GRAPH.world()
     seen: list[str] = []
 
@@ -321,17 +324,21 @@ def test_a_stop_while_tokens_come_ends_the_turn_at_once() -> None:
     world.settle()
     assert_stopped(world)
     assert seen.count("turns.emit") == 1
-    spoken = world.history()[1]
-    assert (spoken.agent_name, spoken.text, spoken.interrupted) == ("writer", "draft", True)
-    assert spoken.metadata["receipt"]["chunks_after"] == 0
+    interrupted_step = world.history()[1]
+    assert (interrupted_step.agent_name, interrupted_step.text, interrupted_step.interrupted) == (
+        "writer",
+        "draft",
+        True,
+    )
+    assert interrupted_step.metadata["receipt"]["chunks_after"] == 0
     assert world.given.model.streams[0].closed
 
 
-def test_a_stop_while_the_model_is_silent_is_noticed_by_the_heartbeat() -> None:
+def test_the_heartbeat_notices_a_stop_while_the_model_is_silent() -> None:
     worlds: list[World] = []
     closed: list[bool] = []
 
-    def silence() -> None:
+    def stay_silent() -> None:
         worlds[0].heartbeat.beat()
         closed.append(worlds[0].given.model.streams[0].closed)
         worlds[0].stop()
@@ -339,7 +346,7 @@ def test_a_stop_while_the_model_is_silent_is_noticed_by_the_heartbeat() -> None:
         worlds[0].heartbeat.beat()
         closed.append(worlds[0].given.model.streams[0].closed)
 
-    worlds.append(World(given(lambda request: Said(meanwhile=silence))))
+    worlds.append(World(given(lambda request: Said(meanwhile=stay_silent))))
     worlds[0].submit(GRAPH.team)
     worlds[0].settle()
     assert_stopped(worlds[0])
@@ -365,7 +372,7 @@ def test_a_stop_closes_open_tool_calls() -> None:
     assert "not finished: stopped by the user" in str(tools.results[1].error)
 
 
-def test_a_stop_survives_a_death_at_every_moment() -> None:
+def test_a_stop_survives_a_crash_at_every_port_call() -> None:
     n = 0
     struck = True
     while struck:
@@ -374,7 +381,7 @@ def test_a_stop_survives_a_death_at_every_moment() -> None:
         world.submit(TOOLS.team)
         for _ in range(3):
             world.deliver(world.dispatcher.queue.popleft())
-        world.watch = fault = Fault(n, die, after=True)
+        world.watch = fault = Fault(n, crash, after=True)
         world.stop()
         world.settle()
         struck = fault.struck
@@ -382,8 +389,8 @@ def test_a_stop_survives_a_death_at_every_moment() -> None:
     assert n > 20
 
 
-def test_a_stop_that_comes_twice_ends_the_task_once() -> None:
-    world = waiting()
+def test_a_repeated_stop_ends_the_task_once() -> None:
+    world = waiting_task()
     world.stop("one")
     world.stop("one")
     world.stop("two")
@@ -391,7 +398,7 @@ def test_a_stop_that_comes_twice_ends_the_task_once() -> None:
     world.stop("two")
     world.settle()
     assert_stopped(world)
-    assert speakers(world).count("orchestrator") == 1
+    assert agents_of_steps(world).count("orchestrator") == 1
 
 
 def test_a_stop_after_the_end_changes_nothing() -> None:
@@ -408,10 +415,10 @@ def test_a_stop_after_the_end_changes_nothing() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_a_stop_goes_before_messages() -> None:
-    world = waiting()
+def test_a_stop_is_applied_before_messages() -> None:
+    world = waiting_task()
     world.send("more")
     world.stop()
     world.settle()
     assert_stopped(world)
-    assert of_user(world) == ["go"]
+    assert texts_of_user(world) == ["go"]

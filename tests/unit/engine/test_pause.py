@@ -1,4 +1,4 @@
-"""Pause, step and resume: between which steps a task stands still."""
+"""Pause, step and resume: the points of a run at which a task is paused."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,11 +11,11 @@ from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.watch import Call, Crash, Fault, make
 from tests.support.memory_ports.world import World
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
 
-def begun(pause: bool = True) -> World:
-    """A task that was paused before its first turn."""
+def paused_task(pause: bool = True) -> World:
+    """Return the world of a task that was paused before its first turn."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     if pause:
@@ -24,17 +24,17 @@ def begun(pause: bool = True) -> World:
     return world
 
 
-def test_a_paused_task_begins_no_step() -> None:
-    world = begun()
+def test_a_paused_task_starts_no_step() -> None:
+    world = paused_task()
     assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
     world.settle_for(5)
     assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
     world.resume()
     world.settle()
-    assert_same(world, begun(pause=False), "")
+    assert_same(world, paused_task(pause=False), "")
 
 
-def test_a_turn_that_a_worker_has_begun_comes_to_its_end() -> None:
+def test_a_running_turn_ends_before_the_pause() -> None:
     journey = replace(SEQUENTIAL, live=lambda request, world: replace(said("done"), meanwhile=world.pause))
     world = journey.world()
     world.submit(SEQUENTIAL.team)
@@ -43,8 +43,8 @@ def test_a_turn_that_a_worker_has_begun_comes_to_its_end() -> None:
     assert world.history()[1].text == "done"
 
 
-def test_a_turn_that_no_worker_has_begun_is_not_begun_after_a_pause() -> None:
-    """Its message is on the way: the pause was accepted first."""
+def test_a_queued_turn_does_not_start_after_a_pause() -> None:
+    """Its message is in the queue when the pause is accepted."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.deliver(world.dispatcher.queue.popleft())
@@ -56,20 +56,20 @@ def test_a_turn_that_no_worker_has_begun_is_not_begun_after_a_pause() -> None:
     assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
     world.resume()
     world.settle()
-    assert_same(world, begun(pause=False), "")
+    assert_same(world, paused_task(pause=False), "")
 
 
-def test_a_turn_is_begun_again_if_a_resume_comes_before_the_pause_was_looked_at() -> None:
+def test_a_turn_starts_if_a_resume_arrives_before_the_pause_is_applied() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.deliver(world.dispatcher.queue.popleft())
     world.pause()
     world.resume()
     world.settle()
-    assert_same(world, begun(pause=False), "")
+    assert_same(world, paused_task(pause=False), "")
 
 
-def test_a_stop_charges_an_attempt_that_broke_before_the_pause() -> None:
+def test_a_stop_charges_an_attempt_that_was_lost_before_the_pause() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
 
@@ -93,7 +93,7 @@ def test_a_stop_charges_an_attempt_that_broke_before_the_pause() -> None:
     assert world.history()[-1].metadata["unfinished_usage"]["agent"] == "first"
 
 
-def test_no_turn_begins_if_a_pause_comes_while_the_coordinator_decides() -> None:
+def test_no_turn_starts_if_a_pause_arrives_during_the_decision() -> None:
     world = SEQUENTIAL.world()
 
     def watch(name: str, call: Call) -> Any:
@@ -109,8 +109,8 @@ def test_no_turn_begins_if_a_pause_comes_while_the_coordinator_decides() -> None
     assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
 
 
-def test_a_step_at_a_time() -> None:
-    world = begun()
+def test_a_paused_task_runs_one_step_for_each_request() -> None:
+    world = paused_task()
     for number in range(1, 5):
         world.step(f"step{number}")
         world.settle()
@@ -118,10 +118,10 @@ def test_a_step_at_a_time() -> None:
         assert world.status() is TaskStatus.PAUSED
     world.resume()
     world.settle()
-    assert_same(world, begun(pause=False), "")
+    assert_same(world, paused_task(pause=False), "")
 
 
-def test_a_step_of_a_running_task_ends_the_one_that_is_made() -> None:
+def test_a_step_request_pauses_a_running_task_after_its_turn() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.deliver(world.dispatcher.queue.popleft())
@@ -147,8 +147,8 @@ def test_calls_and_their_results_are_two_steps() -> None:
     assert_same(world, expected, "")
 
 
-def test_the_same_request_again_does_nothing_more() -> None:
-    world = begun()
+def test_a_repeated_request_has_no_effect() -> None:
+    world = paused_task()
     world.pause()
     world.step()
     world.settle()
@@ -160,7 +160,7 @@ def test_the_same_request_again_does_nothing_more() -> None:
     world.pause("pause2")
     world.resume()
     world.settle()
-    assert world.status() is TaskStatus.PAUSED, "a resume that comes again does not end a later pause"
+    assert world.status() is TaskStatus.PAUSED, "a repeated resume does not end a later pause"
     world.resume("resume2")
     world.settle()
     assert world.status() is TaskStatus.COMPLETED
@@ -182,8 +182,8 @@ def test_messages_wait_while_a_task_is_paused() -> None:
     assert world.status() is TaskStatus.USER_TURN
 
 
-def test_a_message_that_interrupts_is_taken_and_the_task_stays_paused() -> None:
-    world = begun()
+def test_an_interruption_of_a_paused_task_is_applied_and_it_stays_paused() -> None:
+    world = paused_task()
     world.interrupt("listen")
     world.settle()
     assert [step.text for step in world.history()] == ["go", "listen"]
@@ -191,7 +191,7 @@ def test_a_message_that_interrupts_is_taken_and_the_task_stays_paused() -> None:
 
 
 def test_a_paused_task_can_be_stopped() -> None:
-    world = begun()
+    world = paused_task()
     world.stop()
     world.settle()
     assert world.summary().status is TaskStatus.CANCELLED
@@ -200,18 +200,18 @@ def test_a_paused_task_can_be_stopped() -> None:
             act("late")
 
 
-def test_who_resumes_a_task_that_is_not_paused_changes_nothing() -> None:
+def test_a_resume_of_a_running_task_has_no_effect() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.resume()
     world.settle()
-    assert_same(world, begun(pause=False), "")
+    assert_same(world, paused_task(pause=False), "")
     with pytest.raises(UsageError, match="no task"):
         world.pause(task_id="unknown")
 
 
-def test_a_pause_outlasts_the_loss_of_redis() -> None:
-    world = begun()
+def test_a_pause_survives_a_loss_of_redis() -> None:
+    world = paused_task()
     world.server.wipe()
     world.sweep()
     world.settle()
@@ -221,11 +221,11 @@ def test_a_pause_outlasts_the_loss_of_redis() -> None:
     world.sweep()
     world.settle()
     assert_whole(world, "")
-    assert [step.text for step in world.history()] == [step.text for step in begun(pause=False).history()]
+    assert [step.text for step in world.history()] == [step.text for step in paused_task(pause=False).history()]
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_death_at_every_moment_of_a_pause_a_step_and_a_resume(after: bool) -> None:
+def test_a_step_and_a_resume_survive_a_crash_at_every_port_call(after: bool) -> None:
     expected = GRAPH.travel(GRAPH.world())
     n, struck = 0, True
     while struck:
@@ -234,7 +234,7 @@ def test_a_death_at_every_moment_of_a_pause_a_step_and_a_resume(after: bool) -> 
         world.submit(GRAPH.team)
         world.pause()
         world.settle()
-        world.watch = fault = Fault(n, die, after=after)
+        world.watch = fault = Fault(n, crash, after=after)
         world.step()
         world.settle()
         assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 2), n

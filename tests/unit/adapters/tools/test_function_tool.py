@@ -1,4 +1,4 @@
-"""@tool: Python functions as tools, their schema, and their calls with a model's arguments."""
+"""@tool: Python functions as tools, their schema, and calls with a model's arguments."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Place(BaseModel):
     zip_code: int = 0
 
 
-class Colour(Enum):
+class Shade(Enum):
     """A colour."""
 
     RED = "red"
@@ -32,7 +32,7 @@ def call(function: Callable[..., Any], **args: Any) -> Any:
     return describe_function(function).call(args, CONTEXT)
 
 
-def test_a_marked_function_stays_what_it_was() -> None:
+def test_a_marked_function_is_unchanged() -> None:
     @tool
     def add(a: int, b: int = 2) -> int:
         """Add two numbers."""
@@ -50,7 +50,7 @@ def test_a_marked_function_stays_what_it_was() -> None:
 
 def test_the_schema_holds_types_defaults_and_descriptions() -> None:
     def find(
-        words: Annotated[list[str], Field(description="what to look for", min_length=1)],
+        words: Annotated[list[str], Field(description="the words to find", min_length=1)],
         context: ToolContext,
         where: Place | None = None,
         order: Literal["old", "new"] = "new",
@@ -63,14 +63,14 @@ def test_the_schema_holds_types_defaults_and_descriptions() -> None:
 
     schema = describe_function(find).schema("search")
     assert schema["type"] == "function"
-    told = schema["function"]
-    assert (told["name"], told["description"]) == ("search", "Find things.\n\nSlowly.")
-    parameters = told["parameters"]
+    described = schema["function"]
+    assert (described["name"], described["description"]) == ("search", "Find things.\n\nSlowly.")
+    parameters = described["parameters"]
     assert parameters["type"] == "object"
     assert parameters["required"] == ["words"]
     assert parameters["additionalProperties"] is False
     assert set(parameters["properties"]) == {"words", "where", "order", "limit"}
-    assert parameters["properties"]["words"]["description"] == "what to look for"
+    assert parameters["properties"]["words"]["description"] == "the words to find"
     assert parameters["properties"]["order"]["enum"] == ["old", "new"]
     assert parameters["properties"]["limit"] | {"title": ""} == {
         "default": 5,
@@ -82,7 +82,7 @@ def test_the_schema_holds_types_defaults_and_descriptions() -> None:
     assert describe_function(find).schema("search", "other words")["function"]["description"] == "other words"
 
 
-def test_a_tool_without_parameters() -> None:
+def test_a_tool_without_parameters_has_an_empty_schema() -> None:
     def now() -> str:
         """The time."""
         return "noon"
@@ -91,38 +91,40 @@ def test_a_tool_without_parameters() -> None:
     assert call(now) == "noon"
 
 
-def no_hint(a) -> None:  # type: ignore[no-untyped-def]
+def without_type_hint(a) -> None:  # type: ignore[no-untyped-def]
     """Nothing."""
 
 
-def many(*args: int) -> None:
+def with_variable_arguments(*args: int) -> None:
     """Nothing."""
 
 
-def keywords(**named: int) -> None:
+def with_variable_keywords(**named: int) -> None:
     """Nothing."""
 
 
-def by_place(a: int, /) -> None:
+def with_positional_only_parameter(a: int, /) -> None:
     """Nothing."""
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "expected"),
     [
-        (no_hint, "tool no_hint: parameter 'a' has no type hint"),
-        (many, "tool many: parameter 'args' cannot be passed by name"),
-        (keywords, "tool keywords: parameter 'named' cannot be passed by name"),
-        (by_place, "tool by_place: parameter 'a' cannot be passed by name"),
+        (without_type_hint, "tool without_type_hint: parameter 'a' has no type hint"),
+        (with_variable_arguments, "tool with_variable_arguments: parameter 'args' cannot be passed by name"),
+        (with_variable_keywords, "tool with_variable_keywords: parameter 'named' cannot be passed by name"),
+        (with_positional_only_parameter, "tool with_positional_only_parameter: parameter 'a' cannot be passed by name"),
     ],
 )
-def test_what_cannot_be_a_tool_is_refused_when_it_is_marked(function: Callable[..., Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_marked(
+    function: Callable[..., Any], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=expected):
         tool(function)
 
 
-def test_arguments_become_what_the_hints_say() -> None:
-    def show(place: Place, colour: Colour, count: int = 3, *, flag: bool = False) -> list[object]:
+def test_arguments_are_converted_to_the_types_of_the_hints() -> None:
+    def show(place: Place, colour: Shade, count: int = 3, *, flag: bool = False) -> list[object]:
         """Show."""
         return [type(place).__name__, place.zip_code, colour.name, count, flag]
 
@@ -130,7 +132,7 @@ def test_arguments_become_what_the_hints_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [
         ({}, "a: Field required"),
         ({"a": "x"}, "a: .* (found 'x')"),
@@ -139,17 +141,17 @@ def test_arguments_become_what_the_hints_say() -> None:
         ({"a": 1, "b": "x", "c": 1}, "b: .*; c: "),
     ],
 )
-def test_arguments_that_do_not_fit_are_told(args: dict[str, Any], told: str) -> None:
+def test_the_error_for_unfit_arguments_names_each_argument(args: dict[str, Any], expected: str) -> None:
     def add(a: int, b: int = 2) -> int:
         """Add."""
         raise AssertionError("must not run")
 
-    with pytest.raises(UsageError, match=told.replace("(", r"\(").replace(")", r"\)")) as raised:
+    with pytest.raises(UsageError, match=expected.replace("(", r"\(").replace(")", r"\)")) as raised:
         call(add, **args)
     assert str(raised.value).endswith("; parameters are: a, b")
 
 
-def test_the_context_is_handed_in_and_not_shown() -> None:
+def test_the_context_is_passed_in_and_absent_from_the_schema() -> None:
     def who(context: ToolContext) -> str:
         """Who."""
         return context.idempotency_key
@@ -162,8 +164,8 @@ def test_the_context_is_handed_in_and_not_shown() -> None:
 @pytest.mark.parametrize(
     "name", ["schema", "json", "copy", "validate", "model_config", "model_dump", "model_name", "_a"]
 )
-def test_a_parameter_may_be_called_whatever_python_allows(name: str) -> None:
-    """Or is refused when the function is marked; there is no warning, and no other error."""
+def test_a_parameter_may_have_any_name_that_python_allows(name: str) -> None:
+    """Or the function is refused when it is marked, without a warning or any other error."""
     made: dict[str, Any] = {}
     exec(f"def show({name}: int) -> int:\n    'Show.'\n    return {name} + 1", made)
     try:
@@ -174,7 +176,7 @@ def test_a_parameter_may_be_called_whatever_python_allows(name: str) -> None:
     assert described.call({name: 1}, CONTEXT) == 2
 
 
-def test_an_async_function_is_run_to_its_end() -> None:
+def test_an_async_function_runs_to_its_end() -> None:
     async def later(a: int) -> int:
         """Later."""
         await asyncio.sleep(0)
@@ -183,7 +185,7 @@ def test_an_async_function_is_run_to_its_end() -> None:
     assert call(later, a=1) == 2
 
 
-def test_a_functions_own_error_goes_through() -> None:
+def test_an_error_of_the_function_is_raised_unchanged() -> None:
     def fails() -> None:
         """Fail."""
         raise ZeroDivisionError("no")
@@ -199,8 +201,8 @@ def test_error_for_a_result_that_is_no_json_names_the_tool_the_type_and_the_reme
 
     with pytest.raises(TypeError) as failed:
         call(look_up)
-    told = str(failed.value)
-    assert told.startswith(
-        "tool 'tests.unit.adapters.mcp.test_tool:look_up' returned a value of type dict that is not JSON: "
+    message = str(failed.value)
+    assert message.startswith(
+        "tool 'tests.unit.adapters.tools.test_function_tool:look_up' returned a value of type dict that is not JSON: "
     )
-    assert "it holds a value of type object; return texts, " in told
+    assert "it holds a value of type object; return texts, " in message
