@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest files first: one process runs a whole file, and must not be left with a long one at the end."""
-    items.sort(key=lambda item: [item.path.parent.name != folder for folder in SLOWEST_FOLDERS])
+    items.sort(key=lambda item: [folder not in item.path.parts for folder in SLOWEST_FOLDERS])
 
 
 def pytest_collection_finish() -> None:

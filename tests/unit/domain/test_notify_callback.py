@@ -9,7 +9,7 @@ import pytest
 from roboco.adapters.notifications.callback import CallbackSender
 from roboco.domain.notification import NotifyTarget, check_callback
 from roboco.errors import UsageError
-from tests.integration.test_webhooks import notice
+from tests.integration.producers.test_webhooks import notice
 
 DECIMAL = {"__type__": "decimal", "__value__": "1e9999999"}
 """What kombu's JSON reads as a Decimal."""

@@ -13,7 +13,7 @@ from roboco import Task, UsageError
 from roboco.cli.main import commands
 from roboco.domain.ids import step_id_at
 from roboco.domain.stream.item import TextPartDelta
-from tests.integration.cli_shell import DESK, LINE, SHOW, Desk, said
+from tests.integration.cli.shell import DESK, LINE, SHOW, Desk, said
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until

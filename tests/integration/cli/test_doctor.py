@@ -25,7 +25,7 @@ from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
 from tests.conftest import need, running
-from tests.integration.cli_process import Process
+from tests.integration.cli.process import Process
 from tests.support.flower import flower
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.cluster import Cluster

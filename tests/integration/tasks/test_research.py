@@ -15,7 +15,7 @@ from celery import Celery
 from roboco import Task, parse_team
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.commands.demo import shipped_team
-from tests.integration.cli_shell import Shell
+from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 

@@ -22,7 +22,7 @@ from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.workspace.s3 import connect_s3
 from roboco.domain.paths import summary_path
-from tests.integration.cli_process import COMMAND
+from tests.integration.cli.process import COMMAND
 from tests.support.mcp_servers import SHOP, free_port, listening
 from tests.support.servers.hook_server import HookServer
 from tests.support.servers.model_server import ModelServer, Reply, Request

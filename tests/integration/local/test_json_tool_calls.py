@@ -14,7 +14,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.model import Reply, Request
 from tests.contract.asking import LEFT_BEHIND
 from tests.contract.conftest import take_down
-from tests.integration.test_local_parts import installed
+from tests.integration.local.test_local_servers import installed
 
 pytestmark = [LEFT_BEHIND, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from roboco import Task, parse_team
 from roboco.cli import main
-from tests.integration.cli_process import Process, Terminal, environment
+from tests.integration.cli.process import Process, Terminal, environment
 from tests.support.servers.model_server import ModelServer, Reply, Request
 from tests.support.stack import Stack
 

@@ -88,7 +88,7 @@ def test_producer_of_the_guide_needs_celery_alone(folder_stack: Stack, celery_al
 def test_a_producer_with_nothing_but_a_socket(folder_stack: Stack) -> None:
     folder_stack.model.script(answer)
     arguments = submission("by-hand")
-    script = ROOT / "tests" / "integration" / "raw_producer.py"
+    script = ROOT / "tests" / "integration" / "producers" / "raw_producer.py"
     command = [sys.executable, "-I", "-S", str(script), str(folder_stack.valkey.port)]
     printed = run(command, json.dumps(arguments))
     task = folder_stack.orchestrator.task("by-hand")
@@ -100,7 +100,7 @@ def test_a_producer_with_nothing_but_a_socket(folder_stack: Stack) -> None:
 def test_a_producer_in_another_language_that_signs(tmp_path: Path) -> None:
     with Stack(tmp_path, signing_keys=(KEY,)) as stack:
         stack.model.script(answer)
-        script = str(ROOT / "tests" / "integration" / "producer.mjs")
+        script = str(ROOT / "tests" / "integration" / "producers" / "producer.mjs")
         command = ["node", script, str(stack.valkey.port)]
         printed = run(command, json.dumps(submission("by-node")), ROBOCO_SIGNING_KEYS=f"{KEY}, {KEY[::-1]}")
         task = stack.orchestrator.task("by-node")

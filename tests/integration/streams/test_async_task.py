@@ -9,7 +9,7 @@ import pytest
 
 from roboco import Task, UsageError
 from roboco.adapters.redis.keys import Keys
-from tests.integration.test_resume import lengthy
+from tests.integration.streams.test_resume import lengthy
 from tests.support.journeys import GRAPH, MANUAL, answer
 from tests.support.stack import Stack
 

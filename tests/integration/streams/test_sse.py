@@ -18,7 +18,7 @@ import pytest
 
 from roboco import Task
 from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
-from tests.integration.test_resume import lengthy
+from tests.integration.streams.test_resume import lengthy
 from tests.support.journeys import GRAPH
 from tests.support.stack import ROOT, Stack, until
 

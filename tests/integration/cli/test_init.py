@@ -12,7 +12,7 @@ from roboco import load_team
 from roboco.cli import main
 from roboco.cli.commands.init import FILES, team_name
 from roboco.errors import UsageError
-from tests.integration.cli_process import environment
+from tests.integration.cli.process import environment
 from tests.support.servers.model_server import ModelServer, Reply, Request
 from tests.support.stack import ROOT, Stack
 

@@ -1,4 +1,4 @@
-"""The application of test_consumer.py: `celery -A tests.integration.consumer_app worker`.
+"""The application of test_consumer.py: `celery -A tests.integration.broker.consumer_app worker`.
 
 What its Celery tasks do is seen in files: the broker is killed and flushed.
 """

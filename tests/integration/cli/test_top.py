@@ -5,7 +5,7 @@ import json
 import pytest
 
 from roboco import parse_team
-from tests.integration.cli_process import Process, Terminal
+from tests.integration.cli.process import Process, Terminal
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack
 

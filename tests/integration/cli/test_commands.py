@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from roboco.adapters.local.valkey import find_server
 from roboco.cli import main
 from roboco.errors import CorruptHistory
-from tests.integration.cli_process import assert_nothing_left, processes_in
-from tests.integration.cli_shell import Shell, answer, shell_in
-from tests.integration.test_local_parts import installed
+from tests.integration.cli.process import assert_nothing_left, processes_in
+from tests.integration.cli.shell import Shell, answer, shell_in
+from tests.integration.local.test_local_servers import installed
 from tests.support.servers.model_server import ModelServer
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]

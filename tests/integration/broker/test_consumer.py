@@ -30,7 +30,7 @@ from tests.support.events import watched
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 pools = pytest.mark.parametrize("pool", ["prefork", "threads"])
 
 
@@ -71,7 +71,7 @@ class Bench:
         return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
 
     def start_worker(self, pool: str, keys: str = "", **settings: Any) -> subprocess.Popen[bytes]:
-        app = "tests.integration.consumer_app"
+        app = "tests.integration.broker.consumer_app"
         return self._start(
             *(sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "INFO"),
             CONSUMER_APP_BROKER=self.url,

@@ -11,9 +11,9 @@ import pytest
 
 from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
-from tests.integration.cli_process import Process, assert_nothing_left, processes_in
-from tests.integration.cli_shell import Shell, answer, shell_in
-from tests.integration.test_local_parts import installed
+from tests.integration.cli.process import Process, assert_nothing_left, processes_in
+from tests.integration.cli.shell import Shell, answer, shell_in
+from tests.integration.local.test_local_servers import installed
 from tests.support.servers.model_server import ModelServer
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3, pytest.mark.slow]

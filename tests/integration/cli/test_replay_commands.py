@@ -15,7 +15,7 @@ from roboco.cli.commands.export_test import export_test
 from roboco.cli.commands.replay import replay_task
 from roboco.cli.commands.why import why
 from roboco.domain.stream.item import TextPartDelta
-from tests.integration.cli_shell import DESK, Desk, said
+from tests.integration.cli.shell import DESK, Desk, said
 from tests.support.journeys import answer
 from tests.support.stack import ROOT, Stack, until
 

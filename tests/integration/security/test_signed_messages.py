@@ -12,7 +12,7 @@ import pytest
 
 from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK, queue_lanes
-from tests.integration.test_consumer import GOOD, Bench, until
+from tests.integration.broker.test_consumer import GOOD, Bench, until
 from tests.support.documents import example
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shell import said
+from tests.integration.cli.shell import said
 from tests.support.stack import ROOT, Stack
 from tests.support.thin import thin_environment
 

@@ -1,0 +1,1 @@
+"""What operators see of workers: metrics, traces, logs, Flower, and the checks at start."""
