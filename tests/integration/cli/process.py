@@ -1,4 +1,4 @@
-"""The command `roboco` as a process of its own, and everything that it starts."""
+"""The command `roboco` as a process, on a terminal or without one, and the processes that it starts."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-m", "roboco.cli.main"]
 
 
 def environment(folder: Path, model_url: str, **more: str) -> dict[str, str]:
-    """An environment without settings of whoever runs the tests, with a folder for temporary files of its own."""
+    """Return an environment without the settings of the user who runs the tests, with its own temporary folder."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("ROBOCO_", "OPENAI_", "AWS_"))
     }
@@ -31,8 +31,8 @@ def environment(folder: Path, model_url: str, **more: str) -> dict[str, str]:
     return inherited | named | {"TMPDIR": str(temporary)} | more
 
 
-class Process:
-    """A running command, its output in files; on leaving it is killed, should it still run."""
+class CommandProcess:
+    """A running command, with its output in files. It is killed on exit."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
         self._output = folder / f"output-{time.monotonic_ns()}"
@@ -55,55 +55,59 @@ class Process:
 
     @property
     def output(self) -> str:
-        """What it has printed so far."""
+        """The output until now."""
         return self._output.read_text(encoding="utf-8")
 
     @property
     def errors(self) -> str:
-        """The same of stderr."""
+        """The stderr until now."""
         return self._errors.read_text(encoding="utf-8")
 
-    def says(self, text: str, count: int = 1, seconds: float = 60) -> None:
-        """Wait until it has printed the text so often."""
-        until(lambda: self.output.count(text) >= count or self._ended(), seconds, f"{count} times {text!r}")
+    def wait_for_text(self, text: str, count: int = 1, seconds: float = 60) -> None:
+        """Wait until the command has printed the text this many times."""
+        until(
+            lambda: self.output.count(text) >= count or self._has_exited(),
+            seconds,
+            f"{text!r} is printed {count} times",
+        )
         assert self.output.count(text) >= count, f"{self.output}\n--- errors\n{self.errors}"
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send the command a signal."""
         self._process.send_signal(number)
 
-    def end(self, seconds: float = 60) -> int:
-        """Wait until it has ended: its exit code."""
+    def wait_for_exit(self, seconds: float = 60) -> int:
+        """Wait until the command has ended, and return its exit code."""
         return self._process.wait(seconds)
 
-    def _ended(self) -> bool:
+    def _has_exited(self) -> bool:
         return self._process.poll() is not None
 
 
-_ON_TERMINAL = """
+_EXEC_ON_TERMINAL = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-class Terminal:
-    """A running command on a terminal of its own; on leaving it is killed, should it still run."""
+class CommandTerminal:
+    """A running command on its own terminal. It is killed on exit."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-        self._ours, theirs = pty.openpty()
-        self._said = b""
-        self._at = 0
+        self._master, slave = pty.openpty()
+        self._received = b""
+        self._read_until = 0
         self._process: subprocess.Popen[bytes] = subprocess.Popen(
-            [sys.executable, "-c", _ON_TERMINAL, *COMMAND, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            [sys.executable, "-c", _EXEC_ON_TERMINAL, *COMMAND, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
             cwd=folder,
             env=env,
             start_new_session=True,
         )
-        os.close(theirs)
+        os.close(slave)
 
     def __enter__(self) -> Self:
         return self
@@ -113,53 +117,53 @@ class Terminal:
     ) -> None:
         self._process.kill()
         self._process.wait()
-        os.close(self._ours)
+        os.close(self._master)
         if kind is not None:
             print(self.screen, file=sys.stderr)
 
     @property
     def screen(self) -> str:
-        """What was seen of it so far."""
-        return self._said.decode(errors="replace").replace("\r\n", "\n")
+        """The text on the terminal until now."""
+        return self._received.decode(errors="replace").replace("\r\n", "\n")
 
-    def says(self, text: str, seconds: float = 60) -> None:
-        """Wait until it prints the text, after that which was waited for before."""
+    def wait_for_text(self, text: str, seconds: float = 60) -> None:
+        """Wait until the command prints the text, after the text of the previous call."""
         wanted = text.encode()
         deadline = time.monotonic() + seconds
-        while (found := self._said.find(wanted, self._at)) < 0:
+        while (found := self._received.find(wanted, self._read_until)) < 0:
             assert time.monotonic() < deadline, f"not {text!r} within {seconds:g} s:\n{self.screen}"
             assert self._read(0.5), f"ended without {text!r}:\n{self.screen}"
-        self._at = found + len(wanted)
+        self._read_until = found + len(wanted)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Give the terminal another size."""
-        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        """Change the size of the terminal."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
-    def types(self, text: str) -> None:
-        """Type the text; "\\x03" is Ctrl-C."""
-        os.write(self._ours, text.encode())
+    def type_text(self, text: str) -> None:
+        """Type the text. "\\x03" is Ctrl-C."""
+        os.write(self._master, text.encode())
 
-    def end(self, seconds: float = 60) -> int:
-        """Wait until it has ended, reading what it prints: its exit code."""
+    def wait_for_exit(self, seconds: float = 60) -> int:
+        """Read the output until the command has ended, and return its exit code."""
         deadline = time.monotonic() + seconds
         while self._read(0.5):
             assert time.monotonic() < deadline, f"not ended within {seconds:g} s:\n{self.screen}"
         return self._process.wait(seconds)
 
     def _read(self, seconds: float) -> bool:
-        """Read what it has printed, for a while; False once nobody holds the terminal any more."""
-        if select.select([self._ours], [], [], seconds)[0]:
+        """Read available output for this time. Return False if no process holds the terminal any longer."""
+        if select.select([self._master], [], [], seconds)[0]:
             try:
-                piece = os.read(self._ours, 65536)
-            except OSError:  # as Linux tells it
+                piece = os.read(self._master, 65536)
+            except OSError:  # on Linux: the other end is closed
                 return False
-            self._said += piece
+            self._received += piece
             return piece != b""
         return True
 
 
 def processes_in(folder: Path) -> dict[int, str]:
-    """The processes that hold a file below the folder, such as their log; a removed one counts (Linux only)."""
+    """Return the processes that hold a file below the folder open, such as their log, even if removed (Linux only)."""
     found: dict[int, str] = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -173,6 +177,6 @@ def processes_in(folder: Path) -> dict[int, str]:
 
 
 def assert_nothing_left(folder: Path) -> None:
-    """Nothing that writes below the folder runs any more."""
-    until(lambda: not processes_in(folder), 15, "nothing is left running")
+    """Raise AssertionError if a process that writes below the folder still runs, or left a temporary folder."""
+    until(lambda: not processes_in(folder), 15, "all processes have ended")
     assert list((folder / "tmp").glob("roboco-*")) == []

@@ -1,4 +1,4 @@
-"""A user's folder with teams and tools, or running workers, and what the scripted model says to them."""
+"""A user's folder with teams and tools, the command line beside running workers, and the replies of their model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from roboco import Task, parse_team
 from roboco.cli import main
-from tests.integration.cli.process import Process, Terminal, environment
+from tests.integration.cli.process import CommandProcess, CommandTerminal, environment
 from tests.support.servers.model_server import ModelServer, Reply, Request
 from tests.support.stack import Stack
 
@@ -34,14 +34,14 @@ def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
 '''
-EVIL = "\x1b]0;owned\x07\x1b[2Jbright\x9b31m"
+CONTROL_CHARACTERS = "\x1b]0;owned\x07\x1b[2Jbright\x9b31m"
 
 
 def answer(request: Request) -> Reply:
-    """The writer adds and then writes; the critic judges; the host echoes. A prompt of "for ever" never ends."""
+    """Return the reply: the writer adds and writes, the critic judges, the host echoes, "for ever" never ends."""
     if request.last_user == "for ever":
         return Reply(chunks=["on and "] * 5000, interval=0.02)
-    if "Pick the tools" in request.system:  # the demo's critic, whose model has no tool calls of its own
+    if "Pick the tools" in request.system:  # the demo's critic, whose model has no native tool calls
         return Reply(text='{"calls": [{"tool": "style_rule", "args": {"about": "words"}}]}')
     if "three short sentences" in request.system or "kind teacher" in request.system:
         return Reply(text="It rains. It drips. PERFECT")
@@ -50,7 +50,7 @@ def answer(request: Request) -> Reply:
     if "criticise" in request.system:
         return Reply(text="a fine text", usage=(20, 3))
     if request.tool_results:
-        return Reply(text=f"{EVIL} the sum is {request.tool_results[0][1]}", usage=(10, 5))
+        return Reply(text=f"{CONTROL_CHARACTERS} the sum is {request.tool_results[0][1]}", usage=(10, 5))
     return Reply(tool_calls=[("add", {"a": 19, "b": 23})], usage=(10, 5))
 
 
@@ -61,33 +61,33 @@ class Shell:
     folder: Path
     env: dict[str, str]
 
-    def start(self, *arguments: str) -> Process:
-        """The command, running."""
-        return Process(arguments, self.folder, self.env)
+    def start(self, *arguments: str) -> CommandProcess:
+        """Start the command."""
+        return CommandProcess(arguments, self.folder, self.env)
 
-    def on_terminal(self, *arguments: str) -> Terminal:
-        """The command, running on a terminal."""
-        return Terminal(arguments, self.folder, self.env)
+    def start_on_terminal(self, *arguments: str) -> CommandTerminal:
+        """Start the command on a terminal."""
+        return CommandTerminal(arguments, self.folder, self.env)
 
     def call(self, *arguments: str, code: int = 0) -> str:
-        """The same as `run`, but quicker: within this process."""
+        """Run the command within this process, which is quicker than `run`, and return its output."""
         result = CliRunner().invoke(main.commands, arguments, env=self.env, standalone_mode=False)
         assert result.exception is None, result.exception
         assert (result.return_value or 0) == code, result.output
         return result.output
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """What the command prints, once it has ended with this code."""
+        """Run the command as a process, check its exit code, and return its output."""
         with self.start(*arguments) as process:
-            assert process.end() == code, process.output + process.errors
+            assert process.wait_for_exit() == code, process.output + process.errors
             return process.output
 
 
-def shell_in(folder: Path, model: ModelServer) -> Shell:
+def create_shell(folder: Path, model: ModelServer) -> Shell:
     (folder / "team.yaml").write_text(TEAM)
     (folder / "talk.yaml").write_text(TALK)
     (folder / "shop_tools.py").write_text(TOOLS)
-    (folder / "workers").mkdir()  # a shop's own package of this name
+    (folder / "workers").mkdir()  # the shop has a package of this name
     (folder / "workers" / "__init__.py").write_text("raise ImportError('the wrong workers')")
     return Shell(folder, environment(folder, model.base_url, ROBOCO_TOOL_MODULES="shop_tools"))
 
@@ -105,21 +105,24 @@ LINE: dict[str, Any] = {
     "name": "line",
     "agents": [{"name": name, "prompt": name} for name in ("first", "second", "third")],
 }
-Call = tuple[str, Mapping[str, object] | str]
+ScriptedCall = tuple[str, Mapping[str, object] | str]
 SHOW = {"name": "client_show", "description": "Show it.", "input_schema": {"type": "object"}}
 
 
-def said(request: Request) -> Reply:
-    """ "For ever" never ends, "add" calls the tool, "show" the client's, and everything else is echoed."""
-    asked = request.last_user
-    if asked == "for ever":
+def desk_reply(request: Request) -> Reply:
+    """Return the model's reply: "for ever" never ends, "add" and "show" call tools, other prompts are echoed."""
+    prompt = request.last_user
+    if prompt == "for ever":
         return Reply(chunks=["on and "] * 5000, interval=0.05)
     if request.tool_results:
         return Reply(text=f"it is {request.tool_results[0][1]}")
-    if asked in ("add", "show"):
-        calls: dict[str, Call] = {"add": ("add", {"a": 19, "b": 23}), "show": ("client_show", {"what": "a map"})}
-        return Reply(tool_calls=[calls[asked]])
-    return Reply(text=f"you said {asked}")
+    if prompt in ("add", "show"):
+        calls: dict[str, ScriptedCall] = {
+            "add": ("add", {"a": 19, "b": 23}),
+            "show": ("client_show", {"what": "a map"}),
+        }
+        return Reply(tool_calls=[calls[prompt]])
+    return Reply(text=f"you said {prompt}")
 
 
 @dataclass(frozen=True)
@@ -129,16 +132,16 @@ class Desk:
     stack: Stack
     folder: Path
 
-    def run(self, prompt: str, team: dict[str, Any] | None = None, **wished: Any) -> Task:
-        return self.stack.orchestrator.run(parse_team(team or DESK), prompt, **wished)
+    def run(self, prompt: str, team: dict[str, Any] | None = None, **options: Any) -> Task:
+        return self.stack.orchestrator.run(parse_team(team or DESK), prompt, **options)
 
     def call(self, *arguments: str, code: int = 0) -> str:
-        """What the command prints."""
+        """Run the command within this process, and return its output."""
         env = self.stack.settings.environment()
         result = CliRunner().invoke(main.commands, arguments, env=env, standalone_mode=False)
         assert result.exception is None, result.exception
         assert (result.return_value or 0) == code, result.output
         return result.output
 
-    def on_terminal(self, *arguments: str) -> Terminal:
-        return Terminal(arguments, self.folder, self.stack.environment)
+    def start_on_terminal(self, *arguments: str) -> CommandTerminal:
+        return CommandTerminal(arguments, self.folder, self.stack.environment)

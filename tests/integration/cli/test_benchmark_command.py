@@ -1,4 +1,4 @@
-"""The benches, at a tiny size: each runs to its end and prints its figures. What they measure is not looked at."""
+"""The benchmarks at a tiny size: each runs to its end and prints its figures, whose values are not checked."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def test_a_short_soak_loses_nothing() -> None:
     assert "lost 0 · doubled 0 · stuck 0 · failed 0" in ended.stdout
 
 
-def test_the_peers_run_side_by_side(tmp_path: Path) -> None:
+def test_the_peers_run_and_print_every_figure(tmp_path: Path) -> None:
     need(find_server)
     if missing():
         pytest.skip(f"not installed: {', '.join(missing())}")
@@ -55,7 +55,7 @@ def test_missing_peers_are_named_with_the_command_that_installs_them() -> None:
     assert "; run `pip install -e '.[dev,peers]'`" in ended.stderr
 
 
-def test_each_bench_prints_its_figures(tmp_path: Path) -> None:
+def test_each_benchmark_prints_its_figures(tmp_path: Path) -> None:
     need(find_server)
     need(find_weed)
     files = ["--json", str(tmp_path / "json"), "--plots", str(tmp_path)]

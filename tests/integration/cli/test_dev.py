@@ -1,4 +1,4 @@
-"""`roboco dev`, and the commands that talk to the workers of a stack that stays."""
+"""`roboco dev`, and the commands that use its servers and workers."""
 
 import json
 import os
@@ -11,9 +11,9 @@ import pytest
 
 from roboco.adapters.local.seaweed import find_weed
 from roboco.adapters.local.valkey import find_server
-from tests.integration.cli.process import Process, assert_nothing_left, processes_in
-from tests.integration.cli.shell import Shell, answer, shell_in
-from tests.integration.local.test_local_servers import installed
+from tests.integration.cli.process import CommandProcess, assert_nothing_left, processes_in
+from tests.integration.cli.shell import Shell, answer, create_shell
+from tests.integration.local.test_local_servers import find_or_skip
 from tests.support.servers.model_server import ModelServer
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3, pytest.mark.slow]
@@ -21,35 +21,35 @@ pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3, pytest.mar
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    installed(find_server)
-    installed(find_weed)
+    find_or_skip(find_server)
+    find_or_skip(find_weed)
     with ModelServer() as model:
         model.script(answer)
-        yield shell_in(tmp_path, model)
+        yield create_shell(tmp_path, model)
 
 
-def test_a_stack_that_stays(shell: Shell) -> None:
+def test_dev_restarts_workers_and_servers_that_die(shell: Shell) -> None:
     with shell.start("dev") as dev:
         for part in ("coordinator", "agents", "tools", "flower"):
-            dev.says(f"{part} is ready")
-        user = exported(shell, dev)
+            dev.wait_for_text(f"{part} is ready")
+        user = with_printed_variables(shell, dev)
         check_doctor(user)
         check_commands(user)
-        kill(shell, "roboco.workers.agents")
-        kill(shell, "valkey-server")
-        dev.says("agents ended with code -9, starts again in 0.5 s")
-        dev.says("agents is ready", count=2)
-        dev.says("valkey is back")
+        kill_oldest(shell, "roboco.workers.agents")
+        kill_oldest(shell, "valkey-server")
+        dev.wait_for_text("agents ended with code -9, starts again in 0.5 s")
+        dev.wait_for_text("agents is ready", count=2)
+        dev.wait_for_text("valkey is back")
         check_after_restart(user)
-        dev.signal(signal.SIGINT)
-        assert dev.end() == 0
+        dev.send_signal(signal.SIGINT)
+        assert dev.wait_for_exit() == 0
         assert dev.output.endswith("everything has ended\n")
         assert dev.errors == ""
     assert_nothing_left(shell.folder)
 
 
-def exported(shell: Shell, dev: Process) -> Shell:
-    """The shell with what it has to export, which is printed and kept for its user alone."""
+def with_printed_variables(shell: Shell, dev: CommandProcess) -> Shell:
+    """Return the shell with the variables that `roboco dev` prints and writes to a file of mode 600."""
     kept = shell.folder / ".roboco/dev/env"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_text() in dev.output
@@ -71,19 +71,19 @@ def check_doctor(user: Shell) -> None:
 def check_commands(user: Shell) -> None:
     assert user.call("submit", str(user.folder / "talk.yaml"), "hello", "--id", "talk") == "talk\n"
     with user.start("watch", "talk") as watch:
-        watch.says("user_turn")
+        watch.wait_for_text("user_turn")
         assert user.call("send", "talk", "and now?") == "sent to talk\n"
-        watch.says("you said and now?")
-        watch.says("user_turn", count=2)
+        watch.wait_for_text("you said and now?")
+        watch.wait_for_text("user_turn", count=2)
         assert user.call("stop", "talk", "--reason", "that is all").startswith("talk has stopped")
-        assert watch.end() == 1
+        assert watch.wait_for_exit() == 1
         assert "── cancelled · that is all" in watch.output
     before = len(processes_in(user.folder))
     with user.start("run", "talk.yaml", "for ever", "--json") as run:
-        run.says("on and ")
-        assert len(processes_in(user.folder)) == before + 1  # it has taken the workers that were there
-        run.signal(signal.SIGINT)
-        assert run.end() == 130
+        run.wait_for_text("on and ")
+        assert len(processes_in(user.folder)) == before + 1  # the command uses the running workers
+        run.send_signal(signal.SIGINT)
+        assert run.wait_for_exit() == 130
 
 
 def check_after_restart(user: Shell) -> None:
@@ -94,6 +94,6 @@ def check_after_restart(user: Shell) -> None:
     assert "a fine text" in output
 
 
-def kill(shell: Shell, name: str) -> None:
-    """Kill the oldest process of this name, which is the one that was started; its children go with it."""
+def kill_oldest(shell: Shell, name: str) -> None:
+    """Kill the oldest process of this name, the parent of the others, whose children end with it."""
     os.kill(min(pid for pid, command in processes_in(shell.folder).items() if name in command), signal.SIGKILL)

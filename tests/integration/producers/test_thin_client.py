@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.shell import said
+from tests.integration.cli.shell import desk_reply
 from tests.support.stack import ROOT, Stack
 from tests.support.thin import thin_environment
 
@@ -50,7 +50,7 @@ def run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.Com
 def test_a_client_without_extras_submits_follows_and_controls(tmp_path: Path) -> None:
     (tmp_path / "service.py").write_text(SERVICE)
     with Stack(tmp_path) as stack:
-        stack.model.script(said)
+        stack.model.script(desk_reply)
         env = stack.environment | thin_environment(tmp_path)
         for module in ("openai", "prometheus_client", "snowballstemmer", "flower", "xllamacpp"):
             assert f"No module named {module!r}" in run(["-c", f"import {module}"], tmp_path, env).stderr

@@ -224,7 +224,7 @@ def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: 
     shell = Shell(tmp_path, stack.environment)
     assert f"stays paused: {paused.reason}, with: roboco limits" in shell.run("resume", task.task_id)
     with shell.start("limits", task.task_id, "--tool", "hammer", "--max-tokens", "1") as wrong:
-        assert wrong.end() == 2
+        assert wrong.wait_for_exit() == 2
         assert "it has --max-calls, --max-seconds, --max-cost" in wrong.errors
     told = shell.run("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
     assert told == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
@@ -236,7 +236,7 @@ def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: 
     assert context["changes"]["added"] == [1]
     assert "left out" not in shell.run("context", task.task_id, "--step", "1")
     with shell.start("context", task.task_id, "--step", "7") as wrong:
-        assert wrong.end() == 2
+        assert wrong.wait_for_exit() == 2
         assert "those are 1, 2" in wrong.errors
     assert "max_cost is 0.1" in shell.run("why", task.task_id)
     assert "choices are the same" in shell.run("replay", task.task_id)
