@@ -1,6 +1,6 @@
 """The application of test_consumer.py: `celery -A tests.integration.broker.consumer_app worker`.
 
-What its Celery tasks do is seen in files: the broker is killed and flushed.
+Its Celery tasks write files, since the tests kill and flush the broker.
 """
 
 import json
@@ -20,29 +20,29 @@ BROKER = os.environ["CONSUMER_APP_BROKER"]
 FOLDER = Path(os.environ["CONSUMER_APP_FOLDER"])
 
 
-def note(name: str, line: str) -> None:
+def append_line(name: str, line: str) -> None:
     with (FOLDER / name).open("a") as file:
         file.write(f"{line}\n")
 
 
-def keep(record: dict[str, Any]) -> None:
+def store_dead_letter(record: dict[str, Any]) -> None:
     if (FOLDER / "refuse").exists():
-        note("refused", record["time"])
-        raise ConnectionError("the dead list is away")
+        append_line("refused", record["time"])
+        raise ConnectionError("the sink for dead letters is down")
     with Redis.from_url(BROKER) as redis:
         redis.rpush("dead", json.dumps(record))
 
 
-class Unforeseen(Request):
-    """Fails in the worker's main process, in a way that no check foresaw: named by the message's id."""
+class UnforeseenRequest(Request):
+    """A request that fails in the worker's main process, with the error that the message's id names."""
 
     def __init__(self, message: Any, **options: Any) -> None:
         raise {"key": KeyError, "value": ValueError}[message.headers["id"]]("unforeseen")
 
 
-# Two slots: stock Celery only exits when one is busy while the other waits for a message.
+# Two slots: the stock consumer exits only if one is busy while the other waits for a message.
 keys = tuple(filter(None, os.environ.get("CONSUMER_APP_KEYS", "").split(",")))
-settings = app_settings(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, sink=keep, keys=keys)
+settings = app_settings(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, sink=store_dead_letter, keys=keys)
 settings |= json.loads(os.environ["CONSUMER_APP_SETTINGS"])
 guard_transports()
 app = create_app(settings, [AGENTS_QUEUE])
@@ -50,22 +50,22 @@ app = create_app(settings, [AGENTS_QUEUE])
 
 @app.task(name=TURN_TASK)
 def turn(mark: str) -> None:
-    note("ran", mark)
+    append_line("ran", mark)
 
 
 @app.task(name="test.hold", acks_late=True)
 def hold(mark: str) -> None:
-    note("ran", mark)
+    append_line("ran", mark)
     deadline = time.monotonic() + 30
     while not (FOLDER / "release").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
-@app.task(name="test.unforeseen", Request=f"{__name__}:Unforeseen")
+@app.task(name="test.unforeseen", Request=f"{__name__}:UnforeseenRequest")
 def unforeseen() -> None:
-    note("ran", "unforeseen")
+    append_line("ran", "unforeseen")
 
 
 @app.task(name=TOOL_TASK)
 def tool(**order: Any) -> None:
-    note("ran", "a tool")
+    append_line("ran", "a tool")

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three primaries, each with a replica."""
+    """Yield a cluster of three primaries, each with a replica."""
     need(find_server)
     with Cluster(tmp_path_factory.mktemp("cluster"), replicas=True) as cluster:
         yield cluster
@@ -33,43 +33,43 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def cluster_stack(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     @contextmanager
-    def beside(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
+    def with_cluster(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
         yield {"redis_url": cluster.url, "broker_url": valkey.url}
 
-    with Stack(tmp_path_factory.mktemp("stack"), around=beside) as stack:
+    with Stack(tmp_path_factory.mktemp("stack"), around=with_cluster) as stack:
         stack.model.script(answer)
         yield stack
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey(cluster_stack: Stack, journey: Journey) -> None:
+def test_a_journey_on_a_cluster_ends_with_the_expected_history(cluster_stack: Stack, journey: Journey) -> None:
     task = cluster_stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
 
 
-def test_a_cluster_cannot_be_the_broker_too() -> None:
+def test_a_cluster_is_refused_as_the_broker() -> None:
     with pytest.raises(UsageError, match="set ROBOCO_BROKER_URL"):
         Orchestrator(Settings(redis_url="redis+cluster://127.0.0.1:1"))
 
 
-def slow(request: Request) -> Reply:
+def slow_answer(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.1)
 
 
 def test_stop_reaches_a_worker_at_another_node(cluster_stack: Stack) -> None:
-    """What is published at one node is heard at all of them."""
+    """The cluster delivers a signal that is published at one node to subscribers at every node."""
     cluster_stack.model.script(lambda request: Reply(text="word " * 2000, interval=0.05))
     task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     next(item for item in task.stream() if item.type == "text_part_delta")
-    asked = task.stop()
+    item = task.stop()
     assert task.result(20).status == "cancelled"
-    assert task.receipt(asked.item_id).closed_at is not None
+    assert task.receipt(item.item_id).closed_at is not None
 
 
-def test_a_slot_moves_in_mid_turn(cluster: Cluster, cluster_stack: Stack) -> None:
-    """Its keys move one by one, so that scripts find only some of them for a moment."""
-    cluster_stack.model.script(slow)
+def test_a_turn_survives_the_migration_of_its_slot(cluster: Cluster, cluster_stack: Stack) -> None:
+    """The keys of the slot move one by one, so scripts find only some of them for a moment."""
+    cluster_stack.model.script(slow_answer)
     task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     state = Keys(cluster_stack.settings.prefix).state(task.task_id)
     transcript = Transcript()
@@ -80,11 +80,11 @@ def test_a_slot_moves_in_mid_turn(cluster: Cluster, cluster_stack: Stack) -> Non
             moved = (cluster.owner(state) + 1) % PRIMARIES
             cluster.migrate(state, moved)
     assert cluster.owner(state) == moved
-    assert_whole(task, transcript)
+    assert_complete(task, transcript)
 
 
-def test_a_node_dies_in_mid_turn_and_its_replica_takes_over(cluster: Cluster, cluster_stack: Stack) -> None:
-    cluster_stack.model.script(slow)
+def test_a_turn_survives_the_failover_of_its_node(cluster: Cluster, cluster_stack: Stack) -> None:
+    cluster_stack.model.script(slow_answer)
     task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()
     state = Keys(cluster_stack.settings.prefix).state(task.task_id)
@@ -95,17 +95,21 @@ def test_a_node_dies_in_mid_turn_and_its_replica_takes_over(cluster: Cluster, cl
             killed = cluster.owner(state)
             cluster.kill(killed)
     assert cluster.owner(state) != killed
-    assert_whole(task, transcript)
+    assert_complete(task, transcript)
     schedule = cluster_stack.orchestrator._engine.schedule
-    until(schedule.is_intact, 30, "a sweeper has seen that another node took over, and filled the schedule")
+    until(schedule.is_intact, 30, "a sweeper has noticed the failover and refilled the schedule")
     with connect(cluster.url) as client:
         hashes = list(map(Scripts(client).hash_of, script_texts()))
     new = cluster.owner(state)
-    until(lambda: all(cluster.ask(new, "SCRIPT", "EXISTS", *hashes)), 20, "a coordinator has loaded all scripts there")
+    until(
+        lambda: all(cluster.ask(new, "SCRIPT", "EXISTS", *hashes)),
+        20,
+        "a coordinator has loaded all scripts at the new primary",
+    )
 
 
-def assert_whole(task: Task, transcript: Transcript) -> None:
-    """The task has ended as it would have anyway, and its follower has missed and repeated nothing."""
+def assert_complete(task: Task, transcript: Transcript) -> None:
+    """Raise AssertionError unless the task has the expected history and its follower lost and repeated nothing."""
     assert task.result(60).status == "completed"
     assert shape(task.history()) == GRAPH.expected
     assert transcript.finals == list(range(len(GRAPH.expected)))

@@ -31,18 +31,18 @@ from tests.support.events import watched
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
-pools = pytest.mark.parametrize("pool", ["prefork", "threads"])
+for_each_pool = pytest.mark.parametrize("pool", ["prefork", "threads"])
 
 
 def until(condition: Callable[[], object], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
+        assert time.monotonic() < deadline, f"the condition is false after {seconds:g} s"
         time.sleep(0.01)
 
 
-class Bench:
-    """A broker, a worker and a producer; `folder` is where the worker's Celery tasks leave their traces."""
+class ConsumerStack:
+    """A broker, workers and a producer. The workers' Celery tasks write files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,14 +59,14 @@ class Bench:
         where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
         self.broker = self._start(server, *where, *durable, "--maxmemory-policy", "noeviction")
-        until(self._answers)
+        until(self._responds)
 
     def kill_broker(self) -> None:
         self.broker.kill()
         self.broker.wait()
 
-    def asks_for_more(self) -> bool:
-        """Whether the worker has just asked for the next message, which it waits for up to a second."""
+    def is_fetching(self) -> bool:
+        """Return True if a worker has just requested the next message, for which it waits up to a second."""
         asking = [client for client in self.redis.client_list() if client["cmd"] == "brpop"]
         return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
 
@@ -82,7 +82,7 @@ class Bench:
         )
 
     def push(self, headers: dict[str, Any], body: bytes = b'[["x"], {}, {}]', **message: Any) -> None:
-        """Put a message on the queue as a producer in any language does."""
+        """Push a message to the queue, as a producer in any language does."""
         properties = {
             "delivery_tag": str(uuid.uuid4()),
             "delivery_info": {"exchange": "", "routing_key": AGENTS_QUEUE},
@@ -96,13 +96,13 @@ class Bench:
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
 
-    def logged(self, text: str) -> bool:
+    def has_logged(self, text: str) -> bool:
         return text in (self.folder / "log").read_text()
 
-    def dead(self) -> list[dict[str, Any]]:
+    def dead_letters(self) -> list[dict[str, Any]]:
         return [json.loads(record) for record in self.redis.lrange("dead", 0, -1)]
 
-    def settled(self) -> bool:
+    def is_drained(self) -> bool:
         return not self.redis.exists(AGENTS_QUEUE, "roboco.unacked", "roboco.unacked_index")
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Bench:
         self.redis.close()
         for process in reversed(self.processes):
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # its session is its own: the pool's processes go too
+                os.killpg(process.pid, signal.SIGKILL)  # ends the processes of its pool too
                 process.wait()
 
     def _start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -122,7 +122,7 @@ class Bench:
         self.processes.append(process)
         return process
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         try:
             return bool(self.redis.ping())
         except Unreachable:
@@ -130,32 +130,32 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
+def consumer_stack(tmp_path: Path) -> Iterator[ConsumerStack]:
+    consumer_stack = ConsumerStack(tmp_path)
     try:
-        bench.start_broker()
-        yield bench
+        consumer_stack.start_broker()
+        yield consumer_stack
     finally:
-        bench.close()
+        consumer_stack.close()
 
 
-@pools
-def test_a_worker_survives_the_loss_of_its_broker(bench: Bench, pool: str) -> None:
-    worker = bench.start_worker(pool)
-    bench.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
-    until(lambda: bench.lines("ran") == ["held"])
-    if pool == "threads":  # where it waits for one more, Celery's own consumer would exit
-        until(bench.asks_for_more)
+@for_each_pool
+def test_a_worker_survives_the_loss_of_its_broker(consumer_stack: ConsumerStack, pool: str) -> None:
+    worker = consumer_stack.start_worker(pool)
+    consumer_stack.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
+    until(lambda: consumer_stack.lines("ran") == ["held"])
+    if pool == "threads":  # Celery's stock consumer would exit here
+        until(consumer_stack.is_fetching)
 
-    bench.kill_broker()
-    until(lambda: bench.logged("Connection to broker lost"))
-    bench.start_broker()
-    bench.app.send_task(TURN_TASK, ["after"])
-    until(lambda: bench.lines("ran") == ["held", "after"])
-    (bench.folder / "release").touch()
+    consumer_stack.kill_broker()
+    until(lambda: consumer_stack.has_logged("Connection to broker lost"))
+    consumer_stack.start_broker()
+    consumer_stack.app.send_task(TURN_TASK, ["after"])
+    until(lambda: consumer_stack.lines("ran") == ["held", "after"])
+    (consumer_stack.folder / "release").touch()
 
-    until(bench.settled)
-    assert bench.lines("ran") == ["held", "after"]
+    until(consumer_stack.is_drained)
+    assert consumer_stack.lines("ran") == ["held", "after"]
     assert worker.poll() is None
 
 
@@ -189,42 +189,42 @@ MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pools
-def test_malformed_messages_end_on_the_dead_list(bench: Bench, pool: str) -> None:
-    worker = bench.start_worker(pool)
+@for_each_pool
+def test_malformed_messages_become_dead_letters(consumer_stack: ConsumerStack, pool: str) -> None:
+    worker = consumer_stack.start_worker(pool)
     for case, (headers, message, _) in MALFORMED.items():
-        bench.push(headers | {"case": case}, **message)
-    bench.push(GOOD, b'[["good"], {}, null]')
-    until(lambda: bench.lines("ran") == ["good"])
-    until(bench.settled)
+        consumer_stack.push(headers | {"case": case}, **message)
+    consumer_stack.push(GOOD, b'[["good"], {}, null]')
+    until(lambda: consumer_stack.lines("ran") == ["good"])
+    until(consumer_stack.is_drained)
 
-    dead = {record["headers"]["case"]: record for record in bench.dead()}
+    dead = {record["headers"]["case"]: record for record in consumer_stack.dead_letters()}
     for case, (_, _, reason) in MALFORMED.items():
         assert reason in dead.pop(case)["reason"]
     assert not dead
     assert worker.poll() is None
-    assert not bench.logged("Connection to broker lost")
+    assert not consumer_stack.has_logged("Connection to broker lost")
 
 
-def test_consumer_protocol_1_producer_reads_the_remedy(bench: Bench) -> None:
-    bench.start_worker("threads")
-    with Celery(broker=bench.url, set_as_current=False) as producer:
+def test_a_message_of_protocol_1_is_a_dead_letter_with_the_remedy(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    with Celery(broker=consumer_stack.url, set_as_current=False) as producer:
         producer.conf.task_protocol = 1
         producer.send_task(TURN_TASK, ["x"], queue=AGENTS_QUEUE)
-    until(bench.dead)
-    [record] = bench.dead()
+    until(consumer_stack.dead_letters)
+    [record] = consumer_stack.dead_letters()
     assert record["reason"] == (
         "the message for 'roboco.turn' is of Celery's protocol 1, but workers read protocol 2 only: "
         "set task_protocol = 2 in the producer (celery-node: client.conf.TASK_PROTOCOL = 2) and send it again"
     )
 
 
-def test_a_record_has_its_limits(bench: Bench) -> None:
-    bench.start_worker("threads")
-    bench.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (MAX_UNREADABLE_BODY_BYTES + 10))
-    until(bench.dead)
+def test_a_dead_letter_is_truncated_to_its_limits(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    consumer_stack.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (MAX_UNREADABLE_BODY_BYTES + 10))
+    until(consumer_stack.dead_letters)
 
-    [record] = bench.dead()
+    [record] = consumer_stack.dead_letters()
     assert (record["size"], record["digest"]) == (
         MAX_UNREADABLE_BODY_BYTES + 10,
         sha256(b"y" * (MAX_UNREADABLE_BODY_BYTES + 10)).hexdigest(),
@@ -236,95 +236,95 @@ def test_a_record_has_its_limits(bench: Bench) -> None:
     assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
 
 
-def test_of_a_later_release_a_message_is_kept_longer(bench: Bench) -> None:
-    bench.start_worker("threads")
-    bench.push({"task": "roboco.later", "id": "1"}, b"y" * (MAX_BODY_BYTES - 10))
-    until(bench.dead)
-    [record] = bench.dead()
+def test_a_message_of_a_later_release_is_kept_whole(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    consumer_stack.push({"task": "roboco.later", "id": "1"}, b"y" * (MAX_BODY_BYTES - 10))
+    until(consumer_stack.dead_letters)
+    [record] = consumer_stack.dead_letters()
     assert (len(record["body"]), record["truncated"]) == (MAX_BODY_BYTES - 10, False)
 
 
-def test_a_message_that_cannot_be_buried_is_kept(bench: Bench) -> None:
-    (bench.folder / "refuse").touch()
-    bench.start_worker("prefork")
-    bench.push({"task": TURN_TASK})
-    bench.push(GOOD, b'[["good"], {}, {}]')
-    until(lambda: bench.lines("ran") == ["good"])
-    (bench.folder / "refuse").unlink()
+def test_a_message_is_requeued_while_dead_letters_cannot_be_stored(consumer_stack: ConsumerStack) -> None:
+    (consumer_stack.folder / "refuse").touch()
+    consumer_stack.start_worker("prefork")
+    consumer_stack.push({"task": TURN_TASK})
+    consumer_stack.push(GOOD, b'[["good"], {}, {}]')
+    until(lambda: consumer_stack.lines("ran") == ["good"])
+    (consumer_stack.folder / "refuse").unlink()
 
-    until(bench.dead)
-    until(bench.settled)
-    [record] = bench.dead()
-    waited = datetime.fromisoformat(record["time"]) - datetime.fromisoformat(bench.lines("refused")[-1])
+    until(consumer_stack.dead_letters)
+    until(consumer_stack.is_drained)
+    [record] = consumer_stack.dead_letters()
+    waited = datetime.fromisoformat(record["time"]) - datetime.fromisoformat(consumer_stack.lines("refused")[-1])
     assert waited.total_seconds() > GuardedConsumer.requeue_delay * 0.9  # no hot loop
 
 
-def test_without_a_dead_list_a_malformed_message_is_logged(bench: Bench) -> None:
-    bench.start_worker("threads", roboco_dead_letter_sink=None)
-    bench.push({"task": TURN_TASK})
-    until(lambda: bench.logged("was dropped, because 'roboco_dead_letter_sink' is not set: header"))
-    until(bench.settled)
+def test_a_malformed_message_is_logged_if_no_sink_is_set(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads", roboco_dead_letter_sink=None)
+    consumer_stack.push({"task": TURN_TASK})
+    until(lambda: consumer_stack.has_logged("was dropped, because 'roboco_dead_letter_sink' is not set: header"))
+    until(consumer_stack.is_drained)
 
 
-def test_an_unforeseen_message_ends_one_worker_at_most(bench: Bench) -> None:
-    worker = bench.start_worker("threads")
-    bench.push({"task": "test.unforeseen", "id": "key"})
-    bench.push(GOOD, b'[["good"], {}, {}]')
-    until(lambda: bench.lines("ran") == ["good"])
-    bench.push({"task": "test.unforeseen", "id": "value"})
+def test_a_message_with_an_unforeseen_error_ends_at_most_one_worker(consumer_stack: ConsumerStack) -> None:
+    worker = consumer_stack.start_worker("threads")
+    consumer_stack.push({"task": "test.unforeseen", "id": "key"})
+    consumer_stack.push(GOOD, b'[["good"], {}, {}]')
+    until(lambda: consumer_stack.lines("ran") == ["good"])
+    consumer_stack.push({"task": "test.unforeseen", "id": "value"})
 
     assert worker.wait(20) == 1
-    assert [record["headers"]["id"] for record in bench.dead()] == ["key", "value"]
-    assert bench.settled()
+    assert [record["headers"]["id"] for record in consumer_stack.dead_letters()] == ["key", "value"]
+    assert consumer_stack.is_drained()
 
 
-@pools
-def test_a_flushed_broker_serves_on(bench: Bench, pool: str) -> None:
-    bench.start_worker(pool)
-    bench.app.send_task("test.hold", ["before"], queue=AGENTS_QUEUE)
-    until(lambda: bench.lines("ran") == ["before"])
+@for_each_pool
+def test_a_worker_continues_after_its_broker_is_flushed(consumer_stack: ConsumerStack, pool: str) -> None:
+    consumer_stack.start_worker(pool)
+    consumer_stack.app.send_task("test.hold", ["before"], queue=AGENTS_QUEUE)
+    until(lambda: consumer_stack.lines("ran") == ["before"])
 
-    assert not bench.redis.keys("_kombu.binding.roboco.*")
-    bench.redis.flushall()
-    assert not bench.redis.keys("_kombu.*")
-    bench.app.send_task(TURN_TASK, ["after"])
-    until(lambda: bench.lines("ran") == ["before", "after"])
-    (bench.folder / "release").touch()
-    until(bench.settled)
+    assert not consumer_stack.redis.keys("_kombu.binding.roboco.*")
+    consumer_stack.redis.flushall()
+    assert not consumer_stack.redis.keys("_kombu.*")
+    consumer_stack.app.send_task(TURN_TASK, ["after"])
+    until(lambda: consumer_stack.lines("ran") == ["before", "after"])
+    (consumer_stack.folder / "release").touch()
+    until(consumer_stack.is_drained)
 
-    consumed = bench.app.control.inspect(timeout=20, limit=1).active_queues() or {}
+    consumed = consumer_stack.app.control.inspect(timeout=20, limit=1).active_queues() or {}
     assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(queue_lanes(AGENTS_QUEUE))]
 
 
-def test_a_worker_neither_gossips_nor_mingles(bench: Bench) -> None:
-    bench.start_worker("threads")
-    until(lambda: bench.logged("ready."))
-    assert not bench.logged("mingle")
-    assert not bench.redis.exists("_kombu.binding.celeryev")
+def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    until(lambda: consumer_stack.has_logged("ready."))
+    assert not consumer_stack.has_logged("mingle")
+    assert not consumer_stack.redis.exists("_kombu.binding.celeryev")
 
 
-@pools
-def test_a_worker_that_ends_has_told_what_it_did(bench: Bench, pool: str) -> None:
-    worker = bench.start_worker(pool)
-    until(lambda: bench.logged("ready."))
-    with watched(bench.app) as seen:
+@for_each_pool
+def test_a_worker_sends_its_last_events_before_it_exits(consumer_stack: ConsumerStack, pool: str) -> None:
+    worker = consumer_stack.start_worker(pool)
+    until(lambda: consumer_stack.has_logged("ready."))
+    with watched(consumer_stack.app) as seen:
         for number in range(10):
-            bench.app.send_task(TURN_TASK, args=[str(number)])
-        until(lambda: len(bench.lines("ran")) == 10)
+            consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
+        until(lambda: len(consumer_stack.lines("ran")) == 10)
         worker.terminate()
         assert worker.wait(20) == 0
         until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10, 5)
 
 
-@pools
-def test_a_lost_connection_takes_no_event_along(bench: Bench, pool: str) -> None:
-    bench.start_worker(pool)
-    until(lambda: bench.logged("ready."))
-    with watched(bench.app) as seen:
+@for_each_pool
+def test_no_event_is_lost_with_a_connection(consumer_stack: ConsumerStack, pool: str) -> None:
+    consumer_stack.start_worker(pool)
+    until(lambda: consumer_stack.has_logged("ready."))
+    with watched(consumer_stack.app) as seen:
         for number in range(10):
-            bench.app.send_task(TURN_TASK, args=[str(number)])
-        until(lambda: len(bench.lines("ran")) == 10)
-        bench.redis.client_kill_filter(_type="normal", skipme=True)
+            consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
+        until(lambda: len(consumer_stack.lines("ran")) == 10)
+        consumer_stack.redis.client_kill_filter(_type="normal", skipme=True)
         until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10)
 
 

@@ -1,4 +1,4 @@
-"""RabbitMQ with quorum queues as the broker, beside Redis for streams and state."""
+"""RabbitMQ with quorum queues as the broker, with Redis for streams and state."""
 
 import time
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 
 @pytest.fixture(scope="module")
 def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Its workers and its client send everything twice."""
+    """Yield a stack whose workers and client send every message twice."""
     with Stack(
         tmp_path_factory.mktemp("stack"),
         modules="tests.support.double_delivery",
@@ -58,57 +58,61 @@ def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey_with_every_message_twice(rabbit_stack: Stack, journey: Journey) -> None:
-    asked = len(rabbit_stack.model.requests)
+def test_a_journey_with_every_message_twice_makes_each_turn_once(rabbit_stack: Stack, journey: Journey) -> None:
+    requests_before = len(rabbit_stack.model.requests)
     task = rabbit_stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
     turns = sum(1 for step in task.history() if step.by_agent)
-    assert len(rabbit_stack.model.requests) - asked == turns, "a doubled message made a turn twice"
+    assert len(rabbit_stack.model.requests) - requests_before == turns, "each turn is made once"
     assert rabbit_stack.model.violations == []
 
 
-def slow(request: Request) -> Reply:
+def slow_answer(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.1)
 
 
-RECOVERED = 240.0
-"""Seconds. A connection that a worker makes while RabbitMQ starts may stay silent until the heartbeat ends it, after
-60 s: the coordinator's log showed that in about one of three runs."""
+RECOVERY_TIMEOUT = 240.0
+"""Seconds. A connection that a worker opens while RabbitMQ starts may stay silent until its heartbeat expires after
+60 s, which happens in about one of three runs."""
 
 
-def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
-    rabbit_stack.model.script(slow)
-    asked = len(rabbit_stack.model.requests)
+def test_all_tasks_end_after_rabbitmq_is_killed_and_restarted(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
+    rabbit_stack.model.script(slow_answer)
+    requests_before = len(rabbit_stack.model.requests)
     tasks = [rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt) for _ in range(6)]
-    until(lambda: len(rabbit_stack.model.requests) >= asked + 6, 30, "the first turns speak")
+    until(lambda: len(rabbit_stack.model.requests) >= requests_before + 6, 30, "the first turns are running")
     rabbit.kill()
-    late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since it stands in the workspace
+    late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since the workspace has it
     rabbit.start_again()
     for task in [*tasks, late]:
-        assert task.result(RECOVERED).status == "completed"
+        assert task.result(RECOVERY_TIMEOUT).status == "completed"
         assert shape(task.history()) == GRAPH.expected
         assert verify_chain(rabbit_stack.orchestrator._engine.histories.lines(task.task_id)) == len(GRAPH.expected)
     assert all(worker.alive() for worker in rabbit_stack.workers.values())
     turns = sum(1 for step in GRAPH.expected if step[0] != "user") * 7
-    assert len(rabbit_stack.model.requests) - asked == turns, "a turn was made twice"
+    assert len(rabbit_stack.model.requests) - requests_before == turns, "each turn is made once"
     rabbit_stack.model.script(answer)
 
 
-def emptied(app: Celery, queue: str) -> None:
-    """Take what waits, once the broker has back what a killed worker held: messages of turns that have been made."""
+def purge_queue(app: Celery, queue: str) -> None:
+    """Purge the queue once the broker has requeued the messages of a killed worker."""
     with app.connection_for_write() as connection:
         channel: Any = connection.default_channel
-        until(lambda: channel.queue_declare(queue, passive=True).consumer_count == 0, 10, "the worker is missed")
+        until(
+            lambda: channel.queue_declare(queue, passive=True).consumer_count == 0,
+            10,
+            "the broker has closed the consumer",
+        )
         channel.queue_purge(queue)
 
 
-def test_the_age_of_what_waits(rabbit_stack: Stack) -> None:
+def test_the_oldest_message_gives_the_age_of_a_queue(rabbit_stack: Stack) -> None:
     worker = rabbit_stack.workers["agents"]
     rabbit_stack.kill("agents")
     worker.process.wait()
     app = producer_app(rabbit_stack.settings)
-    emptied(app, AGENTS_QUEUE)
+    purge_queue(app, AGENTS_QUEUE)
     sender = CeleryDispatcher(app)
     assert sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None
     began = time.time()
@@ -117,16 +121,20 @@ def test_the_age_of_what_waits(rabbit_stack: Stack) -> None:
     sender.turn(TurnAssignment("task_2", 1, 1, 1), "writer")
     for _ in range(3):
         assert began <= (sender.oldest_waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, (
-            "the oldest one is still the first"
+            "reading the age keeps the order of messages"
         )
     rabbit_stack.start("agents")
     rabbit_stack.wait_ready("agents")
-    until(lambda: sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None, 10, "both are taken")
+    until(
+        lambda: sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None,
+        10,
+        "the worker has taken both messages",
+    )
     app.close()
 
 
-def test_what_the_broker_did_not_confirm_was_not_sent(rabbit: RabbitServer) -> None:
-    """A broker that takes bytes and says nothing any more: nobody waits for ever, or believes that it was sent."""
+def test_a_message_without_confirmation_raises(rabbit: RabbitServer) -> None:
+    """If the broker accepts bytes but confirms nothing, the sender gets an error after a limited time."""
     with Gate(rabbit.port) as gate:
         once = {"task_publish_retry_policy": {"max_retries": 0}}
         app = create_app(app_settings(f"amqp://roboco:secret@127.0.0.1:{gate.port}//") | once)
@@ -140,17 +148,17 @@ def test_what_the_broker_did_not_confirm_was_not_sent(rabbit: RabbitServer) -> N
         app.close()
 
 
-def test_each_message_that_no_worker_can_read_is_kept(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
-    """Their tags are alike, since each connection counts its own from 1."""
+def test_each_unreadable_message_becomes_a_dead_letter(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
+    """Messages of different connections share delivery tags, since each connection counts from 1."""
     orchestrator = rabbit_stack.orchestrator
     for queue, count in ((COORDINATOR_QUEUE, 1), (AGENTS_QUEUE, 2)):
         with Connection(rabbit.url) as connection, connection.Producer() as sends:
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "1"})
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "2"})
-        until(lambda: len(orchestrator.dead_letters()) == 2 * count, 20, "they are dead letters")  # noqa: B023 - called in this round
+        until(lambda: len(orchestrator.dead_letters()) == 2 * count, 20, "the messages are dead letters")  # noqa: B023 - called in this round
 
 
-def test_over_tls(rabbit: RabbitServer, tmp_path: Path) -> None:
+def test_a_broker_certificate_of_an_unknown_authority_or_host_is_refused(rabbit: RabbitServer, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with TlsGate(rabbit.port, certificates.server("127.0.0.1", clients=True)) as gate:
         url = f"amqps://roboco:secret@127.0.0.1:{gate.port}//"
@@ -158,9 +166,9 @@ def test_over_tls(rabbit: RabbitServer, tmp_path: Path) -> None:
         CeleryDispatcher(app).advance("task_1")
         app.close()
         for options in ("", f"?ssl_ca_certs={certificates.stranger}"):
-            refused(url + options)
+            assert_refused(url + options)
     with TlsGate(rabbit.port, certificates.server("elsewhere.example.org")) as gate:
-        refused(f"amqps://roboco:secret@127.0.0.1:{gate.port}//?{certificates.options()}")
+        assert_refused(f"amqps://roboco:secret@127.0.0.1:{gate.port}//?{certificates.options()}")
 
 
 def test_worker_without_the_right_password_ends_and_names_the_setting(rabbit: RabbitServer) -> None:
@@ -172,8 +180,8 @@ def test_worker_without_the_right_password_ends_and_names_the_setting(rabbit: Ra
     assert str(ended.value) == f"this worker ends: {RABBITMQ_REFUSED}"
 
 
-def refused(url: str) -> None:
-    """A connection of its own: Celery's pools belong to a process, and do not look at how one is secured."""
+def assert_refused(url: str) -> None:
+    """Raise AssertionError if a new connection succeeds. Celery's pools would reuse one regardless of its options."""
     app = producer_app(Settings(broker_url=url))
     with app.connection_for_write() as connection, pytest.raises(OperationalError, match="certificate verify failed"):
         connection.ensure_connection(max_retries=1, interval_start=0)

@@ -1,4 +1,4 @@
-"""Tasks that are followed and waited for in an event loop, on real workers."""
+"""Tasks that a client follows and awaits in an event loop, on real workers."""
 
 import asyncio
 import random
@@ -9,25 +9,25 @@ import pytest
 
 from roboco import Task, UsageError
 from roboco.adapters.redis.keys import Keys
-from tests.integration.streams.test_resume import lengthy
+from tests.integration.streams.test_resume import long_answer
 from tests.support.journeys import GRAPH, MANUAL, answer
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 
 
-async def followed(task: Task, cursor: str | None = None) -> list[str]:
-    """What a follower gets that nobody disturbs."""
+async def follow_to_end(task: Task, cursor: str | None = None) -> list[str]:
+    """Return the items that a follower in an event loop receives."""
     return [repr(item) async for item in task.astream(cursor)]
 
 
-def followed_in_a_thread(task: Task, cursor: str | None = None) -> list[str]:
-    """What the other kind of follower gets."""
+def follow_in_a_thread(task: Task, cursor: str | None = None) -> list[str]:
+    """Return the items that a follower in a thread receives."""
     return [repr(item) for item in task.stream(cursor)]
 
 
-async def disturbed(task: Task, seed: int) -> list[str]:
-    """What one gets that leaves 50 times, and comes back with its last cursor."""
+async def follow_with_disconnects(task: Task, seed: int) -> list[str]:
+    """Return the items of a follower that disconnects 50 times and resumes after its last cursor."""
     dice = random.Random(seed)
     items: list[str] = []
     cursor: str | None = None
@@ -39,24 +39,26 @@ async def disturbed(task: Task, seed: int) -> list[str]:
             left -= 1
             if not left:
                 break
-    return items + await followed(task, cursor)
+    return items + await follow_to_end(task, cursor)
 
 
-def in_a_loop(main: Coroutine[Any, Any, None]) -> None:
+def run_in_a_loop(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(main, 90))
 
 
-def test_followers_of_both_kinds_get_the_same(stack: Stack) -> None:
-    stack.model.script(lengthy)
+def test_followers_in_threads_and_event_loops_receive_the_same_items(stack: Stack) -> None:
+    stack.model.script(long_answer)
 
     async def main() -> None:
         task = await asyncio.to_thread(stack.orchestrator.run, GRAPH.team, GRAPH.prompt)
-        once, *often = await asyncio.gather(followed(task), *(disturbed(task, seed) for seed in range(3)))
-        assert once == await asyncio.to_thread(followed_in_a_thread, task)
+        once, *often = await asyncio.gather(
+            follow_to_end(task), *(follow_with_disconnects(task, seed) for seed in range(3))
+        )
+        assert once == await asyncio.to_thread(follow_in_a_thread, task)
         assert often == [once] * 3
-        assert await followed(task) == once, "a replay after the end differs from what was seen live"
+        assert await follow_to_end(task) == once, "a follower after the end receives the same items"
 
-    in_a_loop(main())
+    run_in_a_loop(main())
 
 
 def test_a_task_that_left_redis_is_followed_from_its_workspace(stack: Stack) -> None:
@@ -67,12 +69,12 @@ def test_a_task_that_left_redis_is_followed_from_its_workspace(stack: Stack) -> 
         cursors = [item.cursor async for item in task.astream()]
         stack.orchestrator._client.delete(*Keys().task_keys(task.task_id))
         for cursor in (None, *cursors[::10], cursors[-1]):
-            assert await followed(task, cursor) == await asyncio.to_thread(followed_in_a_thread, task, cursor)
+            assert await follow_to_end(task, cursor) == await asyncio.to_thread(follow_in_a_thread, task, cursor)
 
-    in_a_loop(main())
+    run_in_a_loop(main())
 
 
-def test_waiting_for_a_task_in_an_event_loop(folder_stack: Stack) -> None:
+def test_aresult_returns_once_a_task_ends_or_waits_for_its_user(folder_stack: Stack) -> None:
     folder_stack.model.script(answer)
 
     async def main() -> None:
@@ -80,16 +82,16 @@ def test_waiting_for_a_task_in_an_event_loop(folder_stack: Stack) -> None:
         tasks = [await asyncio.to_thread(orchestrator.run, GRAPH.team, GRAPH.prompt) for _ in range(5)]
         for result in await asyncio.gather(*(task.aresult(60) for task in tasks)):
             assert (result.status, result.text) == ("completed", "APPROVED")
-        asked = await asyncio.to_thread(orchestrator.run, MANUAL.team, MANUAL.prompt)
-        waits = await asked.aresult(60)
-        assert (waits.status, waits.text) == ("user_turn", "ann answers: Hello.")
-        assert await asked.aresult(60) == await asyncio.to_thread(asked.result, 60) == waits
+        waiting = await asyncio.to_thread(orchestrator.run, MANUAL.team, MANUAL.prompt)
+        result = await waiting.aresult(60)
+        assert (result.status, result.text) == ("user_turn", "ann answers: Hello.")
+        assert await waiting.aresult(60) == await asyncio.to_thread(waiting.result, 60) == result
 
-    in_a_loop(main())
+    run_in_a_loop(main())
 
 
-def test_what_is_not_possible_is_said_at_once(folder_stack: Stack) -> None:
-    folder_stack.model.script(lengthy)
+def test_an_invalid_cursor_and_a_timeout_raise_at_once(folder_stack: Stack) -> None:
+    folder_stack.model.script(long_answer)
 
     async def main() -> None:
         task = await asyncio.to_thread(folder_stack.orchestrator.run, GRAPH.team, GRAPH.prompt)
@@ -99,4 +101,4 @@ def test_what_is_not_possible_is_said_at_once(folder_stack: Stack) -> None:
             await task.aresult(0.01)
         assert (await task.aresult(60)).status == "completed"
 
-    in_a_loop(main())
+    run_in_a_loop(main())

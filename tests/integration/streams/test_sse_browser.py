@@ -1,4 +1,4 @@
-"""The example of server-sent events in a real browser, whose server is killed, and ended, in the middle of a step."""
+"""The example of server-sent events in a real browser, while its server is killed and terminated during a step."""
 
 import json
 import os
@@ -27,8 +27,8 @@ TEAM = parse_team(
 WORDS = [f"{word} {number},\n  <b>" for number in range(60) for word in ("Woge", "Gischt", "Bö")]
 
 
-class Web:
-    """The example with its page, at one port; started anew after each end."""
+class SsePageServer:
+    """The example with its page under uvicorn. It restarts at the same port."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -40,23 +40,23 @@ class Web:
         command += ["--timeout-graceful-shutdown", "1"]
         log = self._stack.folder / "uvicorn.log"
         self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
-        wait_ready(self.server, self._answers, 60)
+        wait_ready(self.server, self._responds, 60)
         return self.server
 
-    def restart(self, sign: signal.Signals) -> None:
-        """End it by this signal, within a few seconds, and start another one at its port."""
-        os.kill(self.server.pid, sign)
+    def restart(self, signal_number: signal.Signals) -> None:
+        """End the server by this signal within ten seconds, and start another one at its port."""
+        os.kill(self.server.pid, signal_number)
         self.server.process.wait(10)
         self.start()
 
-    def told(self, what: str, seconds: float = 60) -> dict[str, str]:
-        """What the page showed at this moment: the text of each step."""
-        file = self._stack.folder / f"{what}.json"
-        until(file.exists, seconds, f"the page tells {what}")
+    def texts_at(self, moment: str, seconds: float = 60) -> dict[str, str]:
+        """Return the text of each step that the page showed at this moment."""
+        file = self._stack.folder / f"{moment}.json"
+        until(file.exists, seconds, f"the page reports {moment}")
         texts: dict[str, str] = json.loads(file.read_text())
         return texts
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         try:
             with urlopen(f"http://127.0.0.1:{self.port}/openapi.json", timeout=5):
                 return True
@@ -66,7 +66,7 @@ class Web:
 
 @contextmanager
 def browser(stack: Stack, url: str) -> Iterator[None]:
-    """A Chromium without a window, on this page."""
+    """Run a headless Chromium on this page until the block ends."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no Chromium here: its EventSource is what this test is about")
@@ -79,29 +79,31 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
         started.stop(10)
 
 
-def test_a_page_shows_exactly_what_was_said(folder_stack: Stack) -> None:
-    second = threading.Event()
+def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack) -> None:
+    second_may_speak = threading.Event()
 
     def speak(request: Request) -> Reply:
-        return Reply(chunks=WORDS, interval=0.01, held_until=second if request.system.startswith("second") else None)
+        return Reply(
+            chunks=WORDS, interval=0.01, held_until=second_may_speak if request.system.startswith("second") else None
+        )
 
     folder_stack.model.script(speak)
-    web = Web(folder_stack)
+    web = SsePageServer(folder_stack)
     try:
         task = folder_stack.orchestrator.run(TEAM, "Go.")
         with browser(folder_stack, f"http://127.0.0.1:{web.port}/pages/{task.task_id}"):
-            web.told("begun-1")
+            web.texts_at("begun-1")
             web.restart(signal.SIGKILL)
-            (held,) = web.told("opened-2").values()
-            assert "".join(WORDS).startswith(held)
-            second.set()
-            web.told("begun-2")
+            (opened_text,) = web.texts_at("opened-2").values()
+            assert "".join(WORDS).startswith(opened_text)
+            second_may_speak.set()
+            web.texts_at("begun-2")
             web.restart(signal.SIGTERM)
-            shown = web.told("end")
-        said = {step.step_id: step.text for step in task.history() if step.by_agent}
-        assert shown == said
-        assert list(said.values()) == ["".join(WORDS)] * 2
+            displayed = web.texts_at("end")
+        expected = {step.step_id: step.text for step in task.history() if step.by_agent}
+        assert displayed == expected
+        assert list(expected.values()) == ["".join(WORDS)] * 2
     finally:
-        second.set()
+        second_may_speak.set()
         web.server.stop()
         folder_stack.model.script(answer)

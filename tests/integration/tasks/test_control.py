@@ -1,4 +1,4 @@
-"""What a person or a service does to a running task, on real workers: the model server watches what becomes of it."""
+"""Controls of running tasks, on real workers. The model server checks each request as a provider does."""
 
 import itertools
 import threading
@@ -18,13 +18,13 @@ from tests.support.stack import LONG_LEASE, Stack, until
 pytestmark = pytest.mark.workers
 
 SLOW = Reply(chunks=["word "] * 2000, interval=0.02)
-SECONDS = 20.0
+TIMEOUT = 20.0
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module", params=["once", "twice"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three real workers; and once more with every Celery message sent twice."""
+    """Yield three real workers, and once more with every Celery message sent twice."""
     modules = "roboco.workers" if request.param == "once" else "tests.support.double_delivery"
     with Stack(tmp_path_factory.mktemp("stack"), modules=modules, lease_seconds=LONG_LEASE) as started:
         if request.param == "twice":
@@ -32,42 +32,42 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield started
 
 
-class Scripted:
-    """A stack whose model says what a test wants: each request is checked as a provider does."""
+class ScriptedStack:
+    """A stack whose model gives the replies of one test."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.prompt = f"prompt {next(_numbers)}"
 
-    def run(self, team: Any, responder: Any, **wished: Any) -> Task:
-        """Run the team, answered by the responder."""
+    def run(self, team: Any, responder: Any, **options: Any) -> Task:
+        """Run the team with the replies of the responder, and return the task."""
         self.stack.model.script(responder)
-        return self.stack.orchestrator.run(team, self.prompt, **wished)
+        return self.stack.orchestrator.run(team, self.prompt, **options)
 
     def requests(self) -> list[Record]:
-        """The model calls of this test, in order."""
+        """Return the model calls of this test, in order."""
         return [record for record in self.stack.model.requests if self.prompt in str(record.request.messages)]
 
-    def speaking(self, task: Task) -> Record:
-        """The newest model call, once followers have two words of it, which its step will keep."""
+    def wait_until_speaking(self, task: Task) -> Record:
+        """Return the newest model call once a follower has received two words of its text."""
         deltas = (item.data.text for item in task.stream() if isinstance(item.data, TextPartDelta))
-        assert any(said.count("word ") >= 2 for said in itertools.accumulate(deltas))
+        assert any(text.count("word ") >= 2 for text in itertools.accumulate(deltas))
         return self.requests()[-1]
 
     def send(self, name: str, **arguments: Any) -> None:
-        """What another service does, over plain Celery."""
+        """Send a control as another service does, with plain Celery."""
         self.stack.orchestrator._producer.send_task(f"roboco.{name}", kwargs=arguments, queue="roboco.coordinator")
 
 
 @pytest.fixture
-def scripted(stack: Stack) -> Iterator[Scripted]:
-    yield Scripted(stack)
+def scripted(stack: Stack) -> Iterator[ScriptedStack]:
+    yield ScriptedStack(stack)
     stack.model.script(answer)
-    assert stack.model.violations == [], "each tool call has exactly one result, whatever happened"
+    assert stack.model.violations == [], "each tool call has exactly one result in every request"
 
 
 def team(**fields: Any) -> Any:
-    """A team of one agent with tools of the tests."""
+    """Return a team of one agent with tools of the tests."""
     tools: list[dict[str, Any]] = [
         {"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "pure", "approval": "required"},
         {
@@ -82,8 +82,8 @@ def team(**fields: Any) -> Any:
     return parse_team({"name": "solo", "agents": [agent], "tools": tools} | fields)
 
 
-def brief_when_told(first: Reply) -> Any:
-    """A model that says this until the user has said "shorter"."""
+def answer_briefly_on_request(first: Reply) -> Any:
+    """Return a responder that gives this reply until the user has written "shorter"."""
 
     def responder(request: Request) -> Reply:
         return Reply(text="in brief") if request.last_user == "shorter" else first
@@ -96,18 +96,20 @@ def texts(task: Task) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("over_celery", [False, True])
-def test_an_interrupt_closes_the_connection_and_keeps_what_was_said(scripted: Scripted, over_celery: bool) -> None:
-    task = scripted.run(team(), brief_when_told(SLOW))
-    record = scripted.speaking(task)
+def test_an_interrupt_closes_the_connection_and_keeps_the_partial_text(
+    scripted: ScriptedStack, over_celery: bool
+) -> None:
+    task = scripted.run(team(), answer_briefly_on_request(SLOW))
+    record = scripted.wait_until_speaking(task)
     if over_celery:
         scripted.send("interrupt", task_id=task.task_id, message="shorter", item_id="cut")
     else:
         task.interrupt("shorter", item_id="cut")
-    until(lambda: record.client_disconnected_at, SECONDS, "the connection is closed")
-    assert task.result(SECONDS).status == "completed"
-    [_, spoken, user, brief] = task.history()
-    assert spoken.metadata["interrupted"] is True
-    assert spoken.text.startswith("word word ")
+    until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
+    assert task.result(TIMEOUT).status == "completed"
+    [_, partial, user, brief] = task.history()
+    assert partial.metadata["interrupted"] is True
+    assert partial.text.startswith("word word ")
     assert (user.text, brief.text) == ("shorter", "in brief")
     receipt = task.receipt("cut")
     assert receipt.applied_at_seq == 2
@@ -115,43 +117,43 @@ def test_an_interrupt_closes_the_connection_and_keeps_what_was_said(scripted: Sc
     assert receipt.closed_at is not None
     assert receipt.chunks_after is not None
     deltas = [item.data for item in task.stream() if isinstance(item.data, TextPartDelta)]
-    shown = "".join(delta.text for delta in deltas if delta.step_id == spoken.step_id)
-    assert shown == spoken.text
+    shown = "".join(delta.text for delta in deltas if delta.step_id == partial.step_id)
+    assert shown == partial.text
     assert len(scripted.requests()) == 2
 
 
-def test_a_silent_model_is_cut_off_too(scripted: Scripted) -> None:
-    task = scripted.run(team(), brief_when_told(Reply(text="too late", delay=30)))
-    until(scripted.requests, SECONDS, "the model is asked")
+def test_an_interrupt_before_the_first_token_closes_the_connection(scripted: ScriptedStack) -> None:
+    task = scripted.run(team(), answer_briefly_on_request(Reply(text="too late", delay=30)))
+    until(scripted.requests, TIMEOUT, "the model server has a request")
     [record] = scripted.requests()
     task.interrupt("shorter")
-    until(lambda: record.client_disconnected_at, SECONDS, "the connection is closed")
-    assert task.result(SECONDS).status == "completed"
+    until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
+    assert task.result(TIMEOUT).status == "completed"
     assert texts(task)[1:] == [("worker", ""), ("user", "shorter"), ("worker", "in brief")]
 
 
-def test_a_stop_closes_the_connection(scripted: Scripted) -> None:
+def test_a_stop_closes_the_connection(scripted: ScriptedStack) -> None:
     task = scripted.run(team(), lambda request: SLOW)
-    record = scripted.speaking(task)
+    record = scripted.wait_until_speaking(task)
     task.stop("enough", item_id="halt")
-    until(lambda: record.client_disconnected_at, SECONDS, "the connection is closed")
-    assert task.result(SECONDS).status == "cancelled"
+    until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
+    assert task.result(TIMEOUT).status == "cancelled"
     assert [step.agent_name for step in task.history()] == ["user", "worker", "orchestrator"]
     assert task.history()[1].text.startswith("word word ")
     assert task.receipt("halt").closed_at is not None
 
 
-def test_a_stop_before_the_start_is_honoured(scripted: Scripted) -> None:
+def test_a_stop_before_the_submission_cancels_the_task(scripted: ScriptedStack) -> None:
     scripted.send("stop", task_id=f"early-{scripted.prompt[7:]}", reason="never mind", item_id="early")
     name = f"early-{scripted.prompt[7:]}"
     files = scripted.stack.orchestrator._engine.files
-    until(lambda: files.names(f"{name}/inbox/"), SECONDS, "the stop is accepted")
+    until(lambda: files.names(f"{name}/inbox/"), TIMEOUT, "the stop is accepted")
     task = scripted.run(team(), lambda request: SLOW, task_id=name)
-    assert task.result(SECONDS).status == "cancelled"
+    assert task.result(TIMEOUT).status == "cancelled"
     assert not scripted.requests()
 
 
-def test_a_running_tool_is_told_and_its_call_is_closed(scripted: Scripted) -> None:
+def test_an_interrupt_cancels_a_running_tool_and_closes_its_call(scripted: ScriptedStack) -> None:
     def responder(request: Request) -> Reply:
         if request.last_user == "shorter":
             return Reply(text="in brief")
@@ -159,36 +161,40 @@ def test_a_running_tool_is_told_and_its_call_is_closed(scripted: Scripted) -> No
 
     before = scripted.stack.noted()
     task = scripted.run(team(), responder, scope={"start_time": 1})
-    until(lambda: scripted.stack.noted() > before, SECONDS, "the tool runs")
+    until(lambda: scripted.stack.noted() > before, TIMEOUT, "the tool runs")
     task.interrupt("shorter")
-    assert task.result(SECONDS).status == "completed"
+    assert task.result(TIMEOUT).status == "completed"
     waited, scope = task.history()[2].results
-    assert "the user interrupted the work" in str(waited.error) or waited.result == "cancelled", "it ended first"
+    assert "the user interrupted the work" in str(waited.error) or waited.result == "cancelled", (
+        "or the tool ended first"
+    )
     assert scope.is_error or scope.result == {"start_time": 1}
     calls = scripted.stack.folder / "calls.txt"
-    until(lambda: f"{waited.tool_call_id} cancelled True" in calls.read_text(), SECONDS, "the tool is told")
+    until(
+        lambda: f"{waited.tool_call_id} cancelled True" in calls.read_text(), TIMEOUT, "the tool sees the cancellation"
+    )
 
 
-def test_pause_step_and_resume(scripted: Scripted) -> None:
+def test_a_paused_task_runs_one_step_and_continues_after_resume(scripted: ScriptedStack) -> None:
     pair = team(agents=[{"name": name, "prompt": name} for name in ("one", "two", "three")])
 
     paused = threading.Event()
     task = scripted.run(pair, lambda request: Reply(text=request.system, held_until=paused))
-    until(scripted.requests, SECONDS, "the model is asked")
+    until(scripted.requests, TIMEOUT, "the model server has a request")
     task.pause()
     paused.set()
-    assert task.result(SECONDS).status == "paused"
+    assert task.result(TIMEOUT).status == "paused"
     before = len(task.history())
-    assert before == 2, "what was being done came to its end"
+    assert before == 2, "the running turn ends before the pause"
     scripted.send("step", task_id=task.task_id, item_id="one-more")
-    until(lambda: len(task.history()) == before + 1, SECONDS, "a step is made")
-    assert task.result(SECONDS).status == "paused"
+    until(lambda: len(task.history()) == before + 1, TIMEOUT, "one step is committed")
+    assert task.result(TIMEOUT).status == "paused"
     task.resume()
-    until(lambda: task.summary().status.ended, SECONDS, "it goes on")
+    until(lambda: task.summary().status.ended, TIMEOUT, "the task has ended")
     assert texts(task)[1:] == [(name, name) for name in ("one", "two", "three")]
 
 
-def test_client_tools_and_approvals_hold_no_worker(scripted: Scripted) -> None:
+def test_client_tools_and_approvals_hold_no_worker(scripted: ScriptedStack) -> None:
     calls: list[Any] = [("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}), ("client_ask", {"q": 2})]
 
     def responder(request: Request) -> Reply:
@@ -196,15 +202,15 @@ def test_client_tools_and_approvals_hold_no_worker(scripted: Scripted) -> None:
 
     ask = {"name": "client_ask", "description": "asks the user", "input_schema": {"type": "object"}}
     task = scripted.run(team(), responder, client_tools=[ask])
-    assert task.result(SECONDS).status == "approval"
+    assert task.result(TIMEOUT).status == "approval"
     first, added, second = task.history()[1].calls
     scripted.send("answer", task_id=task.task_id, call_id=second.id, result={"n": 2})
     scripted.send("approve", task_id=task.task_id, call_id=added.id, args={"a": 40, "b": 2})
-    until(lambda: task.summary().status == "client_tool_turn", SECONDS, "only the client is waited for")
+    until(lambda: task.summary().status == "client_tool_turn", TIMEOUT, "the task waits for the client alone")
     with pytest.raises(UsageError, match="answered before, in another way"):
         task.deny(added.id)
     task.answer(first.id, status="declined", error="not now")
-    until(lambda: task.summary().status.ended, SECONDS, "it goes on")
+    until(lambda: task.summary().status.ended, TIMEOUT, "the task has ended")
     results = task.history()[2].results
     assert [(one.result, one.error) for one in results] == [
         (None, "declined by the client: not now"),
@@ -214,7 +220,7 @@ def test_client_tools_and_approvals_hold_no_worker(scripted: Scripted) -> None:
     assert "(a person changed the arguments" in str(scripted.requests()[-1].request.messages)
 
 
-def test_goals_are_achieved_or_the_task_says_that_they_are_not(scripted: Scripted) -> None:
+def test_a_task_without_its_goals_ends_as_goals_failed(scripted: ScriptedStack) -> None:
     def responder(request: Request) -> Reply:
         match request.count("assistant"):
             case 0:
@@ -229,25 +235,25 @@ def test_goals_are_achieved_or_the_task_says_that_they_are_not(scripted: Scripte
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     goal = {"name": "number", "description": "the number", "schema": schema}
     task = scripted.run(team(), responder, goals=[goal])
-    assert task.result(SECONDS).status == "completed"
+    assert task.result(TIMEOUT).status == "completed"
     [achieved] = task.session().goals
     assert (achieved.status, achieved.outcome) == ("achieved", {"n": 7})
     lazy = scripted.run(team(), lambda request: Reply(text="no"), goals=[goal])
-    assert lazy.result(SECONDS).status == "goals_failed"
+    assert lazy.result(TIMEOUT).status == "goals_failed"
 
 
-def test_a_sub_task_is_a_task_of_its_own(scripted: Scripted) -> None:
+def test_a_sub_task_is_linked_to_its_parent_and_returns_its_text(scripted: ScriptedStack) -> None:
     def responder(request: Request) -> Reply:
         if request.system == "helper":
             return Reply(text=f"found: {request.last_user}")
         if request.tool_results:
-            return Reply(text=f"I was told {request.tool_results[0][1]}")
+            return Reply(text=f"the helper found {request.tool_results[0][1]}")
         return Reply(tool_calls=[("delegate", {"team": "helpers", "prompt": f"look up {scripted.prompt}"})])
 
     helpers = {"name": "helpers", "agents": [{"name": "helper", "prompt": "helper"}]}
     lead = {"name": "worker", "prompt": "worker", "delegates": ["helpers"]}
     task = scripted.run(team(agents=[lead], teams={"helpers": helpers}), responder)
-    assert task.result(SECONDS).status == "completed"
+    assert task.result(TIMEOUT).status == "completed"
     [result] = task.history()[2].results
     child = scripted.stack.orchestrator.task(result.result["task_id"])
     assert child.history()[0].parent_id == task.history()[1].step_id
@@ -255,19 +261,19 @@ def test_a_sub_task_is_a_task_of_its_own(scripted: Scripted) -> None:
     assert result.result["text"] == f"found: look up {scripted.prompt}"
 
 
-def test_a_fork_goes_its_own_way(scripted: Scripted) -> None:
+def test_a_fork_continues_without_changing_its_source(scripted: ScriptedStack) -> None:
     task = scripted.run(team(), lambda request: Reply(text=f"answer to {request.last_user}"))
-    task.result(SECONDS)
+    task.result(TIMEOUT)
     fork = task.fork(1, "and now?")
-    assert fork.result(SECONDS).status == "completed"
+    assert fork.result(TIMEOUT).status == "completed"
     assert texts(fork) == [*texts(task), ("user", "and now?"), ("worker", "answer to and now?")]
     lineage = fork.session().lineage
     assert (lineage.forked_from_task_id, lineage.forked_from_seq) == (task.task_id, 1)
     assert len(task.history()) == 2
 
 
-def test_who_polls_deltas_holds_what_is_there(scripted: Scripted) -> None:
-    task = scripted.run(team(), brief_when_told(SLOW))
+def test_polled_deltas_add_up_to_the_session(scripted: ScriptedStack) -> None:
+    task = scripted.run(team(), answer_briefly_on_request(SLOW))
     messages: dict[int, SessionMessage] = {}
     token = ""
     lengths: list[int] = []
@@ -290,12 +296,12 @@ def test_who_polls_deltas_holds_what_is_there(scripted: Scripted) -> None:
     assert lengths == sorted(lengths), "the message grows"
 
 
-def test_what_is_refused_is_told_on_the_channel(scripted: Scripted) -> None:
+def test_controls_of_an_ended_task_are_refused(scripted: ScriptedStack) -> None:
     task = scripted.run(team(), lambda request: Reply(text="done"))
-    task.result(SECONDS)
-    for act in (task.pause, task.resume, task.step, lambda: task.interrupt("x"), lambda: task.deny("tc_1")):
+    task.result(TIMEOUT)
+    for control in (task.pause, task.resume, task.step, lambda: task.interrupt("x"), lambda: task.deny("tc_1")):
         with pytest.raises(UsageError, match="has ended"):
-            act()
+            control()
     with pytest.raises(UsageError, match=r"reason: .*valid string"):
         task.stop(5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"goals: .*at most 5"):

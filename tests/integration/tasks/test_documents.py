@@ -1,4 +1,4 @@
-"""The files of the documents, run as they are."""
+"""The example files of README.md and the guides, run as they are."""
 
 import json
 import os
@@ -41,14 +41,14 @@ def responder(request: Request) -> Reply:
 
 
 def _booked(request: Request) -> Reply:
-    """Write until the interruption; then achieve the goal."""
+    """Return a long text until the interruption, then the call that achieves the goal, then a last text."""
     if "Not on Monday." not in json.dumps(request.messages):
         return Reply(text="I am looking for a table. " * 200, chunks=1000, interval=0.05)
     return Reply(text="Booked. ") if request.tool_results else Reply(tool_calls=[("achieve_booking", BOOKED)])
 
 
-class Documented(Stack):
-    """Workers with the tools and teams of the documents, which are files in `folder`."""
+class StackOfDocuments(Stack):
+    """Workers with the tools and teams of the documents, whose files are in `folder`."""
 
     def python(self, *arguments: str | Path) -> str:
         """Return the output of a program of the documents."""
@@ -64,7 +64,7 @@ class Documented(Stack):
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackOfDocuments]:
     folder = tmp_path_factory.mktemp("documents")
     write_files(folder)
     (folder / "teams").mkdir()
@@ -75,7 +75,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
         "allowed_callbacks": ("shop.publish",),
         "redelivery_delay": 1.0,
     }
-    with Documented(folder, pools=(), **changes) as started:
+    with StackOfDocuments(folder, pools=(), **changes) as started:
         started.model.script(responder)
         for pool in POOLS:
             started.start(pool, PYTHONPATH=f"{ROOT}:{folder}")
@@ -84,8 +84,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
 
 
 @pytest.fixture(scope="module")
-def shop(stack: Documented) -> Iterator[Path]:
-    """The log of a worker of the application in the guide to canvases."""
+def shop(stack: StackOfDocuments) -> Iterator[Path]:
+    """Yield the log of a worker of the application in the guide to canvases."""
     command = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-l", "INFO", "-c", "1", "-n", "shop"]
     log = stack.folder / "shop.log"
     environment = stack.environment | {"PYTHONPATH": f"{ROOT}:{stack.folder}"}
@@ -96,7 +96,7 @@ def shop(stack: Documented) -> Iterator[Path]:
 
 
 @pytest.mark.workers
-def test_service_prints_the_text_of_the_team(stack: Documented) -> None:
+def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
     before = {task.task_id for task in stack.orchestrator.tasks()}
     assert stack.python("service.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
     [task_id] = {task.task_id for task in stack.orchestrator.tasks()} - before
@@ -109,31 +109,31 @@ def test_service_prints_the_text_of_the_team(stack: Documented) -> None:
 
 
 @pytest.mark.workers
-def test_command_of_the_front_page_runs_the_team(stack: Documented) -> None:
+def test_command_of_the_front_page_runs_the_team(stack: StackOfDocuments) -> None:
     [command] = [one.text for one in examples() if one.text.startswith("ROBOCO_TOOL_MODULES=shop_tools roboco run")]
     assert "Waves come and go, in 4 words." in stack.run("bash", "-euc", command)
 
 
 @pytest.mark.workers
-def test_follower_prints_a_task_from_its_beginning(stack: Documented) -> None:
+def test_follower_prints_a_task_from_its_beginning(stack: StackOfDocuments) -> None:
     team = parse_team(yaml.safe_load((stack.folder / "team.yaml").read_text()))
     stack.orchestrator.run(team, "the sea", task_id="order-17", context={"audience": "sailors"})
     assert stack.python("follower.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
 
 
 @pytest.mark.workers
-def test_booking_achieves_its_goal_after_an_interruption(stack: Documented) -> None:
+def test_booking_achieves_its_goal_after_an_interruption(stack: StackOfDocuments) -> None:
     assert stack.python("booking.py") == f"APPROVED {BOOKED} 0.0\n"
 
 
 @pytest.mark.workers
-def test_canvas_publishes_the_text_of_the_team(stack: Documented, shop: Path) -> None:
+def test_canvas_publishes_the_text_of_the_team(stack: StackOfDocuments, shop: Path) -> None:
     stack.python("research.py")
     until(lambda: "News about: What is new?" in shop.read_text(), 30, "the text is published")
 
 
 @pytest.mark.workers
-def test_schedule_submits_a_task_for_its_tenant(stack: Documented) -> None:
+def test_schedule_submits_a_task_for_its_tenant(stack: StackOfDocuments) -> None:
     lines = "import schedule", "entry = schedule.app.conf.beat_schedule['news']"
     sending = "schedule.app.send_task(entry['task'], kwargs=entry['kwargs'], **entry['options'])"
     stack.python("-c", "\n".join([*lines, sending]))
@@ -141,7 +141,7 @@ def test_schedule_submits_a_task_for_its_tenant(stack: Documented) -> None:
 
 
 @pytest.mark.workers
-def test_notification_calls_the_application(stack: Documented, shop: Path) -> None:
+def test_notification_calls_the_application(stack: StackOfDocuments, shop: Path) -> None:
     before = shop.read_text().count("shop.publish")
     stack.python("notified.py")
     until(lambda: shop.read_text().count("shop.publish") > before, 30, "the callback is delivered")

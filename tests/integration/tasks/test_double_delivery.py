@@ -1,4 +1,4 @@
-"""The same journeys with every Celery message delivered twice."""
+"""The journeys with every Celery message delivered twice."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.workers
 
 
 @pytest.fixture(scope="module")
-def doubling_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def double_delivery_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Stack(
         tmp_path_factory.mktemp("doubled"), modules="tests.support.double_delivery", lease_seconds=LONG_LEASE
     ) as stack:
@@ -22,11 +22,13 @@ def doubling_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_every_message_twice(doubling_stack: Stack, journey: Journey) -> None:
-    asked = len(doubling_stack.model.requests)
-    task = doubling_stack.orchestrator.run(journey.team, journey.prompt)
+def test_a_journey_with_every_message_twice_makes_each_turn_once(
+    double_delivery_stack: Stack, journey: Journey
+) -> None:
+    asked = len(double_delivery_stack.model.requests)
+    task = double_delivery_stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
     turns = sum(1 for step in task.history() if step.by_agent)
-    assert len(doubling_stack.model.requests) - asked == turns, "a doubled message made a turn twice"
-    assert doubling_stack.model.violations == []
+    assert len(double_delivery_stack.model.requests) - asked == turns, "each turn is made once"
+    assert double_delivery_stack.model.violations == []

@@ -1,4 +1,4 @@
-"""Whole journeys through three real worker processes, on the folder workspace and on the S3 server."""
+"""Journeys on three real worker processes, with the workspace in a folder and in S3."""
 
 import json
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.workers
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey(stack: Stack, journey: Journey) -> None:
+def test_a_journey_ends_with_the_expected_history(stack: Stack, journey: Journey) -> None:
     task = stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
@@ -29,8 +29,12 @@ def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -
     files = stack.orchestrator._engine.files
     completed = journey.ends == "completed"
     expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
-    until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are there")
-    until(lambda: (files.get(f"_open/{task.task_id}") is None) == completed, 10, "the marker is as it should be")
+    until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are stored")
+    until(
+        lambda: (files.get(f"_open/{task.task_id}") is None) == completed,
+        10,
+        "only an unfinished task has an open marker",
+    )
     lines = (files.get(f"{task.task_id}/events.jsonl") or b"").splitlines()
     events = [
         parse_stream_message(record)

@@ -1,4 +1,4 @@
-"""Workers without a tool's module, and with another workspace: real processes, and the texts that users see."""
+"""Workers without the module of a tool, or with another workspace, and the messages that users see."""
 
 import subprocess
 import sys
@@ -23,12 +23,12 @@ ADDS = parse_team(
 
 
 def adds(request: Request) -> Reply:
-    """Call the tool once."""
+    """Return a call of the tool, and after it a text."""
     return Reply(text="five") if request.count("assistant") else Reply(tool_calls=[("add", {"a": 2, "b": 3})])
 
 
 def command_line(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """What a command of the command line prints."""
+    """Run the command of `roboco` as a process, and return it with its output."""
     command = [sys.executable, "-m", "roboco.cli.main", *arguments]
     return subprocess.run(
         command, cwd=ROOT, env=stack.environment, capture_output=True, text=True, timeout=60, check=True

@@ -1,4 +1,4 @@
-"""What a task has come to, as its caller gets it from real workers: result, status and texts."""
+"""Result, status and texts of a task, as its caller gets them from real workers."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.workers
 
 
 @pytest.fixture(autouse=True)
-def _answers(folder_stack: Stack) -> None:
+def _script_answers(folder_stack: Stack) -> None:
     folder_stack.model.script(answer)
 
 
@@ -37,21 +37,21 @@ def test_result_of_a_failed_task_raises_with_reason_and_remedy(folder_stack: Sta
     assert raised.value.status == "failed"
 
 
-def test_status_of_a_task_is_the_one_of_its_summary_everywhere(folder_stack: Stack) -> None:
+def test_status_is_equal_in_task_result_and_summary(folder_stack: Stack) -> None:
     orchestrator = folder_stack.orchestrator
     task = orchestrator.run(MANUAL.team, MANUAL.prompt)
     assert not task.status.ended
     assert task.result(60).raise_for_status().status == task.status == "user_turn"
     task.stop()
-    until(lambda: task.status == "cancelled", 30, "it is stopped")
+    until(lambda: task.status == "cancelled", 30, "the task is stopped")
     assert task.result(60).status == task.summary().status == "cancelled"
     orchestrator._client.delete(*orchestrator._follower._keys.task_keys(task.task_id))
-    assert task.status == "cancelled", "Redis has forgotten it"
+    assert task.status == "cancelled", "the status is read from the workspace"
     with pytest.raises(UsageError, match="no task 'nothing'"):
         _ = orchestrator._task("nothing").status
 
 
-def test_texts_are_those_of_the_history_although_an_attempt_broke_off(folder_stack: Stack) -> None:
+def test_texts_equal_the_history_although_an_attempt_broke_off(folder_stack: Stack) -> None:
     folder_stack.model.fail_next(1, Reply(text="half an answer that is void", break_after=3))
     task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
 
@@ -64,7 +64,7 @@ def test_texts_are_those_of_the_history_although_an_attempt_broke_off(folder_sta
     assert list(task.text()) == asyncio.run(texts()) == live
 
 
-def test_tenant_of_a_task_is_named_by_its_caller_or_its_client(folder_stack: Stack) -> None:
+def test_tenant_of_a_task_is_set_by_the_caller_or_the_client(folder_stack: Stack) -> None:
     orchestrator = folder_stack.orchestrator
     task = orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="order-1", tenant="acme")
     assert task.task_id == "acme:order-1"

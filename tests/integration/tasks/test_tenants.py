@@ -1,4 +1,4 @@
-"""Tenants, priorities and schedules with real workers: who goes first when much waits."""
+"""Tenants, priorities and schedules on real workers: the order of turns that wait."""
 
 import sys
 import threading
@@ -15,70 +15,76 @@ from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}
 TEAM = parse_team(ECHO)
-FLOOD = 60
+FLOOD_TASKS = 60
 
 
-class Gate:
-    """Turns that are begun and not let through; `asked` are their prompts in order."""
+class TurnGate:
+    """A model whose turns start and wait until it is opened. `asked` are their prompts in order."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
         self.asked: list[str] = []
 
     def answer(self, request: Request) -> Reply:
-        """Not before the gate is open."""
+        """Return a reply that the model server holds until the gate is open."""
         self.asked.append(request.last_user)
         return Reply(text=request.last_user, held_until=self.open)
 
 
 @pytest.fixture
-def narrow(tmp_path: Path) -> Iterator[Stack]:
-    """A stack whose agents worker makes one turn at a time."""
+def single_turn_stack(tmp_path: Path) -> Iterator[Stack]:
+    """Yield a stack whose agents worker runs one turn at a time."""
     (tmp_path / "teams").mkdir()
     (tmp_path / "teams" / "echo.yaml").write_text("name: echo\nagents: [{name: echo, prompt: You repeat.}]\n")
     with Stack(tmp_path, agents_concurrency=1, lease_seconds=LONG_LEASE, teams_dir=tmp_path / "teams") as stack:
         yield stack
 
 
-def of_tenant(stack: Stack, tenant: str) -> Orchestrator:
+def client_of_tenant(stack: Stack, tenant: str) -> Orchestrator:
     return Orchestrator(stack.settings.model_copy(update={"tenant": tenant}))
 
 
-def turns_sent(stack: Stack) -> list[str]:
-    """The tasks whose turn is announced, or made."""
+def dispatched_tasks(stack: Stack) -> list[str]:
+    """Return the tasks whose turn is dispatched."""
     return [task.task_id for task in stack.orchestrator.tasks() if task.status == "running"]
 
 
-def test_a_flood_of_one_tenant_does_not_delay_another(narrow: Stack) -> None:
-    gate = Gate()
-    narrow.model.script(gate.answer)
-    dispatcher = narrow.orchestrator._engine.dispatcher
-    with of_tenant(narrow, "flood") as flood, of_tenant(narrow, "other") as other:
-        tasks = [flood.run(TEAM, f"flood {number}") for number in range(FLOOD)]
-        until(lambda: len(turns_sent(narrow)) == FLOOD, 60, "one runs, some are on their way, the rest waits")
+def test_a_flood_of_one_tenant_does_not_delay_another(single_turn_stack: Stack) -> None:
+    gate = TurnGate()
+    single_turn_stack.model.script(gate.answer)
+    dispatcher = single_turn_stack.orchestrator._engine.dispatcher
+    with client_of_tenant(single_turn_stack, "flood") as flood, client_of_tenant(single_turn_stack, "other") as other:
+        tasks = [flood.run(TEAM, f"flood {number}") for number in range(FLOOD_TASKS)]
+        until(
+            lambda: len(dispatched_tasks(single_turn_stack)) == FLOOD_TASKS, 60, "all turns of the flood are dispatched"
+        )
         tasks += [other.run(TEAM, f"mine {number}") for number in range(3)]
-        until(lambda: dispatcher.backlog("other:any") == 3, 30, "mine wait")
+        until(lambda: dispatcher.backlog("other:any") == 3, 30, "the turns of the other tenant wait")
         gate.open.set()
         for task in tasks:
             assert task.result(120).status == "completed"
-    assert len(gate.asked) == len(set(gate.asked)) == FLOOD + 3
-    assert max(gate.asked.index(f"mine {number}") for number in range(3)) < FLOOD / 2
+    assert len(gate.asked) == len(set(gate.asked)) == FLOOD_TASKS + 3
+    assert max(gate.asked.index(f"mine {number}") for number in range(3)) < FLOOD_TASKS / 2
 
 
-def test_what_is_urgent_goes_first(narrow: Stack) -> None:
-    gate = Gate()
-    narrow.model.script(gate.answer)
-    run = narrow.orchestrator.run
-    before = [run(TEAM, f"before {number}") for number in range(8)]  # one runs, some are on their way, the rest waits
-    engine = narrow.orchestrator._engine
-    until(lambda: engine.dispatcher.backlog("any") >= 1 and len(turns_sent(narrow)) == 8, 30, "a turn waits")
+def test_turns_of_higher_priority_run_first(single_turn_stack: Stack) -> None:
+    gate = TurnGate()
+    single_turn_stack.model.script(gate.answer)
+    run = single_turn_stack.orchestrator.run
+    before = [run(TEAM, f"before {number}") for number in range(8)]  # one runs, some are prefetched, the rest waits
+    engine = single_turn_stack.orchestrator._engine
+    until(
+        lambda: engine.dispatcher.backlog("any") >= 1 and len(dispatched_tasks(single_turn_stack)) == 8,
+        30,
+        "a turn waits",
+    )
     later = [
         run(TEAM, f"{priority} {number}", priority=priority)
         for priority in ("low", "normal", "high")
         for number in range(2)
     ]
-    until(lambda: len(turns_sent(narrow)) == 14, 30, "all turns are announced")
-    until(lambda: engine.dispatcher.backlog("any") >= 6, 30, "all of the later ones wait")
+    until(lambda: len(dispatched_tasks(single_turn_stack)) == 14, 30, "all turns are dispatched")
+    until(lambda: engine.dispatcher.backlog("any") >= 6, 30, "all later turns wait")
     gate.open.set()
     for task in [*before, *later]:
         assert task.result(60).status == "completed"
@@ -87,31 +93,31 @@ def test_what_is_urgent_goes_first(narrow: Stack) -> None:
     assert gate.asked[-2:] == ["low 0", "low 1"]
 
 
-def test_no_new_task_is_taken_when_too_much_waits(narrow: Stack) -> None:
-    gate = Gate()
-    narrow.model.script(gate.answer)
-    limited = Orchestrator(narrow.settings.model_copy(update={"max_queued": 3}))
+def test_a_submission_is_refused_while_too_many_turns_wait(single_turn_stack: Stack) -> None:
+    gate = TurnGate()
+    single_turn_stack.model.script(gate.answer)
+    limited = Orchestrator(single_turn_stack.settings.model_copy(update={"max_queued": 3}))
     with limited:
         taken: list[Task] = []
 
-        def full() -> bool:
+        def is_refused() -> bool:
             try:
                 taken.append(limited.run(TEAM, f"task {len(taken)}"))
             except Overloaded as error:
                 return "turns wait for workers, at most 3 may" in str(error)
             return False
 
-        until(full, 30, "the workers have enough to do")
+        until(is_refused, 30, "a submission is refused")
         gate.open.set()
         for task in taken:
             assert task.result(60).status == "completed"
-        until(lambda: limited._engine.dispatcher.backlog("any") == 0, 20, "nothing waits")
+        until(lambda: limited._engine.dispatcher.backlog("any") == 0, 20, "no turn waits")
         assert limited.run(TEAM, "again").result(60).status == "completed"
 
 
-def test_a_tenant_knows_its_own_tasks(narrow: Stack) -> None:
-    narrow.model.script(lambda request: Reply(text="done"))
-    with of_tenant(narrow, "acme") as acme, of_tenant(narrow, "other") as other:
+def test_a_client_of_a_tenant_sees_only_its_own_tasks(single_turn_stack: Stack) -> None:
+    single_turn_stack.model.script(lambda request: Reply(text="done"))
+    with client_of_tenant(single_turn_stack, "acme") as acme, client_of_tenant(single_turn_stack, "other") as other:
         task = acme.run(TEAM, "go", task_id="order-1")
         assert task.task_id == "acme:order-1"
         assert task.result(60).status == "completed"
@@ -125,14 +131,14 @@ def test_a_tenant_knows_its_own_tasks(narrow: Stack) -> None:
         with pytest.raises(UsageError, match="dead letters are the operator's"):
             acme.dead_letters()
         with pytest.raises(UsageError, match="is not one of tenant 'acme'"):
-            narrow.orchestrator.task("acme:order-1").fork(task_id="other:mine")
-    keys = list(narrow.orchestrator._client.scan_iter("*order-1*"))
+            single_turn_stack.orchestrator.task("acme:order-1").fork(task_id="other:mine")
+    keys = list(single_turn_stack.orchestrator._client.scan_iter("*order-1*"))
     assert keys
     assert all(str(key).startswith("roboco:{acme:order-1}") for key in keys)
-    assert (Path(narrow.settings.workspace.removeprefix("file://")) / "acme:order-1").is_dir()
+    assert (Path(single_turn_stack.settings.workspace.removeprefix("file://")) / "acme:order-1").is_dir()
 
 
-BEAT = """
+BEAT_MODULE = """
 from celery import Celery
 app = Celery("shop", broker={broker!r})
 app.conf.beat_schedule = {{
@@ -146,9 +152,9 @@ app.conf.beat_schedule = {{
 """
 
 
-def test_a_schedule_of_celery_beat(narrow: Stack, tmp_path: Path) -> None:
-    narrow.model.script(lambda request: Reply(text="nothing"))
-    (tmp_path / "shop_beat.py").write_text(BEAT.format(broker=narrow.settings.broker))
+def test_celery_beat_submits_tasks_on_schedule(single_turn_stack: Stack, tmp_path: Path) -> None:
+    single_turn_stack.model.script(lambda request: Reply(text="nothing"))
+    (tmp_path / "shop_beat.py").write_text(BEAT_MODULE.format(broker=single_turn_stack.settings.broker))
     command = [
         sys.executable,
         "-m",
@@ -162,15 +168,19 @@ def test_a_schedule_of_celery_beat(narrow: Stack, tmp_path: Path) -> None:
     ]
     path = f"{tmp_path}:{ROOT}"
     beat = start_server(
-        "beat", command, env=narrow.environment | {"PYTHONPATH": path}, log=tmp_path / "beat.log", cwd=tmp_path
+        "beat",
+        command,
+        env=single_turn_stack.environment | {"PYTHONPATH": path},
+        log=tmp_path / "beat.log",
+        cwd=tmp_path,
     )
     try:
-        with of_tenant(narrow, "acme") as acme:
-            until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 2, 30, "two were made")
+        with client_of_tenant(single_turn_stack, "acme") as acme:
+            until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 2, 30, "two tasks have completed")
     finally:
         beat.stop()
 
 
-def test_a_tenant_must_be_a_name() -> None:
+def test_an_invalid_tenant_name_is_refused() -> None:
     with pytest.raises(ValueError, match="tenant"):
         Settings(tenant="A/B")

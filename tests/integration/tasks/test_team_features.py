@@ -1,4 +1,4 @@
-"""Teams as real ones need them: an MCP server, the sandbox, files, memory and limits, on real workers."""
+"""Teams with an MCP server, the sandbox, files, memory and limits, on real workers."""
 
 import base64
 import json
@@ -29,43 +29,43 @@ PIXEL = base64.b64decode(
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three workers that may start the library."""
+    """Yield three workers that may start the MCP server `library`."""
     with Stack(tmp_path_factory.mktemp("stack"), allowed_mcp_servers=(LIBRARY,)) as started:
         yield started
 
 
-def run(stack: Stack, team: Any, responder: Any, prompt: str = "go", **wished: Any) -> Task:
+def run(stack: Stack, team: Any, responder: Any, prompt: str = "go", **options: Any) -> Task:
     stack.model.script(responder)
-    return stack.orchestrator.run(team, prompt, **wished)
+    return stack.orchestrator.run(team, prompt, **options)
 
 
 def calls(task: Task) -> list[tuple[str, Any]]:
-    """The name of each tool that was called, and its result or error."""
+    """Return the name of each tool that was called, with its result or error."""
     steps = task.history()
     names = {call.id: call.tool_name for step in steps for call in step.calls}
     return [(names[result.tool_call_id], result.error or result.result) for step in steps for result in step.results]
 
 
-def in_json(tool: str, **args: Any) -> Reply:
+def json_call(tool: str, **args: Any) -> Reply:
     return Reply(text=json.dumps({"calls": [{"tool": tool, "args": args}]}))
 
 
-def researched(request: Request) -> Reply:
-    """What a model says that is good at it, in the JSON that it is asked for."""
+def research_reply(request: Request) -> Reply:
+    """Return the reply of a capable model, in JSON if the request asks for it."""
     if "Pick the tools" not in request.system:
         return Reply(text=f"I have it: {request.last_user[:60]}")
     if "look up" in request.system:
-        return in_json("library_measurements", place="husum")
+        return json_call("library_measurements", place="husum")
     if "compute" in request.system:
         code = "levels = [402, 415, 409]\\nopen('mean.txt', 'w').write(str(sum(levels) / 3))\\nprint(max(levels))"
-        return in_json("python", code=code.replace("\\n", "\n"))
-    return in_json("artifact_write", name="report.md", content="# Husum")
+        return json_call("python", code=code.replace("\\n", "\n"))
+    return json_call("artifact_write", name="report.md", content="# Husum")
 
 
-def test_the_shipped_research_team(stack: Stack) -> None:
+def test_the_shipped_research_team_completes(stack: Stack) -> None:
     if refusal := Sandbox().refusal():
         pytest.skip(refusal)
-    task = run(stack, shipped_team("research"), researched, "What is the mean high water level at Husum?")
+    task = run(stack, shipped_team("research"), research_reply, "What is the mean high water level at Husum?")
     ended = task.result(60)
     assert ended.status == "completed", ended.reason
     library, python, written = calls(task)
@@ -85,7 +85,7 @@ def test_the_shipped_research_team(stack: Stack) -> None:
     assert looked_up.metadata["effects"] == {"library_measurements": "pure"}
 
 
-def test_a_server_that_is_not_allowed_is_told_to_the_agent(stack: Stack) -> None:
+def test_a_server_that_is_not_allowed_fails_the_task_with_the_remedy(stack: Stack) -> None:
     data = {
         "name": "evil",
         "agents": [{"name": "one", "prompt": "hi", "tools": ["mcp:shell"]}],
@@ -97,7 +97,7 @@ def test_a_server_that_is_not_allowed_is_told_to_the_agent(stack: Stack) -> None
     assert "is not allowed on this worker: name its command line in ROBOCO_ALLOWED_MCP_SERVERS" in result.reason
 
 
-SEEDED = {
+DESK = {
     "name": "desk",
     "collaboration_model": {
         "type": "graph",
@@ -126,19 +126,19 @@ SEEDED = {
 }
 
 
-def desk(request: Request) -> Reply:
-    """A researcher, a writer who finds what it needs by searching, and a critic who asks the user once."""
-    said = "\n".join(str(message.get("content")) for message in request.messages)
+def desk_reply(request: Request) -> Reply:
+    """Return the reply of a researcher, a writer that searches, or a critic that asks the user once."""
+    transcript = "\n".join(str(message.get("content")) for message in request.messages)
     results = [str(result) for _, result in request.tool_results]
     if request.system == "researcher":
         return Reply(text="kept") if results else Reply(tool_calls=[("read_source", {"title": "logbook"})])
     if request.system == "critic":
-        return Reply(text="APPROVED" if "in German" in said else "QUESTION: in which language?")
-    return _writes(said, results)
+        return Reply(text="APPROVED" if "in German" in transcript else "QUESTION: in which language?")
+    return _writer_reply(transcript, results)
 
 
-def _writes(said: str, results: list[str]) -> Reply:
-    if "QUESTION" in said or "in German" in said:
+def _writer_reply(transcript: str, results: list[str]) -> Reply:
+    if "QUESTION" in transcript or "in German" in transcript:
         return Reply(text="Die Leuchtturmwärterin hieß Annegret.")
     if not results:
         return Reply(tool_calls=[("memory_search", {"query": "name of the lighthouse heartbeat", "part": "artifact"})])
@@ -149,9 +149,9 @@ def _writes(said: str, results: list[str]) -> Reply:
     return Reply(text=f"I found: {'Annegret' if 'Annegret' in text else 'nothing'}")
 
 
-def test_a_writer_finds_in_a_large_result_what_it_needs(stack: Stack) -> None:
-    """The validation scenario of the seeds: researcher, writer and critic on a graph, with the user in the loop."""
-    task = run(stack, parse_team(SEEDED), desk, "Who kept the lighthouse?")
+def test_a_writer_searches_a_large_result(stack: Stack) -> None:
+    """Researcher, writer and critic work on a graph, and the critic asks the user."""
+    task = run(stack, parse_team(DESK), desk_reply, "Who kept the lighthouse?")
     waiting = task.result(60)
     assert waiting.status == "user_turn", waiting.reason
     steps = task.history()
@@ -164,13 +164,13 @@ def test_a_writer_finds_in_a_large_result_what_it_needs(stack: Stack) -> None:
     before = len(steps)
     task.send("in German, please", agent="writer")
     until(lambda: len(task.history()) > before, 20, "the message is a step")
-    until(lambda: task.summary().status != "user_turn", 20, "the team goes on")
+    until(lambda: task.summary().status != "user_turn", 20, "the team continues")
     result = task.result(60)
     assert (result.status, result.text) == ("completed", "APPROVED")
     assert [step.agent_name for step in task.history()[before:]] == ["user", "writer", "critic"]
 
 
-def looking(request: Request) -> Reply:
+def describe_images(request: Request) -> Reply:
     shown = [part["type"] for message in request.messages for part in message["content"] if isinstance(part, dict)]
     urls = [
         part["image_url"]["url"]
@@ -182,7 +182,7 @@ def looking(request: Request) -> Reply:
     return Reply(text=f"I was shown {shown} and see {seen}")
 
 
-def test_images_that_a_caller_brings_are_shown_to_the_model(stack: Stack, tmp_path: Path) -> None:
+def test_attached_images_are_sent_to_the_model(stack: Stack, tmp_path: Path) -> None:
     picture = tmp_path / "pixel.png"
     picture.write_bytes(PIXEL)
     team = parse_team(
@@ -193,19 +193,19 @@ def test_images_that_a_caller_brings_are_shown_to_the_model(stack: Stack, tmp_pa
             "agents": [{"name": "one", "prompt": "hi"}],
         }
     )
-    task = run(stack, team, looking, "what is it?", files=[picture])
+    task = run(stack, team, describe_images, "what is it?", files=[picture])
     assert task.result(30).text == "I was shown ['text', 'image_url'] and see 1"
     assert task.history()[0].artifacts[0].mime_type == "image/png"
     again = task.upload(picture, "again.png")
     with Celery(broker=stack.valkey.url) as producer:
-        asked = {"task_id": task.task_id, "message": "and this?", "artifacts": [again.name]}
-        producer.send_task("roboco.send", kwargs=asked, queue="roboco.coordinator")
+        arguments = {"task_id": task.task_id, "message": "and this?", "artifacts": [again.name]}
+        producer.send_task("roboco.send", kwargs=arguments, queue="roboco.coordinator")
     until(lambda: len(task.history()) == 4, 20, "the agent has answered")
     assert task.history()[3].text == "I was shown ['text', 'image_url', 'text', 'image_url'] and see 2"
     assert task.history()[2].artifacts[0].name == "again.png"
 
 
-PATIENT = {
+LIMITED = {
     "name": "patient",
     "collaboration_model": {"type": "sequential", "rounds": 9},
     "models": {"m": {"model": "scripted", "price_in": 1000, "price_out": 1000}},
@@ -214,8 +214,8 @@ PATIENT = {
 }
 
 
-def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: Path) -> None:
-    task = run(stack, parse_team(PATIENT), lambda request: Reply(text="on", usage=(30, 10)), "count")
+def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: Stack, tmp_path: Path) -> None:
+    task = run(stack, parse_team(LIMITED), lambda request: Reply(text="on", usage=(30, 10)), "count")
     paused = task.result(30)
     assert (paused.status, paused.reason) == (
         "paused",
@@ -226,8 +226,8 @@ def test_a_limit_is_raised_and_what_was_decided_is_told(stack: Stack, tmp_path: 
     with shell.start("limits", task.task_id, "--tool", "hammer", "--max-tokens", "1") as wrong:
         assert wrong.wait_for_exit() == 2
         assert "it has --max-calls, --max-seconds, --max-cost" in wrong.errors
-    told = shell.run("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
-    assert told == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
+    output = shell.run("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
+    assert output == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
     until(lambda: "max_cost" in task.summary().reason, 20, "the next limit is reached")
     assert task.summary().cost == pytest.approx(0.08)
     shown = shell.run("show", task.task_id)

@@ -1,4 +1,4 @@
-"""What a user is told when the model, a tool or a message fails: the history says why, and stays valid."""
+"""Failures of models, tools and messages: the history records the reason and stays valid."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ TOOLS = ("add", "raise_error", "hang", "return_object", "large_text")
 
 
 def solo(model: str = "scripted", timeout: float = 1.0, **profile: Any) -> Any:
-    """A team of one agent with every tool of the tests, each with this time-out in seconds."""
+    """Return a team of one agent with every tool of the tests, each with this timeout in seconds."""
     return parse_team(
         {
             "name": "solo",
@@ -35,7 +35,7 @@ def solo(model: str = "scripted", timeout: float = 1.0, **profile: Any) -> Any:
 
 
 def run(stack: Stack, *calls: tuple[str, Any], team: Any = None) -> Task:
-    """Run the team: the model makes these calls in its first turn, and says "done" in the next one."""
+    """Return the ended task of a team whose model makes these calls first, and answers "done" after them."""
 
     def responder(request: Request) -> Reply:
         if calls and request.count("assistant") == 0:
@@ -51,7 +51,7 @@ def run(stack: Stack, *calls: tuple[str, Any], team: Any = None) -> Task:
         stack.model.script(answer)
 
 
-def failed(task: Task) -> str:
+def failure_of(task: Task) -> str:
     assert task.summary().status == "failed"
     error = task.history()[-1].error
     assert error is not None
@@ -60,29 +60,31 @@ def failed(task: Task) -> str:
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [
         (Reply(status=401, text="bad key"), "auth: worker: model 'scripted' refuses the key in OPENAI_API_KEY (401)"),
         (Reply(status=404, text="no such model"), "not_found: worker: model 'scripted' is not there (404)"),
         (Reply(status=400, text="too long"), "status: worker: model 'scripted' answers 400: too long"),
     ],
 )
-def test_model_refuses(folder_stack: Stack, reply: Reply, told: str) -> None:
+def test_a_refusal_by_the_model_server_fails_the_task_with_the_reason(
+    folder_stack: Stack, reply: Reply, expected: str
+) -> None:
     folder_stack.model.fail_next(1, reply)
     task = run(folder_stack)
-    assert failed(task).startswith(told)
+    assert failure_of(task).startswith(expected)
     assert "test-key" not in str(task.history())
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_model_is_asked_again_before_the_first_token(folder_stack: Stack, status: int) -> None:
+def test_a_turn_is_retried_if_the_model_server_is_busy(folder_stack: Stack, status: int) -> None:
     folder_stack.model.fail_next(1, Reply(status=status, text="later"))
     task = run(folder_stack)
     assert task.summary().status == "completed"
     assert task.history()[-1].metadata["attempt"] == 1
 
 
-def test_model_that_breaks_off_is_asked_again(folder_stack: Stack) -> None:
+def test_a_turn_is_retried_if_the_stream_breaks_off(folder_stack: Stack) -> None:
     folder_stack.model.fail_next(1, Reply(text="half an answer that", break_after=2))
     task = run(folder_stack)
     assert task.summary().status == "completed"
@@ -91,14 +93,14 @@ def test_model_that_breaks_off_is_asked_again(folder_stack: Stack) -> None:
     assert [item.type for item in task.stream()].count("event_turn_restart") == 1
 
 
-def test_model_that_falls_silent_is_asked_again(folder_stack: Stack) -> None:
+def test_a_turn_is_retried_if_the_stream_falls_silent(folder_stack: Stack) -> None:
     folder_stack.model.fail_next(1, Reply(text="half an answer", hang_after=1))
     task = run(folder_stack, team=solo(idle_timeout=0.5))
     assert task.summary().status == "completed"
     assert task.history()[-1].metadata["attempt"] == 2
 
 
-def test_a_variable_that_the_operator_does_not_name_is_not_sent(folder_stack: Stack) -> None:
+def test_a_key_variable_that_the_operator_does_not_allow_is_not_sent(folder_stack: Stack) -> None:
     before = len(folder_stack.model.requests)
     task = run(folder_stack, team=solo(base_url=None, api_key_env="NOT_THERE"))
     assert task.summary().status == "failed"
@@ -107,7 +109,7 @@ def test_a_variable_that_the_operator_does_not_name_is_not_sent(folder_stack: St
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "expected"),
     [
         (("add", {"a": 1, "b": "two"}), "wrong arguments: b: Input should be a valid integer"),
         (("add", {"a": 1}), "wrong arguments: b: Field required"),
@@ -121,18 +123,18 @@ def test_a_variable_that_the_operator_does_not_name_is_not_sent(folder_stack: St
         (("artifact_read", {"uri": "file://artifacts/none.md"}), "no artifact 'none.md' in this task; artifacts: none"),
     ],
 )
-def test_tool_call_that_fails(folder_stack: Stack, call: tuple[str, Any], told: str) -> None:
+def test_a_failed_tool_call_is_an_error_result(folder_stack: Stack, call: tuple[str, Any], expected: str) -> None:
     task = run(folder_stack, call, ("add", {"a": 1, "b": 2}))
     assert task.summary().status == "completed"
     bad, good = task.history()[2].results
     assert bad.is_error
-    assert told in (bad.error or "")
+    assert expected in (bad.error or "")
     assert good.result == 3
     assert folder_stack.model.violations == []
 
 
 @pytest.mark.parametrize("arguments", ['{"a": 1,', "[1, 2]", "nonsense"])
-def test_nonsense_in_tool_arguments(folder_stack: Stack, arguments: str) -> None:
+def test_invalid_json_in_tool_arguments_is_an_error_result(folder_stack: Stack, arguments: str) -> None:
     task = run(folder_stack, ("add", arguments))
     assert task.summary().status == "completed"
     assert "the arguments are" in (task.history()[2].results[0].error or "")
@@ -146,7 +148,7 @@ def test_large_result_becomes_an_artifact(folder_stack: Stack) -> None:
     assert task.artifact(step.artifacts[0].name) == b"x" * 100_000
 
 
-def test_tools_of_other_modules_do_not_run_and_the_task_is_paused_with_the_reason(folder_stack: Stack) -> None:
+def test_a_tool_of_a_module_that_is_not_allowed_pauses_the_task(folder_stack: Stack) -> None:
     team = parse_team(
         {
             "name": "hostile",
@@ -164,12 +166,12 @@ def test_tools_of_other_modules_do_not_run_and_the_task_is_paused_with_the_reaso
 
 def test_limit_of_steps_ends_the_task(folder_stack: Stack) -> None:
     team = solo().model_copy(update={"limits": solo().limits.model_copy(update={"max_steps": 3})})
-    assert failed(run(folder_stack, ("add", {"a": 1, "b": 2}), team=team)) == (
+    assert failure_of(run(folder_stack, ("add", {"a": 1, "b": 2}), team=team)) == (
         "limit: the task has 3 steps, max_steps is 3"
     )
 
 
-def test_stop_in_the_middle_of_a_turn(folder_stack: Stack) -> None:
+def test_a_stop_during_a_turn_closes_the_connection(folder_stack: Stack) -> None:
     folder_stack.model.script(lambda request: Reply(text="word " * 1000, interval=0.05))
     task = folder_stack.orchestrator.run(solo(), "Go.")
     for item in task.stream():
@@ -182,7 +184,7 @@ def test_stop_in_the_middle_of_a_turn(folder_stack: Stack) -> None:
     folder_stack.model.script(answer)
 
 
-def test_stop_in_the_middle_of_a_tool_call_leaves_a_valid_history(folder_stack: Stack) -> None:
+def test_a_stop_during_a_tool_call_leaves_a_valid_history(folder_stack: Stack) -> None:
     folder_stack.model.script(lambda request: Reply(tool_calls=[("hang", {"seconds": 10}), ("add", {"a": 1, "b": 1})]))
     task = folder_stack.orchestrator.run(solo(timeout=20), "Go.")
     for item in task.stream():
@@ -199,7 +201,7 @@ def test_stop_in_the_middle_of_a_tool_call_leaves_a_valid_history(folder_stack: 
 
 def test_message_to_an_ended_task_is_refused(folder_stack: Stack) -> None:
     task = run(folder_stack)
-    until(lambda: task.summary().status.ended, 10, "ended")
+    until(lambda: task.summary().status.ended, 10, "the task has ended")
     with pytest.raises(UsageError, match="has ended"):
         task.send("hello?")
     task.stop()
