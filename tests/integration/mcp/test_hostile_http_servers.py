@@ -1,4 +1,4 @@
-"""Web servers that misbehave where an MCP server is expected."""
+"""Web servers that misbehave in the place of an MCP server."""
 
 import gzip
 import logging
@@ -21,8 +21,8 @@ INITIALIZED = b"""{"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "202
 Serve = Callable[[BaseHTTPRequestHandler], None]
 
 
-def say(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-    """A response."""
+def send_response(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+    """Send a response."""
     handler.send_response(status)
     for name, value in headers.items():
         handler.send_header(name, value)
@@ -33,51 +33,51 @@ def say(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], b
 
 
 def unauthorized(handler: BaseHTTPRequestHandler) -> None:
-    """Wants something else, and repeats what it got."""
-    say(handler, 401, {"Content-Type": "text/plain"}, (handler.headers["Authorization"] or "").encode())
+    """Refuse the credentials, and repeat them."""
+    send_response(handler, 401, {"Content-Type": "text/plain"}, (handler.headers["Authorization"] or "").encode())
 
 
 def endless(handler: BaseHTTPRequestHandler) -> None:
-    """Never comes to an end."""
-    say(handler, 200, {"Content-Type": "application/json", "Content-Length": "1000000000"})
+    """Send a response without end."""
+    send_response(handler, 200, {"Content-Type": "application/json", "Content-Length": "1000000000"})
     while True:
         handler.wfile.write(b" " * 65_536)
 
 
 def bomb(handler: BaseHTTPRequestHandler) -> None:
-    """Is small, and unpacks to 20 MB."""
+    """Send a small response that unpacks to 20 MB."""
     packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    say(handler, 200, packed, gzip.compress(b" " * 20_000_000))
+    send_response(handler, 200, packed, gzip.compress(b" " * 20_000_000))
 
 
 def web_page(handler: BaseHTTPRequestHandler) -> None:
-    """Is no MCP server at all."""
-    say(handler, 200, {"Content-Type": "text/html"}, b"<html>")
+    """Send a web page."""
+    send_response(handler, 200, {"Content-Type": "text/html"}, b"<html>")
 
 
 def mute(handler: BaseHTTPRequestHandler) -> None:
-    """Begins an answer and leaves it at that."""
-    say(handler, 200, {"Content-Type": "text/event-stream", "Content-Length": "100"})
+    """Send the head of a response, and no body."""
+    send_response(handler, 200, {"Content-Type": "text/event-stream", "Content-Length": "100"})
     time.sleep(3)
 
 
-ENDED = threading.Event()
+CLIENT_HAS_CLOSED = threading.Event()
 
 
-def slow_farewell(handler: BaseHTTPRequestHandler) -> None:
-    """Greets, and then answers neither calls nor the farewell."""
+def ignore_calls_and_close(handler: BaseHTTPRequestHandler) -> None:
+    """Complete the handshake, and answer neither calls nor the end of the session."""
     body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
     if b'"initialize"' in body:
-        say(handler, 200, {"Content-Type": "application/json", "Mcp-Session-Id": "7"}, INITIALIZED)
+        send_response(handler, 200, {"Content-Type": "application/json", "Mcp-Session-Id": "7"}, INITIALIZED)
     elif b'"notifications/initialized"' in body:
-        say(handler, 202, {})
+        send_response(handler, 202, {})
     else:
-        assert ENDED.wait(60), "the client waits for the answer"
+        assert CLIENT_HAS_CLOSED.wait(60), "the client has closed the session"
 
 
 @contextmanager
 def serving(serve: Serve) -> Iterator[str]:
-    """The address of a server that answers everything in this way."""
+    """Yield the address of a server that answers each request with this function."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -105,7 +105,7 @@ def serving(serve: Serve) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("serve", "told"),
+    ("serve", "error"),
     [
         (unauthorized, "HTTP status 401"),
         (endless, "has more than 16777216 bytes"),
@@ -114,37 +114,37 @@ def serving(serve: Serve) -> Iterator[str]:
         (mute, "did not answer in time"),
     ],
 )
-def test_what_is_no_mcp_server(
-    serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_web_server_without_the_protocol_is_an_error(
+    serve: Serve, error: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("WEB_AUTH_HEADER", "Bearer secret-of-the-web")
     with serving(serve) as url, caplog.at_level(logging.DEBUG):
-        patience = 2.0 if serve is mute else 30.0
-        server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=patience)
+        connect_timeout = 2.0 if serve is mute else 30.0
+        server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=connect_timeout)
         with using(server) as servers:
-            assert told in servers.tools(server)["buy"].description
-            with pytest.raises(UsageError, match=told) as raised:
+            assert error in servers.tools(server)["buy"].description
+            with pytest.raises(UsageError, match=error) as raised:
                 servers.call(server, "buy", {}, "k", never)
     assert "secret-of-the-web" not in str(raised.value) + caplog.text
 
 
 def test_a_redirect_to_another_server_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEB_AUTH_HEADER", "Bearer secret-of-the-web")
-    heard: list[str] = []
-    with serving(lambda handler: heard.append(handler.path)) as other:
+    requests: list[str] = []
+    with serving(lambda handler: requests.append(handler.path)) as other:
 
         def redirect(handler: BaseHTTPRequestHandler) -> None:
-            say(handler, 307, {"Location": other})
+            send_response(handler, 307, {"Location": other})
 
         with serving(redirect) as url:
             server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"})
             with using(server) as servers, pytest.raises(UsageError, match="not followed"):
                 servers.call(server, "buy", {}, "k", never)
-    assert heard == []
+    assert requests == []
 
 
-def test_a_farewell_does_not_take_long() -> None:
-    with serving(slow_farewell) as url:
+def test_close_does_not_wait_for_the_server() -> None:
+    with serving(ignore_calls_and_close) as url:
         server = declared(url=url, timeout=0.5)
         with using(server) as servers:
             with pytest.raises(UsageError, match="it did not answer in time"):
@@ -153,4 +153,4 @@ def test_a_farewell_does_not_take_long() -> None:
             servers.close()
             assert known.session is not None
             assert cast(Any, known.session)._running.ended.is_set()
-    ENDED.set()
+    CLIENT_HAS_CLOSED.set()

@@ -1,4 +1,4 @@
-"""MCP servers that misbehave, and team files that name what the operator does not allow."""
+"""MCP servers that misbehave, and team files that name servers which the operator does not allow."""
 
 import logging
 import os
@@ -23,24 +23,24 @@ from tests.support.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, ev
 
 pytestmark = pytest.mark.slow
 
-OPEN = {"type": "object"}
+ANY_OBJECT = {"type": "object"}
 
 
 def hostile(kind: str, **fields: Any) -> McpServer:
-    """The server of this kind."""
+    """Return the hostile server of this kind."""
     return declared((*HOSTILE, kind), **{"tools": ["one", "two", "three", "tool9999"]} | fields)
 
 
-def test_what_is_huge_is_cut() -> None:
+def test_a_huge_description_and_schema_are_cut() -> None:
     server = hostile("huge")
     with using(server) as servers:
         tools = servers.tools(server)
     assert len(tools["one"].description) == MAX_DESCRIPTION_CHARS
-    assert tools["two"].input_schema == OPEN
+    assert tools["two"].input_schema == ANY_OBJECT
     assert "left out: it has 1000034 characters" in tools["two"].description
 
 
-def test_of_ten_thousand_tools_the_team_gets_its_own() -> None:
+def test_a_team_gets_only_its_named_tools_of_ten_thousand() -> None:
     server = hostile("many")
     with using(server) as servers:
         assert list(servers.tools(server)) == ["tool9999"]
@@ -56,7 +56,7 @@ def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
         build_listing(validate_team(data), "shop", offer)
 
 
-def test_part_of_a_schema_that_cannot_be_used_is_left_out() -> None:
+def test_an_invalid_part_of_a_schema_is_left_out() -> None:
     server = hostile("bad-schema")
     with using(server) as servers:
         tools = servers.tools(server)
@@ -65,26 +65,26 @@ def test_part_of_a_schema_that_cannot_be_used_is_left_out() -> None:
     assert (tools["three"].description, list(tools["three"].input_schema)) == ("fine", ["type", "properties"])
 
 
-def test_schemas_that_cost_too_much_to_check() -> None:
+def test_schemas_that_cost_too_much_to_check_are_left_out() -> None:
     server = hostile("costly", tools=[f"tool{number}" for number in range(50)])
     with using(server) as servers:
-        assert all(tool.input_schema == OPEN for tool in servers.tools(server).values())
+        assert all(tool.input_schema == ANY_OBJECT for tool in servers.tools(server).values())
 
 
 @pytest.mark.parametrize(
-    ("kind", "told", "more"),
+    ("kind", "error", "more"),
     [
         ("silent", "did not answer in time", {"connect_timeout": 1.0}),
         ("no-schema", "does not follow the protocol", {}),
     ],
 )
-def test_a_server_whose_tools_cannot_be_learnt(kind: str, told: str, more: dict[str, float]) -> None:
+def test_a_failed_listing_is_the_description_of_the_tools(kind: str, error: str, more: dict[str, float]) -> None:
     server = hostile(kind, **more)
     with using(server) as servers:
-        assert told in servers.tools(server)["one"].description
+        assert error in servers.tools(server)["one"].description
 
 
-def test_a_list_without_an_end() -> None:
+def test_an_endless_list_has_no_tools() -> None:
     server = hostile("endless")
     with using(server) as servers:
         assert servers.tools(server) == {}
@@ -98,18 +98,18 @@ def test_large_pages_are_not_read_to_their_end(tools: Any) -> None:
     assert "lists its tools in pages that are too large: the first 2 take more than 16777216 bytes" in str(raised.value)
 
 
-def test_nothing_of_a_list_is_left_in_the_conversation() -> None:
+def test_a_session_keeps_no_schemas_of_a_list() -> None:
     server = hostile("many")
     with using(server) as servers:
         servers.tools(server)
         (known,) = servers._states.values()
         assert known.session is not None
-        conversation = known.session._opened.result()  # type: ignore[attr-defined]
-    assert conversation._tool_output_schemas == {}
+        session_client = known.session._opened.result()  # type: ignore[attr-defined]
+    assert session_client._tool_output_schemas == {}
 
 
 @pytest.mark.parametrize("kind", ["garbage", "modern", "stubborn"])
-def test_servers_that_one_can_live_with(kind: str) -> None:
+def test_harmless_violations_of_the_protocol_are_tolerated(kind: str) -> None:
     server = hostile(kind)
     with using(server) as servers:
         assert list(servers.tools(server)) == ["one"]
@@ -117,7 +117,7 @@ def test_servers_that_one_can_live_with(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told", "more"),
+    ("kind", "error", "more"),
     [
         ("mute", "did not complete the call of 'one': it did not answer in time", {"timeout": 2.0}),
         ("nan", "not JSON compliant", {}),
@@ -126,20 +126,20 @@ def test_servers_that_one_can_live_with(kind: str) -> None:
         ("long-line", "the connection was lost|did not answer in time", {"timeout": 2.0}),
     ],
 )
-def test_calls_that_come_to_nothing(
-    kind: str, told: str, more: dict[str, float], caplog: pytest.LogCaptureFixture
+def test_calls_of_a_misbehaving_server_are_errors(
+    kind: str, error: str, more: dict[str, float], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = hostile(kind, **more)
     with using(server) as servers, caplog.at_level(logging.INFO):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(2):
-            with pytest.raises(UsageError, match=told):
+            with pytest.raises(UsageError, match=error):
                 servers.call(server, "one", {}, "k", never)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
     assert len(caplog.text) < 2000
 
 
-def test_a_server_that_answers_nothing_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "PING_TIMEOUT", 0.3)
     server = hostile("deaf", timeout=0.3)
     with using(server) as servers:
@@ -150,22 +150,22 @@ def test_a_server_that_answers_nothing_more_is_given_up(monkeypatch: pytest.Monk
         assert list(servers.tools(server)) == ["one"]
 
 
-def test_programs_that_cannot_be_started() -> None:
+def test_a_program_that_does_not_start_is_an_error() -> None:
     missing = declared(("no-such-program-of-anybody",))
     ends = declared(("/bin/false",))
-    for server, told in ((missing, "is not installed"), (ends, "the connection was lost")):
+    for server, error in ((missing, "is not installed"), (ends, "the connection was lost")):
         with using(server) as servers:
-            assert told in servers.tools(server)["buy"].description
-            with pytest.raises(UsageError, match=told):
+            assert error in servers.tools(server)["buy"].description
+            with pytest.raises(UsageError, match=error):
                 servers.call(server, "buy", {}, "k", never)
 
 
-DIES = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=sys.stderr, flush=True); "
+PRINT_SECRET = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=sys.stderr, flush=True); "
 
 
 @pytest.mark.parametrize("mode", ["off", "network"])
 @pytest.mark.parametrize(
-    ("last", "told"),
+    ("last", "error"),
     [
         ("sys.exit(3)", {"off": "exit status 3", "network": "exit status 3"}),
         (
@@ -174,23 +174,23 @@ DIES = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=s
         ),
     ],
 )
-def test_server_that_dies_at_its_start_leaves_its_cause(
+def test_a_server_that_dies_at_its_start_is_reported_with_the_cause(
     mode: ConfinementMode,
     last: str,
-    told: dict[str, str],
+    error: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret-of-the-shop")
-    server = declared((sys.executable, "-c", DIES + last), env=["SHOP_TOKEN"])
+    server = declared((sys.executable, "-c", PRINT_SECRET + last), env=["SHOP_TOKEN"])
     with using(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
         servers.list_tools_now(server)
-    assert f"{told[mode]}; the log has the end of its stderr" in str(raised.value)
+    assert f"{error[mode]}; the log has the end of its stderr" in str(raised.value)
     assert "its stderr ends with\n  | no licence for ***" in caplog.text
     assert "secret-of-the-shop" not in caplog.text + str(raised.value)
 
 
-def test_server_that_never_answers_has_its_stderr_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_stderr_of_a_server_that_never_answers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     server = declared(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
     with using(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
         servers.list_tools_now(server)
@@ -224,7 +224,7 @@ def test_a_killed_worker_leaves_no_server_behind() -> None:
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes that it started, and those that they started."""
+    """Return the child processes of a process and their descendants."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     parents = {int(one): int(parent) for one, parent in map(str.split, listed.splitlines())}
     found = {pid}
@@ -244,7 +244,7 @@ def descendants(pid: int) -> set[int]:
         ("https://mcp.example.com/a", "https://MCP.example.com:443/a/b"),
     ],
 )
-def test_addresses_below_an_entry(entry: str, url: str) -> None:
+def test_addresses_below_an_entry_are_allowed(entry: str, url: str) -> None:
     check_allowed(McpServer(url=url, tools={"a": {}}), ("unrelated", entry), ())
 
 
@@ -266,7 +266,7 @@ def test_addresses_below_an_entry(entry: str, url: str) -> None:
         ("", "https://mcp.example.com/"),
     ],
 )
-def test_addresses_that_are_not_below_an_entry(entry: str, url: str) -> None:
+def test_addresses_that_are_not_below_an_entry_are_refused(entry: str, url: str) -> None:
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
         check_allowed(McpServer(url=url, tools={"a": {}}), (entry,), ())
 
@@ -275,7 +275,7 @@ def test_addresses_that_are_not_below_an_entry(entry: str, url: str) -> None:
     "allowed",
     [(), ("",), ("python",), ("sh -c 'echo a b' more",), ("sh -c echo a b",), ("sh",), ("https://mcp.example.com/",)],
 )
-def test_command_lines_that_are_not_allowed(allowed: tuple[str, ...]) -> None:
+def test_command_lines_that_are_not_allowed_are_refused(allowed: tuple[str, ...]) -> None:
     server = declared(("sh", "-c", "echo a b"))
     check_allowed(server, ("sh -c 'echo a b'",), ())
     with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*ROBOCO_ALLOWED_MCP_SERVERS"):
@@ -291,7 +291,7 @@ def test_a_server_gets_no_variable_that_the_operator_does_not_name() -> None:
         check_allowed(server, ("x", "https://a.example"), (name,))
 
 
-def test_nothing_is_started_that_is_not_allowed() -> None:
+def test_a_server_that_is_not_allowed_is_not_started() -> None:
     servers = McpServers(("python -m shop",))
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
         servers.tools(declared(SHOP))

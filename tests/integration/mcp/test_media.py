@@ -1,4 +1,4 @@
-"""A team that may use all tools of an MCP server, and what becomes of the pictures that those return."""
+"""A team that may use all tools of an MCP server, and the pictures that these tools return."""
 
 import base64
 import shlex
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.workers
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three workers that may start the shop."""
+    """Yield three workers that may start the MCP server `shop`."""
     folder = tmp_path_factory.mktemp("stack")
     with Stack(folder, allowed_mcp_servers=(shlex.join(SHOP),), mcp_sandbox="off") as started:
         yield started
 
 
 def team(**server: Any) -> dict[str, Any]:
-    """A photographer whose model takes images, and a reader whose model does not."""
+    """Return a team of a photographer, whose model takes images, and a reader, whose model does not."""
     return {
         "name": "studio",
         "models": {"sees": {"model": "scripted", "images": True}, "reads": {"model": "scripted", "default": True}},
@@ -37,7 +37,7 @@ def team(**server: Any) -> dict[str, Any]:
     }
 
 
-def test_pictures_are_shown_to_models_that_take_them_and_named_to_others(stack: Stack) -> None:
+def test_pictures_are_sent_to_models_that_take_images_and_named_to_others(stack: Stack) -> None:
     seen: dict[str, Request] = {}
 
     def answer(request: Request) -> Reply:
@@ -60,16 +60,18 @@ def test_pictures_are_shown_to_models_that_take_them_and_named_to_others(stack: 
         assert base64.b64encode(PIXEL).decode() not in text
 
 
-def test_name_that_the_server_does_not_have_ends_the_task(stack: Stack) -> None:
+def test_a_tool_name_that_the_server_does_not_have_fails_the_task(stack: Stack) -> None:
     stack.model.script(lambda request: Reply(text="never"))
     task = stack.orchestrator.run(parse_team(team(tools=["photo", "foto"])), "go")
     ended = task.result(60)
     assert ended.status == "failed"
-    told = "photographer: MCP server 'shop' has no tool 'foto', which team 'studio' names; it lists: 'photo', 'search'"
-    assert told in ended.reason
+    reason = (
+        "photographer: MCP server 'shop' has no tool 'foto', which team 'studio' names; it lists: 'photo', 'search'"
+    )
+    assert reason in ended.reason
 
 
 def parts(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """The parts of a message that is no plain text."""
+    """Return the parts of a message, or an empty list if its content is plain text."""
     content = message.get("content")
     return content if isinstance(content, list) else []

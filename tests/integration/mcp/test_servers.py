@@ -39,7 +39,7 @@ SECRET = "Bearer secret-of-the-shop"
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[str]:
-    """The shop's address; tests of this file share the server."""
+    """Yield the address of the shop, a server that the tests of this file share."""
     port = free_port()
     with listening(port):
         yield f"http://127.0.0.1:{port}/mcp"
@@ -47,24 +47,24 @@ def web() -> Iterator[str]:
 
 @pytest.fixture(params=["stdio", "http"])
 def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> McpServer:
-    """The shop's server, reached in both ways."""
+    """Return the server of the shop, over stdio and over HTTP."""
     monkeypatch.setenv("SHOP_TOKEN", SECRET)
     if request.param == "stdio":
         return declared(env=["SHOP_TOKEN"], timeout=20)
     return declared(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
 
 
-def test_what_a_server_offers(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_tools_are_listed_with_description_schema_and_effect(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
     with using(shop) as servers:
         tools = servers.tools(shop)
-    assert "MCP server" not in caplog.text, "it has ended because it had to"
+    assert "MCP server" not in caplog.text, "an ordinary end is not logged"
     assert list(tools) == TOOLS
     assert tools["search"].description == "Find articles."
     assert tools["search"].input_schema["required"] == ["query"]
     assert [tools[name].effect for name in ("search", "reserve", "buy")] == ["pure", "idempotent", "irreversible"]
 
 
-def test_the_team_has_the_last_word(shop: McpServer) -> None:
+def test_settings_of_the_team_override_the_server(shop: McpServer) -> None:
     settings = {"buy": {"effect": "pure"}, "search": {"description": "Look."}, "missing": {}}
     server = McpServer.model_validate(shop.model_dump() | {"tools": settings})
     with using(server) as servers:
@@ -75,7 +75,7 @@ def test_the_team_has_the_last_word(shop: McpServer) -> None:
             servers.call(server, "reserve", {"article": "a"}, "k", never)
 
 
-def test_results(shop: McpServer) -> None:
+def test_calls_return_structured_content_texts_images_and_errors(shop: McpServer) -> None:
     with using(shop) as servers:
         found = servers.call(shop, "search", {"query": "tea", "limit": 1}, "k", never)
         assert found == {"query": "tea", "found": ["article 0"]}
@@ -89,18 +89,20 @@ def test_results(shop: McpServer) -> None:
             servers.call(shop, "search", {}, "k", never)
 
 
-def test_a_secret_arrives_and_shows_nowhere(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_reaches_the_server_and_no_output(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
     with using(shop) as servers, caplog.at_level(logging.DEBUG):
-        told = servers.call(shop, "who", {}, "k", never)
-        assert told.startswith(hashlib.sha256(SECRET.encode()).hexdigest())
+        answer = servers.call(shop, "who", {}, "k", never)
+        assert answer.startswith(hashlib.sha256(SECRET.encode()).hexdigest())
         if shop.command is not None:
-            assert {"HOME", "PATH", "SHOP_TOKEN"} <= set(told.split()[1:]) <= {"HOME", "LC_CTYPE", "PATH", "SHOP_TOKEN"}
+            assert (
+                {"HOME", "PATH", "SHOP_TOKEN"} <= set(answer.split()[1:]) <= {"HOME", "LC_CTYPE", "PATH", "SHOP_TOKEN"}
+            )
         with pytest.raises(UsageError, match=r"refused \*\*\*") as raised:
             servers.call(shop, "leak", {}, "k", never)
     assert "secret-of-the-shop" not in str(raised.value) + caplog.text + shop.cache_key + shop.location
 
 
-def test_a_variable_that_is_not_set(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unset_variable_is_an_error(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHOP_TOKEN")
     with using(shop) as servers:
         with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
@@ -108,7 +110,7 @@ def test_a_variable_that_is_not_set(shop: McpServer, monkeypatch: pytest.MonkeyP
         assert "'SHOP_TOKEN' is not set" in servers.tools(shop)["search"].description
 
 
-def test_a_header_that_would_break_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_with_a_line_break_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
     server = declared(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
     with using(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
@@ -116,7 +118,7 @@ def test_a_header_that_would_break_the_request(monkeypatch: pytest.MonkeyPatch) 
     assert "secret" not in str(raised.value)
 
 
-def test_a_slow_tool_ends_in_time(shop: McpServer) -> None:
+def test_a_slow_call_ends_at_its_timeout(shop: McpServer) -> None:
     server = McpServer.model_validate(shop.model_dump() | {"timeout": 3})
     with using(server) as servers:
         servers.tools(server)
@@ -133,19 +135,21 @@ def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
-def test_threads_share_one_conversation(shop: McpServer, tmp_path: Path) -> None:
+def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
     with using(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
-        mark, enough = tmp_path / "begun", threading.Event()
-        slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", enough.is_set)
+        mark, cancelled = tmp_path / "begun", threading.Event()
+        slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", cancelled.is_set)
         eventually(mark.exists)
-        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", "who waits for whom?"
-        enough.set()
+        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", (
+            "a slow call delays no other call"
+        )
+        cancelled.set()
         with pytest.raises(UsageError, match="cancelled"):
             slow.result()
 
 
-def test_a_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
+def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path: Path) -> None:
     server = declared()
     mark = tmp_path / "begun"
 
@@ -163,7 +167,7 @@ def test_a_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
         assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
-def test_a_web_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
+def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_path: Path) -> None:
     port = free_port()
     server = declared(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
     mark = tmp_path / "begun"
@@ -178,7 +182,7 @@ def test_a_web_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
             assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
-def test_a_web_server_that_forgot_the_conversation_is_asked_once_more() -> None:
+def test_an_expired_session_is_renewed() -> None:
     port = free_port()
     server = declared(url=f"http://127.0.0.1:{port}/mcp")
     with using(server) as servers:
@@ -188,7 +192,7 @@ def test_a_web_server_that_forgot_the_conversation_is_asked_once_more() -> None:
             assert servers.call(server, "process", {}, "k", never) != first
 
 
-def test_a_web_server_that_comes_up_later() -> None:
+def test_a_web_server_that_starts_later_is_found() -> None:
     port = free_port()
     server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
     with using(server, retry_delay=0.05) as servers:
@@ -200,7 +204,7 @@ def test_a_web_server_that_comes_up_later() -> None:
             eventually(lambda: servers.tools(server)["buy"].description == "Buy an article.")
 
 
-def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
+def test_a_server_that_is_ready_later_is_found(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
     with using(server, retry_delay=0.05) as servers:
@@ -212,19 +216,19 @@ def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
 
 @pytest.fixture
 def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
-    """The servers that were asked for their tools, each time."""
-    asked: list[McpServer] = []
-    listed = McpServers._list_tools
+    """Return a list that records the server of each request for tools."""
+    requested: list[McpServer] = []
+    list_tools = McpServers._list_tools
 
-    def counted(self: McpServers, server: McpServer, *rest: Any) -> ListedTools:
-        asked.append(server)
-        return listed(self, server, *rest)
+    def record(self: McpServers, server: McpServer, *rest: Any) -> ListedTools:
+        requested.append(server)
+        return list_tools(self, server, *rest)
 
-    monkeypatch.setattr(McpServers, "_list_tools", counted)
-    return asked
+    monkeypatch.setattr(McpServers, "_list_tools", record)
+    return requested
 
 
-def test_a_failure_is_remembered_and_what_was_known_is_served(listings: list[McpServer]) -> None:
+def test_after_a_failed_listing_the_known_tools_are_served_without_a_retry(listings: list[McpServer]) -> None:
     port = free_port()
     server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
     with using(server, cache_lifetime=0.0, retry_delay=3600) as servers:
@@ -235,7 +239,7 @@ def test_a_failure_is_remembered_and_what_was_known_is_served(listings: list[Mcp
     assert len(listings) == 2
 
 
-def test_a_tool_that_went_away_while_it_was_cached(shop: McpServer) -> None:
+def test_an_unknown_tool_error_refreshes_the_cached_list(shop: McpServer) -> None:
     server = McpServer.model_validate(shop.model_dump() | {"tools": ["old", "retire"]})
     with using(server) as servers:
         assert "old" in servers.tools(server)
@@ -246,7 +250,7 @@ def test_a_tool_that_went_away_while_it_was_cached(shop: McpServer) -> None:
         assert "old" not in servers.tools(server)
 
 
-def test_a_server_that_tells_of_a_change() -> None:
+def test_a_notification_of_a_changed_list_refreshes_the_cache() -> None:
     server = declared()
     with using(server) as servers:
         assert "buy" in servers.tools(server)
@@ -254,13 +258,13 @@ def test_a_server_that_tells_of_a_change() -> None:
         eventually(lambda: "buy" not in servers.tools(server))
 
 
-def test_one_discovery_at_a_time(shop: McpServer, listings: list[McpServer]) -> None:
+def test_concurrent_callers_share_one_listing(shop: McpServer, listings: list[McpServer]) -> None:
     with using(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert all(list(tools) == TOOLS for tools in pool.map(servers.tools, [shop] * 8))
     assert len(listings) == 1
 
 
-def test_a_conversation_that_nobody_uses_ends() -> None:
+def test_an_idle_session_ends() -> None:
     server = declared()
     with using(server, idle_timeout=0.3) as servers:
         first = int(servers.call(server, "process", {}, "k", never))
@@ -270,7 +274,7 @@ def test_a_conversation_that_nobody_uses_ends() -> None:
     eventually(lambda: not alive(second))
 
 
-def test_a_forked_process_has_conversations_of_its_own() -> None:
+def test_a_forked_process_opens_its_own_sessions() -> None:
     done = subprocess.run([*WORKER, "fork", *SHOP], capture_output=True, text=True, timeout=60, check=True)
     child, parent = (line.split() for line in done.stdout.splitlines())
     assert "Traceback" not in done.stderr
@@ -279,7 +283,7 @@ def test_a_forked_process_has_conversations_of_its_own() -> None:
     eventually(lambda: not any(alive(int(pid)) for pid in (child[1], parent[1])))
 
 
-def test_without_the_extra_everything_else_works() -> None:
+def test_a_missing_extra_is_named_by_the_first_use() -> None:
     script = (
         "import sys; sys.modules['mcp'] = None\n"
         "from roboco.adapters.mcp.servers import McpServers\n"

@@ -1,6 +1,6 @@
 // A producer and follower in another language, of Node's standard library alone: `node producer.mjs PORT < arguments.json`.
-// It puts a Celery message of protocol 2 on the queue, signed if ROBOCO_SIGNING_KEYS says how, and prints the messages
-// of both logs of the task, one a line.
+// It pushes a Celery message of protocol 2 to the queue, signed if ROBOCO_SIGNING_KEYS is set, and prints each message
+// of both logs of the task on a line.
 import { createHmac, randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { connect } from "node:net"
@@ -21,7 +21,7 @@ function message(given) {
   return JSON.stringify({ headers, body, properties, "content-type": "application/json", "content-encoding": "utf-8" })
 }
 
-// An answer of RESP 2 at a place of the bytes, and the place after it; null while it is not whole.
+// Return the answer of RESP 2 at an offset of the bytes and the offset after it, or null if it is incomplete.
 function read(bytes, at) {
   const end = bytes.indexOf("\r\n", at)
   if (end < 0) return null
@@ -51,7 +51,7 @@ async function redis(...words) {
   socket.write(`*${words.length}\r\n` + words.map(word => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join(""))
   for (let bytes = Buffer.alloc(0); ; ) {
     const { value, done } = await pieces.next()
-    if (done) throw new Error("redis has hung up")
+    if (done) throw new Error("redis has closed the connection")
     bytes = Buffer.concat([bytes, value])
     const answer = read(bytes, 0)
     if (answer !== null) return answer[0]

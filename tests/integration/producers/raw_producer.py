@@ -1,7 +1,7 @@
 """A producer and follower of the standard library alone: `python -I -S raw_producer.py PORT < arguments.json`.
 
-It puts a Celery message of protocol 2 on the queue, follows both logs of the task, and prints their messages, one a
-line. Every third answer it hangs up, and goes on where it was.
+It pushes a Celery message of protocol 2 to the queue, follows both logs of the task, and prints each message on a
+line. After every third answer it disconnects, and resumes after the last message.
 """
 
 import json
@@ -21,13 +21,13 @@ class Redis:
         self._answers = self._socket.makefile("rb")
 
     def __call__(self, *words: str) -> Any:
-        """The answer to a command."""
+        """Send a command, and return the answer."""
         parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
         self._socket.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
         return self._answer()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._answers.close()
         self._socket.close()
 
@@ -44,7 +44,7 @@ class Redis:
 
 
 def message(arguments: dict[str, Any]) -> str:
-    """The submission as Celery writes it."""
+    """Return the submission as Celery writes it."""
     celery_id = str(uuid.uuid4())
     return json.dumps(
         {
@@ -61,7 +61,7 @@ def message(arguments: dict[str, Any]) -> str:
 
 
 def main(port: int, arguments: dict[str, Any]) -> None:
-    """Submit, and follow to the end."""
+    """Submit a task, and follow it to the end."""
     at = {f"roboco:{{{arguments['task_id']}}}:{name}": "0" for name in ("content", "events")}
     redis = Redis(port)
     redis("LPUSH", QUEUE, message(arguments))

@@ -1,4 +1,4 @@
-"""Other services: they submit by name and read the channels, without having Roboco."""
+"""Services without Roboco: they submit by the name of the Celery task, and read both channels."""
 
 import json
 import subprocess
@@ -25,18 +25,18 @@ assert "roboco" not in sys.modules
 """
 
 
-def submit_from_elsewhere(stack: Stack, arguments: dict[str, Any]) -> None:
+def submit_with_plain_celery(stack: Stack, arguments: dict[str, Any]) -> None:
     """Submit from a process that imports Celery alone."""
     command = [sys.executable, "-I", "-c", PRODUCER, stack.settings.redis_url]
     subprocess.run(command, input=json.dumps(arguments).encode(), check=True, timeout=60)
 
 
-def heard(stack: Stack, task_id: str, arguments: dict[str, Any], last: str) -> list[dict[str, Any]]:
-    """Everything that plain redis-py hears on both channels, from before the submission to an event of type `last`."""
+def submit_and_listen(stack: Stack, task_id: str, arguments: dict[str, Any], last: str) -> list[dict[str, Any]]:
+    """Submit, and return the messages of both channels up to an event of type `last`, as redis-py receives them."""
     messages: list[dict[str, Any]] = []
     with redis.Redis.from_url(stack.settings.redis_url) as client, client.pubsub() as pubsub:
         pubsub.subscribe(f"roboco:{{{task_id}}}:content", f"roboco:{{{task_id}}}:events")
-        submit_from_elsewhere(stack, arguments)
+        submit_with_plain_celery(stack, arguments)
         deadline = time.monotonic() + 60
         while not messages or messages[-1]["type"] != last:
             assert time.monotonic() < deadline, messages
@@ -46,10 +46,10 @@ def heard(stack: Stack, task_id: str, arguments: dict[str, Any], last: str) -> l
     return messages
 
 
-def test_submit_by_name_and_read_the_channels(folder_stack: Stack) -> None:
+def test_a_service_submits_by_name_and_reads_both_channels(folder_stack: Stack) -> None:
     team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
     arguments = {"task_id": "from-elsewhere", "team": team, "prompt": GRAPH.prompt, "context": {"who": "shop"}}
-    messages = heard(folder_stack, "from-elsewhere", arguments, "event_task_end")
+    messages = submit_and_listen(folder_stack, "from-elsewhere", arguments, "event_task_end")
     task = folder_stack.orchestrator.task("from-elsewhere")
     assert shape(task.history()) == GRAPH.expected
     chunks = [message for message in messages if message["type"] == "content_chunk"]
@@ -60,43 +60,43 @@ def test_submit_by_name_and_read_the_channels(folder_stack: Stack) -> None:
     assert events[-1]["chunks"] == len(chunks)
 
 
-def test_submitting_again_changes_nothing(folder_stack: Stack) -> None:
+def test_a_repeated_submission_changes_nothing(folder_stack: Stack) -> None:
     team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
     arguments = {"task_id": "again", "team": team, "prompt": GRAPH.prompt}
-    submit_from_elsewhere(folder_stack, arguments)
-    submit_from_elsewhere(folder_stack, arguments)
-    until(lambda: known(folder_stack, "again"), 30, "accepted")
+    submit_with_plain_celery(folder_stack, arguments)
+    submit_with_plain_celery(folder_stack, arguments)
+    until(lambda: is_stored(folder_stack, "again"), 30, "the submission is accepted")
     task = folder_stack.orchestrator.task("again")
     assert task.result(30).status == "completed"
-    submit_from_elsewhere(folder_stack, arguments)
-    submit_from_elsewhere(folder_stack, arguments | {"task_id": "again-2"})
-    until(lambda: known(folder_stack, "again-2"), 30, "accepted")
+    submit_with_plain_celery(folder_stack, arguments)
+    submit_with_plain_celery(folder_stack, arguments | {"task_id": "again-2"})
+    until(lambda: is_stored(folder_stack, "again-2"), 30, "the submission is accepted")
     assert shape(folder_stack.orchestrator.task("again").history()) == GRAPH.expected
 
 
-def known(stack: Stack, task_id: str) -> bool:
+def is_stored(stack: Stack, task_id: str) -> bool:
     return task_id in stack.orchestrator._engine.files.names("")
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "error"),
     [
         ({"prompt": None}, "prompt: Input should be a valid string"),
         ({"prompt": 7}, "prompt: Input should be a valid string"),
         ({"prompt": "x" * 5_000_000}, "prompt: has 5000000 characters, at most 262144 are possible"),
         ({"team": 3}, "team"),
-        ({"team": "nobody"}, "ROBOCO_TEAMS_DIR"),
+        ({"team": "unknown"}, "ROBOCO_TEAMS_DIR"),
         ({"team": {"name": "x", "agents": []}}, "agents: Tuple should have at least 1 item"),
         ({"urgency": 3}, "urgency: no such argument, possible are task_id, team, prompt, context, agent"),
         ({"context": [1]}, "context: Input should be a valid dictionary"),
     ],
 )
-def test_wrong_arguments_are_answered_on_the_channel(folder_stack: Stack, changes: dict[str, Any], told: str) -> None:
+def test_wrong_arguments_are_reported_on_the_channel(folder_stack: Stack, changes: dict[str, Any], error: str) -> None:
     team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
     arguments = {"task_id": "wrong", "team": team, "prompt": "Go."} | changes
     if arguments["prompt"] is None:
         del arguments["prompt"]
-        told = "prompt: is missing"
-    (message,) = heard(folder_stack, "wrong", arguments, "event_error")
-    assert told in message["message"]
-    assert not known(folder_stack, "wrong")
+        error = "prompt: is missing"
+    (message,) = submit_and_listen(folder_stack, "wrong", arguments, "event_error")
+    assert error in message["message"]
+    assert not is_stored(folder_stack, "wrong")

@@ -1,4 +1,4 @@
-"""`pip install roboco` without extras: a client that submits, follows and controls, and names the extra it lacks."""
+"""`pip install roboco` without extras: a client submits, follows, controls, and names the missing extra."""
 
 import subprocess
 import sys
@@ -85,7 +85,7 @@ def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, command: list[s
     assert "Traceback" not in done.stderr
 
 
-def test_the_extra_of_the_first_command_has_all_that_the_demo_imports(tmp_path: Path) -> None:
+def test_the_extra_of_the_first_command_has_every_import_of_the_demo(tmp_path: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | thin_environment(tmp_path, "local", "workers")
     code = (
         "import roboco.workers.app, roboco.adapters.model.openai_model, roboco.cli.commands.demo, roboco.cli.main\n"

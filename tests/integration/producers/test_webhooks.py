@@ -1,4 +1,4 @@
-"""Webhooks: signed as the specification says, to where the operator allows, and over soon whatever the server does."""
+"""Webhooks: signed by the specification, sent only to allowed addresses, and ended in time whatever the server does."""
 
 import base64
 import hashlib
@@ -37,8 +37,8 @@ def server() -> Iterator[HookServer]:
         yield running
 
 
-def notice(text: str = "all is well") -> Notification:
-    """What is told of a task."""
+def create_notification(text: str = "all is well") -> Notification:
+    """Return a notification about a completed task."""
     return Notification(
         notification_id="msg_1",
         name="0-00000002-completed",
@@ -58,17 +58,17 @@ def notice(text: str = "all is well") -> Notification:
     )
 
 
-def hook(url: str) -> NotifyTarget:
-    """A webhook at the address."""
+def target_of(url: str) -> NotifyTarget:
+    """Return a target for the webhook at this address."""
     return NotifyTarget(webhook=url, secret_env="HOOK_SECRET")
 
 
-def webhooks(*allowed: str) -> WebhookSender:
-    """Webhooks below these entries."""
+def sender_for(*allowed: str) -> WebhookSender:
+    """Return a sender that may send to addresses below these entries."""
     return WebhookSender(allowed, ("HOOK_SECRET",), {"HOOK_SECRET": SECRET})
 
 
-def test_the_signature_of_the_specifications_example() -> None:
+def test_the_signature_equals_the_example_of_the_specification() -> None:
     headers = signature_headers(
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
         1614265330,
@@ -82,14 +82,14 @@ def test_the_signature_of_the_specifications_example() -> None:
     }
 
 
-def test_a_secret_that_is_not_what_it_says_is_not_shown() -> None:
+def test_an_invalid_secret_is_refused_and_not_shown() -> None:
     with pytest.raises(UsageError) as raised:
         signature_headers("msg", 1, b"", "whsec_canary!")
     assert "canary" not in str(raised.value)
 
 
-def test_the_receiver_can_check_what_it_gets(server: HookServer) -> None:
-    webhooks(server.url).deliver(hook(f"{server.url}hooks?from=roboco"), notice("grüße"))
+def test_a_receiver_can_verify_the_signature(server: HookServer) -> None:
+    sender_for(server.url).deliver(target_of(f"{server.url}hooks?from=roboco"), create_notification("grüße"))
     (posted,) = server.posted
     signature = hmac.new(
         b"canary-of-a-secret",
@@ -105,68 +105,68 @@ def test_the_receiver_can_check_what_it_gets(server: HookServer) -> None:
 
 
 @pytest.mark.parametrize("code", [199, 301, 302, 307, 308, 400, 404, 429, 500, 503])
-def test_everything_but_2xx_is_tried_again_and_no_redirection_is_followed(server: HookServer, code: int) -> None:
+def test_a_status_other_than_2xx_is_retried_and_no_redirection_is_followed(server: HookServer, code: int) -> None:
     with HookServer() as elsewhere:
         server.answer = status(code, "no" * 5000, location=elsewhere.url)
         with pytest.raises(TransientError, match=f"answers {code}") as raised:
-            webhooks(server.url, elsewhere.url).deliver(hook(f"{server.url}a?token=canary"), notice())
+            sender_for(server.url, elsewhere.url).deliver(
+                target_of(f"{server.url}a?token=canary"), create_notification()
+            )
         assert not elsewhere.posted
     assert len(str(raised.value)) < 600
     assert "canary" not in str(raised.value)
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_a_busy_server_says_when_to_ask_again(server: HookServer, code: int) -> None:
-    in_two_minutes = format_datetime(datetime.now(UTC) + timedelta(minutes=2), usegmt=True)
-    for header, expected in (("7", 7), ("0", 0), (in_two_minutes, 120), ("Sun Nov  6 08:49:37 1994", 0)):
+def test_retry_after_of_a_busy_server_sets_the_delay(server: HookServer, code: int) -> None:
+    retry_date = format_datetime(datetime.now(UTC) + timedelta(minutes=2), usegmt=True)
+    for header, expected in (("7", 7), ("0", 0), (retry_date, 120), ("Sun Nov  6 08:49:37 1994", 0)):
         server.answer = status(code, retry_after=header)
         with pytest.raises(RetryLater, match=f"answers {code}") as raised:
-            webhooks(server.url).deliver(hook(server.url), notice())
+            sender_for(server.url).deliver(target_of(server.url), create_notification())
         assert expected - 10 < raised.value.seconds <= expected
 
 
 @pytest.mark.parametrize("header", ["soon", "-5", "nan", "inf", "1e999", "Sun, 99 Nov 1994 08:49:37 GMT"])
-def test_what_says_no_time_is_not_obeyed(server: HookServer, header: str) -> None:
+def test_an_invalid_retry_after_is_ignored(server: HookServer, header: str) -> None:
     server.answer = status(503, retry_after=header)
     with pytest.raises(TransientError) as raised:
-        webhooks(server.url).deliver(hook(server.url), notice())
+        sender_for(server.url).deliver(target_of(server.url), create_notification())
     assert not isinstance(raised.value, RetryLater)
 
 
-def test_only_who_is_busy_may_put_off(server: HookServer) -> None:
+def test_retry_after_of_another_error_is_ignored(server: HookServer) -> None:
     server.answer = status(500, retry_after="7")
     with pytest.raises(TransientError) as raised:
-        webhooks(server.url).deliver(hook(server.url), notice())
+        sender_for(server.url).deliver(target_of(server.url), create_notification())
     assert not isinstance(raised.value, RetryLater)
 
 
-def test_a_server_with_a_certificate_of_an_authority_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SSL_CERT_FILE names the authorities. Who is not known, or is somebody else, hears nothing of a notice."""
+def test_a_private_authority_in_ssl_cert_file_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SSL_CERT_FILE names the authorities. An unknown or misnamed server receives no notification."""
     certificates = Certificates(tmp_path)
     with (
         HookServer(tls=certificates.server("127.0.0.1")) as known,
         HookServer(tls=certificates.server("hooks.example")) as misnamed,
     ):
-        ours = webhooks(known.url, misnamed.url)
+        sender = sender_for(known.url, misnamed.url)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
-        ours.deliver(hook(f"{known.url}hooks"), notice())
+        sender.deliver(target_of(f"{known.url}hooks"), create_notification())
         with pytest.raises(TransientError, match="SSLCertVerificationError"):
-            ours.deliver(hook(misnamed.url), notice())
+            sender.deliver(target_of(misnamed.url), create_notification())
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates.stranger))
         with pytest.raises(TransientError, match="SSLCertVerificationError"):
-            ours.deliver(hook(known.url), notice())
+            sender.deliver(target_of(known.url), create_notification())
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
-        webhooks(known.url).deliver(hook(f"{known.url}again"), notice())
+        sender_for(known.url).deliver(target_of(f"{known.url}again"), create_notification())
         assert [posted.path for posted in known.posted] == ["/hooks", "/again"]
         assert not misnamed.posted
 
 
-def test_what_is_gone_is_not_tried_again(server: HookServer) -> None:
+def test_a_webhook_answered_with_410_is_not_retried(server: HookServer) -> None:
     server.answer = status(410)
     with pytest.raises(UsageError, match="gone for good"):
-        webhooks(server.url).deliver(hook(server.url), notice())
+        sender_for(server.url).deliver(target_of(server.url), create_notification())
 
 
 def _silent(connection: socket.socket, _: int) -> None:
@@ -189,33 +189,33 @@ def _closing(connection: socket.socket, _: int) -> None:
 
 
 @pytest.mark.parametrize("answer", [_silent, _dripping, _garbage, _closing])
-def test_a_hostile_server_holds_nobody_up(server: HookServer, answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_server_delays_no_worker(server: HookServer, answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(post, "SOCKET_TIMEOUT", 0.5)
     monkeypatch.setattr(post, "TOTAL_TIMEOUT", 1.0)
     server.answer = answer  # type: ignore[assignment]
-    ours = webhooks(server.url)
+    sender = sender_for(server.url)
     with pytest.raises(TransientError, match="does not answer"):
-        ours.deliver(hook(server.url), notice())
+        sender.deliver(target_of(server.url), create_notification())
     with pytest.raises(TransientError, match="does not call it for 30 s"):
-        ours.deliver(hook(server.url), notice())
+        sender.deliver(target_of(server.url), create_notification())
     assert len(server.posted) == 1
 
 
-def test_rests_grow_and_end_with_an_answer() -> None:
+def test_the_circuit_breaker_backs_off_until_a_success() -> None:
     now = [0.0]
-    rests = CircuitBreaker(lambda: now[0])
+    breaker = CircuitBreaker(lambda: now[0])
     for factor in (1, 2, 4):
-        rests.check("a")
-        rests.record_failure("a")
+        breaker.check("a")
+        breaker.record_failure("a")
         now[0] += FIRST_OPEN_SECONDS * factor - 1
         with pytest.raises(TransientError):
-            rests.check("a")
-        rests.check("b")
+            breaker.check("a")
+        breaker.check("b")
         now[0] += 1
-    rests.record_success("a")
-    rests.record_failure("a")
+    breaker.record_success("a")
+    breaker.record_failure("a")
     now[0] += FIRST_OPEN_SECONDS
-    rests.check("a")
+    breaker.check("a")
 
 
 @pytest.mark.parametrize(
@@ -231,19 +231,19 @@ def test_rests_grow_and_end_with_an_answer() -> None:
         "file:///etc/passwd",
     ],
 )
-def test_who_submits_reaches_only_what_the_operator_lists(url: str) -> None:
+def test_a_producer_reaches_only_addresses_that_the_operator_lists(url: str) -> None:
     allowed = ("https://hooks.example/roboco",)
-    assert check_webhook(hook("https://hooks.example/roboco/done?x=1"), allowed, ("HOOK_SECRET",))
+    assert check_webhook(target_of("https://hooks.example/roboco/done?x=1"), allowed, ("HOOK_SECRET",))
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOKS"):
-        check_webhook(hook(url), allowed, ("HOOK_SECRET",))
+        check_webhook(target_of(url), allowed, ("HOOK_SECRET",))
 
 
 def test_only_secrets_that_the_operator_lists_are_used() -> None:
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOK_ENV"):
-        check_webhook(hook("https://hooks.example/"), ("https://hooks.example/",), ("OTHER",))
+        check_webhook(target_of("https://hooks.example/"), ("https://hooks.example/",), ("OTHER",))
     with pytest.raises(UsageError, match="is not set on this worker"):
         WebhookSender(("https://hooks.example/",), ("HOOK_SECRET",), {}).deliver(
-            hook("https://hooks.example/"), notice()
+            target_of("https://hooks.example/"), create_notification()
         )
 
 
@@ -257,11 +257,11 @@ def test_networks_and_hosts_that_are_listed_are_reached() -> None:
     assert allowed_address("10.1.2.3", 443, ("10.0.0.0/8",)) == "10.1.2.3"
     assert allowed_address("127.0.0.1", 80, ("http://127.0.0.1:8080/hooks",)) == "127.0.0.1"
     with pytest.raises(UsageError, match="no public address"):
-        allowed_address("localhost", 443, ("https://localhost/",))  # a name says nothing about where it leads
+        allowed_address("localhost", 443, ("https://localhost/",))  # a name may resolve to any address
 
 
 @pytest.mark.workers
-def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
+def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator_allows_it(
     tmp_path: Path, server: HookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
@@ -269,16 +269,16 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
     allowed = (f"{server.url}allowed",)
     with Stack(tmp_path, allowed_webhooks=allowed, allowed_webhook_env=("HOOK_SECRET",)) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
-        told = [
+        targets = [
             {"webhook": f"{server.url}allowed", "secret_env": "HOOK_SECRET"},
             {"webhook": f"{server.url}elsewhere", "secret_env": "HOOK_SECRET"},
         ]
-        stack.orchestrator.run(parse_team(TEAM), "Go.", notify=told).result(60)
-        until(lambda: len(server.posted) == 2, 30, "it is told again")
+        stack.orchestrator.run(parse_team(TEAM), "Go.", notify=targets).result(60)
+        until(lambda: len(server.posted) == 2, 30, "the webhook is retried")
         first, second = server.posted
         assert first.headers["webhook-id"] == second.headers["webhook-id"]
         assert {posted.path for posted in server.posted} == {"/allowed"}
-        until(stack.orchestrator.dead_letters, 20, "the other one is given up")
+        until(stack.orchestrator.dead_letters, 20, "the other webhook is a dead letter")
         (letter,) = stack.orchestrator.dead_letters()
         assert letter.name == "roboco.notify"
         assert "ROBOCO_ALLOWED_WEBHOOKS" in letter.reason
@@ -286,7 +286,7 @@ def test_a_refused_webhook_is_told_later_and_one_that_is_not_allowed_by_hand(
         stack.restart("coordinator")
         stack.wait_ready("coordinator")
         stack.orchestrator.requeue_dead_letter(letter.letter_id)
-        until(lambda: server.posted[-1].path == "/elsewhere", 30, "it is sent again by hand")
+        until(lambda: server.posted[-1].path == "/elsewhere", 30, "the requeued webhook is sent")
         assert stack.orchestrator.dead_letters() == []
     assert not list((tmp_path / "workspace").rglob("notifications/*.json"))
     files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]

@@ -1,4 +1,4 @@
-"""Teams as signatures in a shop's own application: chain, group and chord, failures and revokes, on real workers."""
+"""Teams as signatures in an application of a shop: chain, group and chord, failures and revokes, on real workers."""
 
 import time
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ from tests.support.stack import Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "reader for {{ context.audience }}"}]}
-ASKING = TEAM | {"collaboration_model": {"type": "graph", "routing_graph": {"reader": ["USER"]}}}
+TEAM_WITH_USER = TEAM | {"collaboration_model": {"type": "graph", "routing_graph": {"reader": ["USER"]}}}
 
 
 def answer(request: Request) -> Reply:
-    """What the model says of the notes that it gets; it refuses and dawdles where it is told to."""
+    """Return the text about the notes in the prompt. "refuse" is an error, "dawdle" a slow text."""
     if "refuse" in request.last_user:
         return Reply(status=400, text="the model refuses")
     if "dawdle" in request.last_user:
@@ -55,31 +55,31 @@ def app(stack: Stack) -> Iterator[Celery]:
         yield made
 
 
-def done(stack: Stack, word: str = "") -> list[str]:
-    """What the shop has done, where it has to do with the word."""
+def shop_lines(stack: Stack, word: str = "") -> list[str]:
+    """Return the lines that Celery tasks of the shop wrote and that contain the word."""
     path = stack.folder / "shop.txt"
     lines = path.read_text().splitlines() if path.exists() else []
     return [line for line in lines if word in line]
 
 
-def team(app: Celery, **wishes: Any) -> TeamTask:
-    """The team, for people."""
-    return roboco.team(TEAM, app=app, context={"audience": "people"}, **wishes)
+def team(app: Celery, **options: Any) -> TeamTask:
+    """Return a signature of the team, with people as the audience."""
+    return roboco.team(TEAM, app=app, context={"audience": "people"}, **options)
 
 
-def test_a_chain_goes_on_with_what_the_team_has_said(stack: Stack, app: Celery) -> None:
+def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) -> None:
     result: Any = chain(
         app.signature("shop.fetch", ("tides",)), team(app).s(), app.signature("shop.publish")
     ).apply_async()
     assert result.get(timeout=60) == {"published": "read notes on tides for people"}
     assert result.parent.get(timeout=5) == "read notes on tides for people"
-    assert done(stack, "tides") == ["published read notes on tides for people"]
+    assert shop_lines(stack, "tides") == ["published read notes on tides for people"]
     task = stack.orchestrator.task(team_task_id(result.parent.id))
     assert task.summary().status == "completed"
 
 
-def test_team_of_an_application_with_a_broker_that_roboco_does_not_know_fails_at_once(stack: Stack) -> None:
-    """Its chain would wait for ever."""
+def test_a_team_of_an_application_on_an_unknown_broker_fails_at_once(stack: Stack) -> None:
+    """Otherwise its chain would wait for ever."""
     own = stack.valkey.url.removesuffix("/0") + "/5"
     stack.start("shop-own", modules="tests.support.celery_shops", SHOP_URL=own)
     stack.wait_ready("shop-own")
@@ -90,19 +90,19 @@ def test_team_of_an_application_with_a_broker_that_roboco_does_not_know_fails_at
         with pytest.raises(UsageError, match=remedy):
             result.get(timeout=60)
         assert stack.orchestrator._engine.files.get(open_marker_path(team_task_id(result.parent.id))) is None
-        assert team(app).s("alone").apply().get() == "read alone for people", "an eager application waits itself"
+        assert team(app).s("alone").apply().get() == "read alone for people", "an eager application needs no callback"
 
 
-def test_what_celerys_tools_show_while_a_team_works_and_when_it_has_ended(stack: Stack, app: Celery) -> None:
-    """As any Celery task that runs, from its start to the team's end; and nothing of what is said."""
+def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery) -> None:
+    """Events show the team as a Celery task that runs from its start to the team's end, and contain no text of it."""
     with watched(app) as seen:
         well, refused, slow = (team(app).s(f"{word} plankton").apply_async() for word in ("eat", "refuse", "dawdle"))
-        until(lambda: seen.state(slow.id) == "STARTED", 20, "the team works")
-        until(lambda: seen.state(well.id) == "SUCCESS", 60, lambda: f"it has ended: {seen.told}")
-        until(lambda: seen.state(refused.id) == "FAILURE", 60, lambda: f"it has failed: {seen.told}")
+        until(lambda: seen.state(slow.id) == "STARTED", 20, "the team runs")
+        until(lambda: seen.state(well.id) == "SUCCESS", 60, lambda: f"the task has succeeded: {seen.told}")
+        until(lambda: seen.state(refused.id) == "FAILURE", 60, lambda: f"the task has failed: {seen.told}")
         assert seen.state(slow.id) == "STARTED"
         slow.revoke()
-        until(lambda: seen.state(slow.id) == "REVOKED", 60, lambda: f"it is revoked: {seen.told}")
+        until(lambda: seen.state(slow.id) == "REVOKED", 60, lambda: f"the task is revoked: {seen.told}")
         shown = seen.rows.tasks[well.id]
         assert (shown.name, shown.result) == ("roboco.team", f"'task {team_task_id(well.id)} is completed'")
         assert 0 < shown.runtime < 60
@@ -113,16 +113,18 @@ def test_what_celerys_tools_show_while_a_team_works_and_when_it_has_ended(stack:
         )
 
 
-def test_two_teams_in_a_row_and_a_summary(stack: Stack, app: Celery) -> None:
-    both = chain(team(app).s("moons"), team(app, result="summary").s())
-    summary = both.apply_async().get(timeout=60)
+def test_a_chain_of_two_teams_returns_a_summary(stack: Stack, app: Celery) -> None:
+    teams = chain(team(app).s("moons"), team(app, result="summary").s())
+    summary = teams.apply_async().get(timeout=60)
     assert summary["text"] == "read read moons for people for people"
     assert (summary["status"], summary["team"], summary["steps"]) == ("completed", "research", 2)
 
 
-def test_an_object_fills_the_submission_and_a_prompt_keeps_what_was_before(stack: Stack, app: Celery) -> None:
-    asked = {"prompt": "sand", "context": {"audience": "children"}, "title": "On sand"}
-    first = team(app).s(asked).apply_async()
+def test_an_object_sets_options_and_a_fixed_prompt_gets_the_previous_result_as_context(
+    stack: Stack, app: Celery
+) -> None:
+    arguments = {"prompt": "sand", "context": {"audience": "children"}, "title": "On sand"}
+    first = team(app).s(arguments).apply_async()
     assert first.get(timeout=60) == "read sand for children"
     one = chain(app.signature("shop.fetch", ("kelp",)), team(app, prompt="Go on.").s()).apply_async()
     assert one.get(timeout=60) == "read Go on. for people"
@@ -141,22 +143,22 @@ def test_the_body_of_a_chord_may_be_a_team(stack: Stack, app: Celery) -> None:
     assert result.get(timeout=60) == 'read ["notes on ebb","read flow for people"] for people'
 
 
-def test_a_group_of_twenty(stack: Stack, app: Celery) -> None:
+def test_a_group_of_twenty_teams_returns_all_texts(stack: Stack, app: Celery) -> None:
     result = group(team(app).s(f"group {number}") for number in range(20)).apply_async()
     with allow_join_result():
         assert result.get(timeout=120) == [f"read group {number} for people" for number in range(20)]
 
 
-def test_a_chord_of_twenty_and_then_the_body_once(stack: Stack, app: Celery) -> None:
+def test_a_chord_of_twenty_teams_runs_its_body_once(stack: Stack, app: Celery) -> None:
     header = [team(app).s(f"chord {number}") for number in range(20)]
     result = chord(header, app.signature("shop.publish")).apply_async()
     expected = [f"read chord {number} for people" for number in range(20)]
     assert result.get(timeout=120) == {"published": expected}
-    assert len(done(stack, "chord")) == 1
+    assert len(shop_lines(stack, "chord")) == 1
 
 
-def test_no_worker_is_held_while_teams_work(stack: Stack, app: Celery) -> None:
-    """The shop's one child does other work while three teams dawdle."""
+def test_no_worker_is_held_while_teams_run(stack: Stack, app: Celery) -> None:
+    """The shop's only child process runs other work while three slow teams run."""
     results = [team(app).s(f"dawdle {number}").apply_async() for number in range(3)]
     tasks = [team_task_id(result.id) for result in results]
     files = stack.orchestrator._engine.files
@@ -178,21 +180,21 @@ def test_a_failing_team_fails_its_chain_as_a_celery_task_does(stack: Stack, app:
         result.get(timeout=60)
     assert raised.value.status == "failed"
     assert (result.state, result.parent.state, result.parent.parent.state) == ("FAILURE", "FAILURE", "SUCCESS")
-    until(lambda: done(stack, f"complained {result.parent.id}"), 20, "link_error ran")
-    assert not done(stack, "published read notes on refuse")
+    until(lambda: shop_lines(stack, f"complained {result.parent.id}"), 20, "link_error ran")
+    assert not shop_lines(stack, "published read notes on refuse")
     explained = f"explained {result.parent.id}: task {raised.value.task_id} is failed: "
-    assert [line.startswith(explained) for line in done(stack, "explained")] == [True]
-    assert len(done(stack, "complained")) == 1
+    assert [line.startswith(explained) for line in shop_lines(stack, "explained")] == [True]
+    assert len(shop_lines(stack, "complained")) == 1
 
 
-def test_a_submission_that_is_wrong_fails_at_once(stack: Stack, app: Celery) -> None:
-    result = roboco.team("nobody", app=app).s("go").apply_async()
-    with pytest.raises(roboco.UsageError, match="nobody"):
+def test_an_invalid_submission_fails_at_once(stack: Stack, app: Celery) -> None:
+    result = roboco.team("unknown-team", app=app).s("go").apply_async()
+    with pytest.raises(roboco.UsageError, match="unknown-team"):
         result.get(timeout=30)
 
 
 def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack, app: Celery) -> None:
-    """As from celery beat, which reads no result."""
+    """A caller such as celery beat reads no result."""
     orchestrator = stack.orchestrator
     result = app.send_task("roboco.team", kwargs={"team": "no-such-team", "prompt": "secret words"})
     with pytest.raises(roboco.UsageError, match="no-such-team"):
@@ -217,22 +219,24 @@ def test_a_failing_team_fails_its_chord(stack: Stack, app: Celery) -> None:
     result = chord([team(app).s("well"), team(app).s("refuse")], app.signature("shop.publish")).apply_async()
     with pytest.raises(Exception, match="the model refuses"):
         result.get(timeout=60)
-    assert not done(stack, "published ['read well")
+    assert not shop_lines(stack, "published ['read well")
 
 
-def test_a_team_that_waits_for_its_user_ends_nothing_unless_it_may_not(stack: Stack, app: Celery) -> None:
-    waiting = roboco.team(ASKING, app=app, context={"audience": "people"}).s("ask").apply_async()
-    until(lambda: _status(stack, waiting) == "user_turn", 30, "it waits")
-    impatient = roboco.team(ASKING, app=app, context={"audience": "people"}, on_wait="fail").s("ask").apply_async()
+def test_a_team_that_waits_for_its_user_fails_its_signature_only_if_on_wait_is_fail(stack: Stack, app: Celery) -> None:
+    waiting = roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}).s("ask").apply_async()
+    until(lambda: _status(stack, waiting) == "user_turn", 30, "the task waits for its user")
+    failing = (
+        roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}, on_wait="fail").s("ask").apply_async()
+    )
     with pytest.raises(TaskFailed) as raised:
-        impatient.get(timeout=60)
+        failing.get(timeout=60)
     assert raised.value.status == "user_turn"
-    until(lambda: _status(stack, impatient) == "cancelled", 30, "the impatient one is stopped")
+    until(lambda: _status(stack, failing) == "cancelled", 30, "the task with on_wait='fail' is stopped")
     assert not waiting.ready()
     stack.orchestrator.task(team_task_id(waiting.id)).stop()
     with pytest.raises(TaskRevokedError):
         waiting.get(timeout=60)
-    assert impatient.state == "FAILURE"
+    assert failing.state == "FAILURE"
 
 
 def _status(stack: Stack, result: AsyncResult[Any]) -> str:
@@ -241,56 +245,60 @@ def _status(stack: Stack, result: AsyncResult[Any]) -> str:
     return "" if files.get(f"{task_id}/task.json") is None else str(stack.orchestrator.task(task_id).summary().status)
 
 
-def test_who_waits_for_a_chain_hears_that_its_team_was_revoked(stack: Stack, app: Celery) -> None:
+def test_a_revoked_team_revokes_its_chain_and_stops(stack: Stack, app: Celery) -> None:
     result: Any = chain(team(app).s("dawdle in a chain"), app.signature("shop.publish")).apply_async()
-    until(lambda: _status(stack, result.parent) == "running", 30, "the team works")
+    until(lambda: _status(stack, result.parent) == "running", 30, "the team runs")
     result.parent.revoke()
     with pytest.raises(TaskRevokedError):
         result.get(timeout=60)
     assert result.parent.state == "REVOKED"
     until(lambda: _status(stack, result.parent) == "cancelled", 30, "the team is stopped")
-    assert not done(stack, "dawdle in a chain")
+    assert not shop_lines(stack, "dawdle in a chain")
 
 
-def test_revoked_before_it_starts_it_is_never_submitted(stack: Stack, app: Celery) -> None:
-    """The shop's one child is busy, so that the message waits."""
+def test_a_team_revoked_before_its_start_is_never_submitted(stack: Stack, app: Celery) -> None:
+    """The shop's only child process is busy, so the message waits."""
     app.signature("shop.nap", ("revoked",)).apply_async()
-    until(lambda: done(stack, "napping"), 20, "the child is busy")
+    until(lambda: shop_lines(stack, "napping"), 20, "the child process is busy")
     result = team(app).s("too late").apply_async()
     result.revoke()
-    until(lambda: f"Tasks flagged as revoked: {result.id}" in stack.log("shop"), 20, "the worker knows of it")
+    until(
+        lambda: f"Tasks flagged as revoked: {result.id}" in stack.log("shop"),
+        20,
+        "the worker has received the revocation",
+    )
     (stack.folder / "revoked").touch()
     with pytest.raises(TaskRevokedError):
         result.get(timeout=30)
     assert stack.orchestrator._engine.files.names(f"{team_task_id(result.id)}/") == []
 
 
-def test_messages_that_come_again_and_at_once_go_on_once(stack: Stack, app: Celery) -> None:
+def test_repeated_messages_continue_a_chain_once(stack: Stack, app: Celery) -> None:
     result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
     result.get(timeout=60)
     task_id, engine = team_task_id(result.parent.id), stack.orchestrator._engine
-    until(lambda: engine.files.names(finished_notifications_path(task_id, 2)), 20, "the notice is settled")
+    until(lambda: engine.files.names(finished_notifications_path(task_id, 2)), 20, "the notification is finished")
     name = engine.files.names(finished_notifications_path(task_id, 2))[0].removesuffix(".json")
     for _ in range(3):
         app.send_task("roboco.ended", kwargs={"task_id": task_id, "name": name})
         app.send_task("roboco.team", args=("another",), kwargs={"team": TEAM}, task_id=result.parent.id)
     app.signature("shop.fetch", ("after that",)).apply_async().get(timeout=30)
     continue_canvas(app, engine, task_id, name)
-    assert done(stack, "twice") == ["published read twice for people"]
+    assert shop_lines(stack, "twice") == ["published read twice for people"]
     assert result.parent.get(timeout=5) == "read twice for people"
 
 
-def test_a_callback_is_told(stack: Stack, app: Celery) -> None:
+def test_a_callback_receives_the_notification(stack: Stack, app: Celery) -> None:
     notify = [{"celery": dict(app.signature("shop.hear", queue="celery")), "on": ["completed"]}]
     task = stack.orchestrator.run(
-        roboco.parse_team(TEAM), "callback", context={"audience": "people"}, notify=notify, task_id="told-1"
+        roboco.parse_team(TEAM), "callback", context={"audience": "people"}, notify=notify, task_id="callback-1"
     )
     task.result(60)
-    until(lambda: done(stack, "heard"), 30, "the shop heard of it")
-    assert done(stack, "heard") == ["heard completed of told-1: read callback for people"]
+    until(lambda: shop_lines(stack, "heard"), 30, "the shop has received the callback")
+    assert shop_lines(stack, "heard") == ["heard completed of callback-1: read callback for people"]
 
 
-def test_nothing_else_of_the_application_changes(stack: Stack) -> None:
+def test_install_adds_two_celery_tasks_and_changes_nothing_else(stack: Stack) -> None:
     plain = Celery("plain", broker=stack.valkey.url, backend=stack.valkey.url, set_as_current=False)
     plain.conf.update(broker_transport_options={"visibility_timeout": 99})
     before, tasks = dict(plain.conf), set(plain.tasks)
@@ -304,23 +312,23 @@ def test_nothing_else_of_the_application_changes(stack: Stack) -> None:
 
 
 def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack: Stack, app: Celery) -> None:
-    """Roboco's own workers look after their messages every two seconds, with a timeout of half a minute."""
+    """Roboco's workers restore unacknowledged messages of their own every two seconds, after half a minute."""
     client: Any = redis.Redis.from_url(stack.valkey.url, decode_responses=True)
-    begun = len(done(stack, "napping"))
-    app.signature("shop.nap", ("looked after",)).apply_async()
-    until(lambda: len(done(stack, "napping")) > begun, 20, "the shop works")
+    begun = len(shop_lines(stack, "napping"))
+    app.signature("shop.nap", ("visibility",)).apply_async()
+    until(lambda: len(shop_lines(stack, "napping")) > begun, 20, "the shop runs the Celery task")
     (tag,) = client.zrange("unacked_index", 0, -1)
-    long_ago = time.time() - VISIBILITY / 2  # far beyond Roboco's own timeout
+    long_ago = time.time() - VISIBILITY / 2  # far beyond the timeout of Roboco's workers
     client.zadd("unacked_index", {tag: long_ago})
-    time.sleep(5)  # in which Roboco's workers look after their own messages, twice at least
-    (stack.folder / "looked after").touch()
+    time.sleep(5)  # Roboco's workers restore their messages at least twice
+    (stack.folder / "visibility").touch()
     until(lambda: not client.exists("unacked_index"), 20, "the shop has acknowledged it")
     app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=30)
-    assert len(done(stack, "napping")) == begun + 1
+    assert len(shop_lines(stack, "napping")) == begun + 1
     client.close()
 
 
-def test_a_shop_on_a_server_of_its_own(tmp_path: Path, valkey: ValkeyServer) -> None:
+def test_a_shop_on_another_broker_server_continues_its_chain(tmp_path: Path, valkey: ValkeyServer) -> None:
     with Stack(tmp_path, callback_broker_url=valkey.url) as apart:
         apart.model.script(answer)
         apart.start("shop", modules="tests.support.celery_shops", SHOP_URL=valkey.url)

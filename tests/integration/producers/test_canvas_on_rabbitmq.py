@@ -1,4 +1,4 @@
-"""Teams in the canvas of a shop whose own Celery application has RabbitMQ as its broker."""
+"""Teams in the canvas of a shop whose Celery application has RabbitMQ as its broker."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "reader"}]}
 
 
 def answer(request: Request) -> Reply:
-    """What the model says of the notes that it gets; it refuses and dawdles where it is told to."""
+    """Return the text about the notes in the prompt. "refuse" is an error, "dawdle" a slow text."""
     if "refuse" in request.last_user:
         return Reply(status=400, text="the model refuses")
     if "dawdle" in request.last_user:
@@ -45,7 +45,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 
 @pytest.fixture(scope="module", params=["callback_broker_url", "broker_url"])
 def stack(request: Any, rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Roboco's workers have a Redis as their own broker and know the shop's, or they have that one, too."""
+    """Yield workers with Redis as their broker and RabbitMQ for callbacks, and workers with RabbitMQ as their broker."""
     changes: dict[str, Any] = {"redelivery_delay": 1.0, request.param: rabbit.url}
     with Stack(tmp_path_factory.mktemp("stack"), **changes) as running:
         running.model.script(answer)
@@ -62,57 +62,63 @@ def app(stack: Stack, rabbit: RabbitServer) -> Iterator[Celery]:
         yield made
 
 
-def done(stack: Stack, word: str) -> list[str]:
-    """What the shop has done, where it has to do with the word."""
+def shop_lines(stack: Stack, word: str) -> list[str]:
+    """Return the lines that Celery tasks of the shop wrote and that contain the word."""
     path = stack.folder / "shop.txt"
     return [line for line in path.read_text().splitlines() if word in line] if path.exists() else []
 
 
-def test_a_chain_goes_on_with_what_the_team_has_said(stack: Stack, app: Celery) -> None:
+def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) -> None:
     with watched(app) as seen:
         steps = (app.signature("shop.fetch", ("tides",)), roboco.team(TEAM, app=app).s(), app.signature("shop.publish"))
         result: Any = chain(*steps).apply_async()
         assert result.get(timeout=60) == {"published": "read notes on tides"}
-        until(lambda: seen.state(result.parent.id) == "SUCCESS", 20, lambda: f"the team's row has ended: {seen.told}")
-    assert done(stack, "tides") == ["published read notes on tides"]
+        until(
+            lambda: seen.state(result.parent.id) == "SUCCESS",
+            20,
+            lambda: f"the team's Celery task has succeeded: {seen.told}",
+        )
+    assert shop_lines(stack, "tides") == ["published read notes on tides"]
     files, notices = stack.orchestrator._engine.files, notifications_path(team_task_id(result.parent.id))
-    until(lambda: not files.names(notices), 20, "it is confirmed, and not sent again")
+    until(lambda: not files.names(notices), 20, "the notification is confirmed")
 
 
-def test_a_chord_of_teams(stack: Stack, app: Celery) -> None:
+def test_a_chord_of_teams_runs_its_body_once(stack: Stack, app: Celery) -> None:
     header = [roboco.team(TEAM, app=app).s(f"part {number}") for number in range(5)]
     result = chord(header, app.signature("shop.publish")).apply_async()
     with allow_join_result():
         assert result.get(timeout=60) == {"published": [f"read part {number}" for number in range(5)]}
-    assert len(done(stack, "part")) == 1
+    assert len(shop_lines(stack, "part")) == 1
 
 
-def test_failures_and_revokes(stack: Stack, app: Celery) -> None:
+def test_a_failed_team_fails_its_chain_and_a_revoked_team_stops(stack: Stack, app: Celery) -> None:
     failing: Any = chain(roboco.team(TEAM, app=app).s("refuse"), app.signature("shop.publish")).apply_async(
         link_error=app.signature("shop.complain")
     )
     with pytest.raises(TaskFailed, match="the model refuses"):
         failing.get(timeout=60)
-    until(lambda: done(stack, f"complained {failing.parent.id}"), 20, "link_error ran")
+    until(lambda: shop_lines(stack, f"complained {failing.parent.id}"), 20, "link_error ran")
     slow = roboco.team(TEAM, app=app).s("dawdle").apply_async()
     files, task_id = stack.orchestrator._engine.files, team_task_id(slow.id)
-    until(lambda: files.get(open_marker_path(task_id)) is not None, 30, "it is submitted")
+    until(lambda: files.get(open_marker_path(task_id)) is not None, 30, "the team is submitted")
     slow.revoke()
     with pytest.raises(TaskRevokedError):
         slow.get(timeout=60)
     until(lambda: stack.orchestrator.task(task_id).summary().status == "cancelled", 30, "the team is stopped")
 
 
-def test_a_worker_of_the_shop_that_is_killed_gives_its_message_back(
+def test_a_chain_continues_after_a_worker_of_the_shop_is_killed(
     stack: Stack, app: Celery, rabbit: RabbitServer
 ) -> None:
-    """What waits for it stays in RabbitMQ, and the team that has ended meanwhile is passed on by its successor."""
+    """Messages stay in RabbitMQ until the next worker of the shop continues the chain of the team that has ended."""
     result: Any = chain(roboco.team(TEAM, app=app).s("killed"), app.signature("shop.publish")).apply_async()
     task_id = team_task_id(result.parent.id)
-    until(lambda: stack.orchestrator._engine.files.get(open_marker_path(task_id)) is not None, 30, "it is submitted")
+    until(
+        lambda: stack.orchestrator._engine.files.get(open_marker_path(task_id)) is not None, 30, "the team is submitted"
+    )
     stack.kill("shop")
     stack.workers["shop"].process.wait()
     assert stack.orchestrator.task(task_id).result(60).status == "completed"
     stack.start("shop", modules="tests.support.celery_shops", SHOP_URL=rabbit.url, SHOP_RESULTS=stack.valkey.url)
     assert result.get(timeout=120) == {"published": "read killed"}
-    assert len(done(stack, "killed")) >= 1
+    assert len(shop_lines(stack, "killed")) >= 1
