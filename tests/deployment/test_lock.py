@@ -1,4 +1,4 @@
-"""The lock files of the image: every package that it needs, with hashes, and no place to have it from."""
+"""The lock files of the image: every package that it needs, with hashes, and no package index."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""A Redis that asks for a password: clients, commands, doctor and workers name the setting and how to write it."""
+"""A Redis that requires a password: clients, `roboco doctor` and workers name the setting and its syntax."""
 
 import os
 import subprocess
@@ -29,8 +29,8 @@ TEAM = Team.model_validate({"name": "echo", "agents": [{"name": "echo", "prompt"
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """A Redis with a password."""
+def password_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """Yield a Redis with a password."""
     need(find_server)
     for server in running(start_valkey(tmp_path_factory.mktemp("locked"))):
         with redis.Redis.from_url(server.url) as admin:
@@ -43,26 +43,28 @@ def url_of(server: ValkeyServer, password: str) -> str:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, locked: ValkeyServer, request: pytest.FixtureRequest) -> Settings:
-    return Settings(redis_url=url_of(locked, request.param), workspace=tmp_path.as_uri())
+def settings(tmp_path: Path, password_redis: ValkeyServer, request: pytest.FixtureRequest) -> Settings:
+    return Settings(redis_url=url_of(password_redis, request.param), workspace=tmp_path.as_uri())
 
 
-both = pytest.mark.parametrize(("settings", "told"), [("", MISSING), ("wrong", WRONG)], indirect=["settings"])
+missing_or_wrong = pytest.mark.parametrize(
+    ("settings", "reason"), [("", MISSING), ("wrong", WRONG)], indirect=["settings"]
+)
 
 
-@both
-def test_client_without_the_right_password_names_the_setting(settings: Settings, told: str) -> None:
+@missing_or_wrong
+def test_client_without_the_right_password_names_the_setting(settings: Settings, reason: str) -> None:
     orchestrator = Orchestrator(settings)
     with pytest.raises(TransientError) as refused:
         orchestrator.run(TEAM, "hello")
     orchestrator.close()
-    assert told in str(refused.value)
+    assert reason in str(refused.value)
     assert SYNTAX in str(refused.value)
 
 
 @pytest.mark.parametrize("settings", [""], indirect=True)
 def test_refused_password_is_not_retried(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redis.retry.sleep", lambda seconds: pytest.fail("it may not succeed"))
+    monkeypatch.setattr("redis.retry.sleep", lambda seconds: pytest.fail("a refused password must not be retried"))
     with client.connect(settings.redis_url) as connected, pytest.raises(redis.AuthenticationError):
         connected.ping()
 
@@ -75,25 +77,25 @@ def test_refused_connection_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(pauses) >= 5
 
 
-@both
-def test_broker_without_the_right_password_names_the_settings(settings: Settings, told: str) -> None:
+@missing_or_wrong
+def test_broker_without_the_right_password_names_the_settings(settings: Settings, reason: str) -> None:
     with producer_app(settings) as app, pytest.raises(TransientError) as refused, translating_errors("roboco.turn"):
         app.send_task("roboco.turn", retry=False)
     assert "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)" in str(refused.value)
     assert SYNTAX in str(refused.value)
 
 
-@both
-def test_doctor_without_the_right_password_names_the_setting(settings: Settings, told: str) -> None:
-    (of_redis,), (broker,) = check_redis(settings, True), check_broker(settings)
-    assert (of_redis.state, broker.state) == ("fail", "fail")
-    assert told.partition(":")[0] in of_redis.found
-    assert SYNTAX in of_redis.todo
-    assert SYNTAX in broker.todo
+@missing_or_wrong
+def test_doctor_without_the_right_password_names_the_setting(settings: Settings, reason: str) -> None:
+    (redis_check,), (broker_check,) = check_redis(settings, True), check_broker(settings)
+    assert (redis_check.state, broker_check.state) == ("fail", "fail")
+    assert reason.partition(":")[0] in redis_check.found
+    assert SYNTAX in redis_check.todo
+    assert SYNTAX in broker_check.todo
 
 
 @pytest.mark.parametrize(
-    ("pool", "of_redis", "of_broker", "told"),
+    ("pool", "redis_password", "broker_password", "reason"),
     [
         ("app", "", None, MISSING),
         ("coordinator", "wrong", None, WRONG),
@@ -101,14 +103,22 @@ def test_doctor_without_the_right_password_names_the_setting(settings: Settings,
     ],
 )
 def test_worker_without_the_right_password_ends_and_names_the_setting(
-    locked: ValkeyServer, tmp_path: Path, pool: str, of_redis: str, of_broker: str | None, told: str
+    password_redis: ValkeyServer,
+    tmp_path: Path,
+    pool: str,
+    redis_password: str,
+    broker_password: str | None,
+    reason: str,
 ) -> None:
     celery = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "worker"]
-    environment = os.environ | {"ROBOCO_REDIS_URL": url_of(locked, of_redis), "ROBOCO_WORKSPACE": tmp_path.as_uri()}
-    environment |= {} if of_broker is None else {"ROBOCO_BROKER_URL": url_of(locked, of_broker)}
+    environment = os.environ | {
+        "ROBOCO_REDIS_URL": url_of(password_redis, redis_password),
+        "ROBOCO_WORKSPACE": tmp_path.as_uri(),
+    }
+    environment |= {} if broker_password is None else {"ROBOCO_BROKER_URL": url_of(password_redis, broker_password)}
     ended = subprocess.run(
         celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 1
-    assert f"this worker ends: {told}" in ended.stderr
+    assert f"this worker ends: {reason}" in ended.stderr
     assert SYNTAX in ended.stderr

@@ -1,4 +1,4 @@
-"""Only coordinators load Lua scripts. The other Redis users call them by hash, and wait while Redis holds none."""
+"""Only coordinators load Lua scripts. Other Redis users call them by hash, and wait while Redis holds none."""
 
 import signal
 import uuid
@@ -29,7 +29,17 @@ from tests.support.stack import Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 MISSING = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
 WAITING = "cannot use the broker for now: it does not hold kombu's scripts yet"
-OTHERS = ("agents", "tools", "client", "client-acme", "flower", "producer", "follower", "follower-acme", "probe")
+USERS_WITHOUT_LOAD = (
+    "agents",
+    "tools",
+    "client",
+    "client-acme",
+    "flower",
+    "producer",
+    "follower",
+    "follower-acme",
+    "probe",
+)
 ENDLESS = "while true do end"
 PROFILE = ModelProfile(model="m", requests_per_minute=1, tokens_per_minute=100)
 
@@ -42,7 +52,7 @@ def acl_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @contextmanager
 def without_scripts(stack: Stack) -> Iterator[None]:
-    """Redis as it is after a restart, while no coordinator works."""
+    """Stop the coordinator and flush the scripts of Redis, as after a restart, until the block ends."""
     stack.kill("coordinator", signal.SIGSTOP)
     try:
         with redis.Redis.from_url(stack.valkey.url) as client:
@@ -59,9 +69,9 @@ def holds_scripts(stack: Stack) -> bool:
         return all(client.script_exists(*(client.register_script(text).sha for text in texts)))
 
 
-@pytest.mark.parametrize("user", OTHERS)
+@pytest.mark.parametrize("user", USERS_WITHOUT_LOAD)
 @pytest.mark.parametrize("command", ["SCRIPT LOAD", "EVAL", "FUNCTION LOAD"])
-def test_a_user_of_another_pool_loads_no_script(acl_stack: Stack, user: str, command: str) -> None:
+def test_a_user_of_another_pool_may_load_no_script(acl_stack: Stack, user: str, command: str) -> None:
     with connect(url_of(acl_stack.valkey, f"roboco-{user}")) as client, pytest.raises(NoPermissionError):
         client.execute_command(command, *([ENDLESS, 0] if command == "EVAL" else [ENDLESS]))
     denied(acl_stack)
@@ -78,28 +88,30 @@ def test_no_script_is_loaded_by_another_pool_while_a_coordinator_works(acl_stack
     assert denied(acl_stack) == set()
 
 
-def test_a_client_is_told_that_redis_holds_no_scripts_and_may_repeat_its_call(acl_stack: Stack) -> None:
+def test_a_client_without_scripts_in_redis_raises_and_may_repeat_its_call(acl_stack: Stack) -> None:
     task_id = f"task_{uuid.uuid4().hex}"
     with without_scripts(acl_stack), pytest.raises(TransientError, match=MISSING):
         acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task_id)
     until(lambda: holds_scripts(acl_stack), 10, "the coordinator has loaded the scripts")
     assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task_id).result(30).status == "completed"
-    assert_tried_to_load(acl_stack)
+    assert_only_loads_denied(acl_stack)
 
 
-def test_a_task_during_which_redis_loses_its_scripts_ends_as_it_would_anyway(acl_stack: Stack) -> None:
+def test_a_task_completes_although_redis_loses_its_scripts(acl_stack: Stack) -> None:
     acl_stack.model.script(lambda request: Reply(text=answer(request).text, interval=0.2))
     try:
         task = acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
         next(item for item in task.stream() if item.type == "text_part_delta")
         before = acl_stack.log("agents").count(MISSING)
         with without_scripts(acl_stack):
-            until(lambda: acl_stack.log("agents").count(MISSING) > before, 20, "an agents worker misses a script")
+            until(
+                lambda: acl_stack.log("agents").count(MISSING) > before, 20, "an agents worker fails without a script"
+            )
         assert task.result(60).status == "completed"
     finally:
         acl_stack.model.script(answer)
     assert shape(task.history()) == GRAPH.expected
-    assert_tried_to_load(acl_stack)
+    assert_only_loads_denied(acl_stack)
 
 
 def test_workers_that_start_before_a_coordinator_wait_for_the_scripts(acl_stack: Stack) -> None:
@@ -113,29 +125,33 @@ def test_workers_that_start_before_a_coordinator_wait_for_the_scripts(acl_stack:
     for pool in pools:
         acl_stack.wait_ready(pool)
     assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
-    assert_tried_to_load(acl_stack)
+    assert_only_loads_denied(acl_stack)
 
 
-def test_flower_that_starts_before_a_coordinator_sees_the_workers_later(acl_stack: Stack) -> None:
+def test_flower_that_starts_before_a_coordinator_shows_the_workers_later(acl_stack: Stack) -> None:
     log = acl_stack.folder / "flower.log"
 
-    def misses() -> None:
+    def wait_for_failure() -> None:
         with without_scripts(acl_stack):
-            until(lambda: log.exists() and "Failed to capture events" in log.read_text(), 30, "Flower misses a script")
+            until(
+                lambda: log.exists() and "Failed to capture events" in log.read_text(),
+                30,
+                "Flower fails without a script",
+            )
 
-    with ThreadPoolExecutor(1) as beside:
-        missed = beside.submit(misses)
+    with ThreadPoolExecutor(1) as executor:
+        failure = executor.submit(wait_for_failure)
         with flower(acl_stack, ROBOCO_REDIS_URL=url_of(acl_stack.valkey, "roboco-flower")):
-            missed.result(30)
-    assert_tried_to_load(acl_stack)
+            failure.result(30)
+    assert_only_loads_denied(acl_stack)
 
 
-def assert_tried_to_load(stack: Stack) -> None:
-    """Redis has denied nothing but the loading of scripts."""
+def assert_only_loads_denied(stack: Stack) -> None:
+    """Raise AssertionError if Redis has denied another command than the loading of scripts."""
     assert {kind.partition(" ")[2] for kind in denied(stack)} <= {"toplevel command script|load"}
 
 
-def test_the_user_of_agents_may_all_that_the_limits_of_a_model_need(acl_stack: Stack) -> None:
+def test_the_user_of_agents_may_use_the_rate_limits_of_a_model(acl_stack: Stack) -> None:
     with connect(url_of(acl_stack.valkey, "roboco-agents")) as client:
         rates = RedisRateLimiter(Scripts(client), Keys(acl_stack.settings.prefix), ModelLimits())
         tickets = [Ticket(f"task_{uuid.uuid4().hex}", "team", str(number)) for number in range(3)]
@@ -147,8 +163,8 @@ def test_the_user_of_agents_may_all_that_the_limits_of_a_model_need(acl_stack: S
 
 
 @pytest.mark.parametrize("window", ["0", "-1", "1e-300", "1e-9", "1e300", "nan"])
-def test_no_window_of_time_keeps_redis_busy(acl_stack: Stack, window: str) -> None:
-    """A worker that was taken over may call Roboco's scripts with arguments of its own."""
+def test_no_rate_window_keeps_redis_busy(acl_stack: Stack, window: str) -> None:
+    """A compromised worker may call Roboco's scripts with any arguments."""
     keys = [f"{acl_stack.settings.prefix}:{{rate:{uuid.uuid4().hex}}}:{number}" for number in range(8)]
     with connect(url_of(acl_stack.valkey, "roboco-agents")) as client, connect(acl_stack.valkey.url) as admin:
         try:

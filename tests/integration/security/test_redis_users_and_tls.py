@@ -1,4 +1,4 @@
-"""Journeys over servers that are secured: Redis users with least privileges, and TLS before every server."""
+"""Journeys on secured servers: Redis users with least privileges, and TLS in front of every server."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def acl_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey_as_a_user_of_least_privileges(acl_stack: Stack, journey: Journey) -> None:
+def test_a_journey_needs_only_the_rights_of_the_redis_users(acl_stack: Stack, journey: Journey) -> None:
     task = acl_stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
@@ -52,9 +52,13 @@ def test_journey_as_a_user_of_least_privileges(acl_stack: Stack, journey: Journe
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_worker_feels_its_pulse_as_the_user_of_its_pool(acl_stack: Stack, pool: str) -> None:
-    note = acl_stack.folder / f"{pool}.json"
-    until(lambda: note.exists() and json.loads(note.read_text()).get("problem", "") is None, 30, note.read_text)
+def test_the_health_check_of_a_worker_needs_only_the_rights_of_its_user(acl_stack: Stack, pool: str) -> None:
+    health_file = acl_stack.folder / f"{pool}.json"
+    until(
+        lambda: health_file.exists() and json.loads(health_file.read_text()).get("problem", "") is None,
+        30,
+        health_file.read_text,
+    )
     assert denied(acl_stack) == set()
 
 
@@ -63,11 +67,11 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
     before = len(acl_stack.orchestrator.dead_letters())
     with redis.Redis.from_url(acl_stack.valkey.url) as client:
         client.lpush(queue, f"no message of {queue}")
-    until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 10, "the letter is stored")
+    until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 10, "the dead letter is stored")
     assert denied(acl_stack) == set()
 
 
-def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
+def test_a_client_may_store_and_delete_dead_letters(acl_stack: Stack) -> None:
     orchestrator = acl_stack.orchestrator
     letter = dead_letter_of_lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
     orchestrator._engine.dead_letters.add(letter)
@@ -77,7 +81,7 @@ def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("command", ["dead-letters", "dead-letters delete --all", "top --once"])
-def test_command_whose_redis_user_lacks_a_right_says_which_user_has_it(acl_stack: Stack, command: str) -> None:
+def test_a_command_without_a_right_names_the_user_that_has_it(acl_stack: Stack, command: str) -> None:
     variables = acl_stack.environment | {"ROBOCO_REDIS_URL": url_of(acl_stack.valkey, "roboco-tools")}
     words = [sys.executable, "-m", "roboco.cli.main", *command.split()]
     done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
@@ -89,7 +93,7 @@ def test_command_whose_redis_user_lacks_a_right_says_which_user_has_it(acl_stack
     denied(acl_stack)
 
 
-def test_flower_as_its_user(acl_stack: Stack) -> None:
+def test_flower_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
     url = url_of(acl_stack.valkey, "roboco-flower")
     with flower(acl_stack, ROBOCO_REDIS_URL=url) as seen:
         task = acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
@@ -99,22 +103,26 @@ def test_flower_as_its_user(acl_stack: Stack) -> None:
     assert denied(acl_stack) == set()
 
 
-def test_a_producer_that_only_submits(acl_stack: Stack) -> None:
-    """As README.md says: without a declaration, which would write bindings."""
+def test_a_producer_needs_only_the_right_to_submit(acl_stack: Stack) -> None:
+    """It declares no queue, as README.md says, since a declaration would write bindings."""
     task_id = f"task_{uuid.uuid4().hex}"
     producer = Celery(broker=url_of(acl_stack.valkey, "roboco-producer"), set_as_current=False)
-    asked = {"task_id": task_id, "team": GRAPH.team.model_dump(mode="json", exclude_none=True), "prompt": GRAPH.prompt}
-    producer.send_task("roboco.submit", kwargs=asked, queue="roboco.coordinator", declare=[])
+    arguments = {
+        "task_id": task_id,
+        "team": GRAPH.team.model_dump(mode="json", exclude_none=True),
+        "prompt": GRAPH.prompt,
+    }
+    producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", declare=[])
     producer.close()
     files = acl_stack.orchestrator._engine.files
-    until(lambda: files.get(f"{task_id}/task.json"), 10, "the task was taken in")
+    until(lambda: files.get(f"{task_id}/task.json"), 10, "the submission is accepted")
     assert acl_stack.orchestrator.task(task_id).result(30).status == "completed"
     assert denied(acl_stack) == set()
 
 
 @pytest.mark.parametrize(("user", "tenant"), [("roboco-follower", None), ("roboco-follower-acme", "acme")])
-def test_a_service_that_only_follows(acl_stack: Stack, user: str, tenant: str | None) -> None:
-    """It reads both logs, from the start and live, in threads and in an event loop."""
+def test_a_follower_needs_only_the_right_to_read_logs(acl_stack: Stack, user: str, tenant: str | None) -> None:
+    """The follower reads both logs from the start and live."""
     with Orchestrator(acl_stack.settings.model_copy(update={"tenant": tenant})) as submitting:
         task_id = submitting.run(GRAPH.team, GRAPH.prompt).task_id
     url = url_of(acl_stack.valkey, user)
@@ -122,21 +130,31 @@ def test_a_service_that_only_follows(acl_stack: Stack, user: str, tenant: str | 
         follower = RedisFollower(client, url, Keys(acl_stack.settings.prefix))
         seen = (record["type"] for record in follower.follow(task_id, StreamPosition()) if record)
         assert "event_task_end" in seen
-        reach = follower.log_ends([task_id])[task_id]
+        ends = follower.log_ends([task_id])[task_id]
     with connect(acl_stack.valkey.url) as client:
         state = client.hmget(Keys(acl_stack.settings.prefix).state(task_id), "generation", "events", "chunks")
-    assert [reach.generation, str(reach.events), str(reach.chunks)] == state
+    assert [ends.generation, str(ends.events), str(ends.chunks)] == state
     assert denied(acl_stack) == set()
 
 
-def test_a_client_of_a_tenant(acl_stack: Stack) -> None:
+def test_a_client_of_a_tenant_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
     url = url_of(acl_stack.valkey, "roboco-client-acme")
     with Orchestrator(acl_stack.settings.model_copy(update={"tenant": "acme", "redis_url": url})) as client:
         assert client.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
     assert denied(acl_stack) == set()
 
 
-ALL = {"coordinator", "agents", "tools", "client", "client-acme", "producer", "follower", "follower-acme", "flower"}
+ALL_USERS = {
+    "coordinator",
+    "agents",
+    "tools",
+    "client",
+    "client-acme",
+    "producer",
+    "follower",
+    "follower-acme",
+    "flower",
+}
 WORKERS = {"coordinator", "agents", "tools"}
 CLIENTS = {"client", "client-acme"}
 ALLOWED: list[tuple[str, set[str]]] = [
@@ -203,15 +221,15 @@ ALLOWED: list[tuple[str, set[str]]] = [
 
 
 @pytest.mark.parametrize(("command", "users"), ALLOWED, ids=[command for command, _ in ALLOWED])
-def test_what_each_user_may_do(acl_stack: Stack, command: str, users: set[str]) -> None:
+def test_only_the_listed_users_may_run_a_command(acl_stack: Stack, command: str, users: set[str]) -> None:
     words = command.split()
     with redis.Redis.from_url(acl_stack.valkey.url, decode_responses=True) as client:
-        answers = {user: client.execute_command("ACL", "DRYRUN", f"roboco-{user}", *words) for user in ALL}
+        answers = {user: client.execute_command("ACL", "DRYRUN", f"roboco-{user}", *words) for user in ALL_USERS}
     assert {user for user, answer in answers.items() if answer == "OK"} == users
 
 
-def test_every_user_is_tried() -> None:
-    assert {name for name, _ in users()} == {"default"} | {f"roboco-{one}" for one in ALL | {"probe", "admin"}}
+def test_every_user_of_the_acl_file_is_tested() -> None:
+    assert {name for name, _ in users()} == {"default"} | {f"roboco-{one}" for one in ALL_USERS | {"probe", "admin"}}
 
 
 @pytest.fixture(scope="module")
@@ -221,10 +239,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def tls_stack(certificates: Certificates, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Redis that wants a client's certificate, and S3, both of an authority that no machine knows."""
+    """Yield a stack over TLS with a private authority. Redis requires a client certificate."""
 
     @contextmanager
-    def secured(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
+    def with_tls(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
         with (
             TlsGate(valkey.port, certificates.server("127.0.0.1", clients=True)) as redis_gate,
             TlsGate(s3.port, certificates.server("127.0.0.1")) as s3_gate,
@@ -238,7 +256,7 @@ def tls_stack(certificates: Certificates, s3: S3Server, tmp_path_factory: pytest
     with (
         s3_environment(s3),
         environment(AWS_CA_BUNDLE=str(certificates.authority)),
-        Stack(folder, s3=s3, around=secured) as stack,
+        Stack(folder, s3=s3, around=with_tls) as stack,
     ):
         stack.model.script(answer)
         yield stack
@@ -253,14 +271,14 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey_over_tls(tls_stack: Stack, journey: Journey) -> None:
+def test_a_journey_over_tls_ends_with_the_expected_history(tls_stack: Stack, journey: Journey) -> None:
     task = tls_stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.ends
     assert shape(task.history()) == journey.expected
 
 
-def test_redis_of_an_unknown_authority_is_not_spoken_to(tls_stack: Stack, certificates: Certificates) -> None:
-    """Neither by the client of streams nor by Celery, whose own default is to believe everybody."""
+def test_a_redis_certificate_of_an_unknown_authority_is_refused(tls_stack: Stack, certificates: Certificates) -> None:
+    """The client of streams and Celery both verify it, although Celery's default is to accept any certificate."""
     plain = tls_stack.settings.redis_url.partition("?")[0]
     for url in (plain, f"{plain}?ssl_ca_certs={certificates.stranger}"):
         with connect(url) as client, pytest.raises(redis.ConnectionError, match="certificate verify failed"):
@@ -271,7 +289,7 @@ def test_redis_of_an_unknown_authority_is_not_spoken_to(tls_stack: Stack, certif
         app.close()
 
 
-def test_redis_wants_to_see_the_client_s_certificate(tls_stack: Stack, certificates: Certificates) -> None:
+def test_redis_refuses_a_client_without_a_certificate(tls_stack: Stack, certificates: Certificates) -> None:
     plain = tls_stack.settings.redis_url.partition("?")[0]
     url = f"{plain}?ssl_ca_certs={certificates.authority}"
     with (
@@ -281,7 +299,7 @@ def test_redis_wants_to_see_the_client_s_certificate(tls_stack: Stack, certifica
         client.ping()
 
 
-def test_a_store_of_an_unknown_authority_is_not_spoken_to(tls_stack: Stack, certificates: Certificates) -> None:
+def test_an_s3_certificate_of_an_unknown_authority_is_refused(tls_stack: Stack, certificates: Certificates) -> None:
     with environment(AWS_CA_BUNDLE=str(certificates.stranger)):
         files = open_workspace(tls_stack.settings.workspace, tls_stack.settings.s3_endpoint_url, 2.0).files
         with pytest.raises(TransientError, match="certificate verify failed"):

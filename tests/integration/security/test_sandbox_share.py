@@ -1,4 +1,4 @@
-"""A tools worker divides the memory for sandboxes by what it runs at once, options of its command line included."""
+"""A tools worker divides the memory for sandboxes by its concurrency, which options of its command line may set."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Secrets: canaries are planted wherever a secret may stand, and looked for in everything that Roboco puts out."""
+"""Secrets: canaries take the place of every secret, and no output of Roboco may contain one."""
 
 import base64
 import json
@@ -53,17 +53,17 @@ UNSIGNED = {
     "team": {"name": "e", "agents": [{"name": "e", "prompt": "Be short."}]},
     "prompt": "Hello.",
 }
-COMMANDS = ("doctor", "dead --json", "show {}", "session {}", "why {}", "top --once")
+COMMANDS = ("doctor", "dead-letters --json", "show {}", "session {}", "why {}", "top --once")
 PAGES = ("/api/workers?refresh=1", "/api/tasks", "/api/queues/length", "/metrics", "/", "/tasks", "/broker")
 
 
-class Canaries(Stack):
-    """Workers that log all they can, and a Flower; secrets of every kind stand in their environment."""
+class CanaryStack(Stack):
+    """Workers that log at DEBUG, and Flower, with secrets of every kind in their environment."""
 
     level = "DEBUG"
     flower = ""
     guarded = 0
-    """The process of the Redis that wants passwords."""
+    """The process id of the Redis that requires passwords."""
     traces: TraceServer
     hooks: HookServer
 
@@ -74,16 +74,16 @@ class Canaries(Stack):
         return super().environment | IN_ENVIRONMENT | traced
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
-        """Start a worker that tells its figures, and the tools' pool with a log of JSON."""
+        """Start a worker that serves metrics. The tools worker logs in JSON."""
         self.ports = getattr(self, "ports", {}) | {pool: free_port()}
-        told = {
+        variables = {
             "ROBOCO_METRICS_PORT": str(self.ports[pool]),
             "ROBOCO_LOG_FORMAT": "json" if pool == "tools" else "text",
         }
-        return super().start(pool, modules, **(told | environment))
+        return super().start(pool, modules, **(variables | environment))
 
     def start_flower(self) -> None:
-        """Start Flower, and wait until it knows the workers."""
+        """Start Flower, and wait until it shows the workers."""
         port = free_port()
         self.flower = f"http://127.0.0.1:{port}"
         command = [
@@ -101,19 +101,19 @@ class Canaries(Stack):
         until(lambda: all(pool in self.page("/api/workers?refresh=1") for pool in ("agents", "tools")), 60, "Flower")
 
     def page(self, path: str) -> str:
-        """What Flower answers."""
+        """Return a page of Flower."""
         me = base64.b64encode(IN_ENVIRONMENT["FLOWER_BASIC_AUTH"].encode()).decode()
-        return said(urllib.request.Request(f"{self.flower}{path}", headers={"Authorization": f"Basic {me}"}))
+        return fetch(urllib.request.Request(f"{self.flower}{path}", headers={"Authorization": f"Basic {me}"}))
 
-    def printed(self, line: str) -> str:
-        """All that the command prints."""
+    def run_command(self, line: str) -> str:
+        """Run the command of `roboco`, and return its output and errors."""
         command = [*COMMAND, *line.split()]
         done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, check=False)
         return (done.stdout + done.stderr).decode()
 
 
-def said(request: str | urllib.request.Request) -> str:
-    """What a server answers."""
+def fetch(request: str | urllib.request.Request) -> str:
+    """Return the body of the response, or the error."""
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return str(answer.read().decode())
@@ -122,8 +122,8 @@ def said(request: str | urllib.request.Request) -> str:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Canaries]:
-    """Three workers and Flower; their Redis, broker, store, models and MCP servers want secrets."""
+def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[CanaryStack]:
+    """Yield three workers and Flower. Their Redis, broker, store, models and MCP servers require secrets."""
     folder = tmp_path_factory.mktemp("canaries")
     with ExitStack() as exits:
         web, guarded = free_port(), start_valkey(folder / "guarded")
@@ -144,22 +144,22 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
             "allowed_mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
             "signing_keys": (OF_MESSAGES, OF_MESSAGES_BEFORE),
             "callback_broker_url": f"redis://shop:{OF_CALLBACKS}@127.0.0.1:{guarded.port}/2",
-            "allowed_callbacks": ("shop.told",),
+            "allowed_callbacks": ("shop.notified",),
             "allowed_webhooks": (hooks.url,),
             "allowed_webhook_env": ("HOOK_SECRET",),
             "embeddings_model": "m",
             "embeddings_base_url": refusing.base_url,
             "embeddings_api_key_env": "EMBEDDINGS_KEY",
         }
-        canaries = Canaries(folder, s3=s3, **settings)
-        canaries.traces, canaries.hooks, canaries.guarded = traces, hooks, guarded.pid
-        started = exits.enter_context(canaries)
+        canary_stack = CanaryStack(folder, s3=s3, **settings)
+        canary_stack.traces, canary_stack.hooks, canary_stack.guarded = traces, hooks, guarded.pid
+        started = exits.enter_context(canary_stack)
         started.start_flower()
         yield started
 
 
-def team(stack: Canaries, **profile: Any) -> Any:
-    """A team whose tools get secrets and say them, and whose model may be another one."""
+def team(stack: CanaryStack, **profile: Any) -> Any:
+    """Return a team whose tools receive secrets and try to leak them, with these fields of its model."""
     shop, web = (entry for entry in stack.settings.allowed_mcp_servers)
     patient = {"connect_timeout": 60}
     return parse_team(
@@ -175,16 +175,16 @@ def team(stack: Canaries, **profile: Any) -> Any:
     )
 
 
-def working(request: Request) -> Reply:
-    """Calls every tool once."""
+def call_every_tool(request: Request) -> Reply:
+    """Return a call of every tool, and after it a text."""
     if any(message["role"] == "tool" for message in request.messages):
         return Reply(text="done")
     calls: list[tuple[str, dict[str, str]]] = [(name, {}) for name in ("shop_leak", "web_leak", "shop_who", "web_who")]
     return Reply(tool_calls=[*calls, ("memory_search", {"query": "canary"})])
 
 
-def in_redis(url: str) -> str:
-    """Every key of the database with all that it holds."""
+def dump_redis(url: str) -> str:
+    """Return every key of the database with its value."""
     with redis.Redis.from_url(url, decode_responses=True) as client:
         read = {
             "string": client.get,
@@ -195,37 +195,37 @@ def in_redis(url: str) -> str:
             "stream": client.xrange,
         }
         kinds = [(key, client.type(key)) for key in client.scan_iter()]
-        return repr([(key, read[kind](key)) for key, kind in kinds if kind != "none"])  # it has expired since
+        return repr([(key, read[kind](key)) for key, kind in kinds if kind != "none"])  # a key may expire meanwhile
 
 
-def in_workspace(stack: Canaries) -> str:
-    """Every object of the workspace."""
+def dump_workspace(stack: CanaryStack) -> str:
+    """Return every object of the workspace."""
     client, bucket = connect_s3(stack.settings.s3_endpoint_url), stack.settings.workspace.split("/")[2]
     found = client.list_objects_v2(Bucket=bucket, Prefix=stack.folder.name)
     assert not found["IsTruncated"]
     keys = [one["Key"] for one in found["Contents"]]
-    held = []
+    objects = []
     for key in keys:
-        with suppress(client.exceptions.NoSuchKey):  # it was taken in, or delivered, a moment ago
-            held.append((key, client.get_object(Bucket=bucket, Key=key)["Body"].read()))
-    return repr(held)
+        with suppress(client.exceptions.NoSuchKey):  # applied or delivered meanwhile
+            objects.append((key, client.get_object(Bucket=bucket, Key=key)["Body"].read()))
+    return repr(objects)
 
 
-def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
-    """What Roboco puts out, each by its name."""
+def outputs(stack: CanaryStack, task_id: str) -> Iterator[tuple[str, str]]:
+    """Yield each output of Roboco, with its name."""
     for path in stack.folder.glob("*.log"):
         yield path.name, path.read_text(errors="replace")
-    yield "state", in_redis(stack.settings.redis_url)
-    yield "broker", in_redis(stack.settings.broker)
-    yield "workspace", in_workspace(stack)
-    yield "callbacks", in_redis(str(stack.settings.callback_broker_url))
+    yield "state", dump_redis(stack.settings.redis_url)
+    yield "broker", dump_redis(stack.settings.broker)
+    yield "workspace", dump_workspace(stack)
+    yield "callbacks", dump_redis(str(stack.settings.callback_broker_url))
     yield "models", repr([(record.request.body) for record in stack.model.requests])
     yield "webhooks", repr(stack.hooks.posted)
     yield "traces", stack.traces.raw.decode(errors="replace")
     for pool in POOLS:
-        yield f"figures of {pool}", said(f"http://127.0.0.1:{stack.ports[pool]}/metrics")
+        yield f"metrics of {pool}", fetch(f"http://127.0.0.1:{stack.ports[pool]}/metrics")
     for line in COMMANDS:
-        yield f"roboco {line}", stack.printed(line.format(task_id))
+        yield f"roboco {line}", stack.run_command(line.format(task_id))
     nodes = json.loads(stack.page("/api/workers"))
     for page in (*PAGES, *(f"/worker/{node}" for node in nodes)):
         yield f"Flower {page}", stack.page(page)
@@ -240,10 +240,10 @@ def outputs(stack: Canaries, task_id: str) -> Iterator[tuple[str, str]]:
         yield type(thing).__name__, repr(thing) + str(thing)
 
 
-def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
-    stack.model.script(working)
+def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
+    stack.model.script(call_every_tool)
     hook: dict[str, Any] = {"webhook": stack.hooks.url, "secret_env": "HOOK_SECRET"}
-    callback: dict[str, Any] = {"celery": {"task": "shop.told", "args": [], "kwargs": {}, "options": {}}}
+    callback: dict[str, Any] = {"celery": {"task": "shop.notified", "args": [], "kwargs": {}, "options": {}}}
     worked = stack.orchestrator.run(team(stack), "go", notify=[hook, callback])
     refused = stack.orchestrator.run(
         team(stack, base_url=stack.settings.allowed_model_servers[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
@@ -255,46 +255,48 @@ def test_no_output_holds_a_secret(stack: Canaries, s3: S3Server) -> None:
     with Celery(broker=stack.settings.broker, set_as_current=False) as producer:
         producer.send_task("roboco.submit", kwargs=UNSIGNED, queue="roboco.coordinator")
         producer.send_task("shop.unknown", queue="roboco.coordinator")
-    until(lambda: len(stack.orchestrator.dead_letters()) == 2, 20, "the dead letters are kept")
+    until(lambda: len(stack.orchestrator.dead_letters()) == 2, 20, "the dead letters are stored")
     assert {"not signed", "this worker has no Celery task"} == {
-        next(told for told in ("not signed", "this worker has no Celery task") if told in letter.reason)
+        next(reason for reason in ("not signed", "this worker has no Celery task") if reason in letter.reason)
         for letter in stack.orchestrator.dead_letters()
     }
     leaked = [result.error for step in worked.history() for result in step.results if result.is_error]
     assert len(leaked) == 2
     assert all("refused" in str(error) and "canary" not in str(error) for error in leaked)
 
-    until(lambda: stack.hooks.posted, 20, "the webhook came")
-    until(lambda: "shop.told" in in_redis(str(stack.settings.callback_broker_url)), 20, "the callback was sent")
-    until(lambda: b"execute_tool" in stack.traces.raw, 20, "the calls were traced")
+    until(lambda: stack.hooks.posted, 20, "the webhook has arrived")
+    until(lambda: "shop.notified" in dump_redis(str(stack.settings.callback_broker_url)), 20, "the callback is sent")
+    until(lambda: b"execute_tool" in stack.traces.raw, 20, "the calls are traced")
 
     found = dict(outputs(stack, worked.task_id))
     assert "webhook-signature" in found["webhooks"]
-    assert all("roboco_queue_wait_seconds" in found[f"figures of {pool}"] for pool in POOLS)
+    assert all("roboco_queue_wait_seconds" in found[f"metrics of {pool}"] for pool in POOLS)
     assert '"level": "DEBUG"' in found["tools.log"]
     assert all(word in found["roboco doctor"] for word in ("redis", "broker", "workspace"))
     assert all(task.task_id in found["Flower /api/tasks"] for task in (worked, refused, stolen))
     assert "DEBUG" in found["agents.log"]
-    assert_kept(stack, s3, found)
+    assert_no_secret(stack, s3, found)
 
     [unsigned] = [letter for letter in stack.orchestrator.dead_letters() if "not signed" in letter.reason]
     stack.orchestrator.requeue_dead_letter(unsigned.letter_id)
     assert stack.orchestrator._engine.dead_letters.get(unsigned.letter_id) is None
-    until(lambda: summary_path("order-17") in in_workspace(stack), 20, "whoever sends it again signs it")
+    until(lambda: summary_path("order-17") in dump_workspace(stack), 20, "the requeued message is signed")
 
     os.kill(stack.guarded, signal.SIGKILL)
-    until(lambda: all(stack.log(pool).count("Cannot connect") > 1 for pool in POOLS), 30, "the workers miss Redis")
-    assert_kept(stack, s3, {path.name: path.read_text(errors="replace") for path in stack.folder.glob("*.log")})
-    assert_kept(
-        stack, s3, {line: stack.printed(line) for line in ("doctor", "tasks", "dead-letters", f"show {worked.task_id}")}
+    until(lambda: all(stack.log(pool).count("Cannot connect") > 1 for pool in POOLS), 30, "the workers have lost Redis")
+    assert_no_secret(stack, s3, {path.name: path.read_text(errors="replace") for path in stack.folder.glob("*.log")})
+    assert_no_secret(
+        stack,
+        s3,
+        {line: stack.run_command(line) for line in ("doctor", "tasks", "dead-letters", f"show {worked.task_id}")},
     )
 
 
-def assert_kept(stack: Canaries, s3: S3Server, outputs: dict[str, str]) -> None:
-    """No output has one of the secrets."""
-    told = {name: text for name, text in outputs.items() if text}
-    assert told
+def assert_no_secret(stack: CanaryStack, s3: S3Server, outputs: dict[str, str]) -> None:
+    """Raise AssertionError if an output contains one of the secrets."""
+    texts = {name: text for name, text in outputs.items() if text}
+    assert texts
     for secret in (*PLANTED, s3.secret_key):
-        for name, text in told.items():
-            place = text.find(secret)
-            assert place < 0, f"{name} has {secret}: {text[max(0, place - 300) : place + 40]}"
+        for name, text in texts.items():
+            found_at = text.find(secret)
+            assert found_at < 0, f"{name} has {secret}: {text[max(0, found_at - 300) : found_at + 40]}"

@@ -109,7 +109,8 @@ def test_a_message_for_another_pool_does_not_run(consumer_stack: ConsumerStack) 
 
 def test_a_producer_signs_with_the_code_of_the_guide(consumer_stack: ConsumerStack) -> None:
     (consumer_stack.folder / "signing.py").write_text(example("file", "signing.py"))
-    sending = f"Celery(broker={consumer_stack.url!r}).send_task({TURN_TASK!r}, ['signed ü'], queue={AGENTS_QUEUE!r}, time_limit=9)"
+    options = f"queue={AGENTS_QUEUE!r}, time_limit=9"
+    sending = f"Celery(broker={consumer_stack.url!r}).send_task({TURN_TASK!r}, ['signed ü'], {options})"
     command = [sys.executable, "-c", f"import signing; from celery import Celery; {sending}"]
     environment = os.environ | {"ROBOCO_SIGNING_KEYS": f"{NEW}, {OLD}", "PYTHONPATH": str(consumer_stack.folder)}
     subprocess.run(command, env=environment, check=True)

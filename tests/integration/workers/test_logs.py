@@ -1,4 +1,4 @@
-"""What a worker logs of refused and failed messages: none of the words in them, in no field of any record."""
+"""Log records of refused and failed messages: no field of any record contains words of a message."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
-CANARY = "words-that-nobody-may-log"
+CANARY = "canary-of-the-message"
 TEAM: dict[str, Any] = {"name": "echo", "agents": [{"name": "echo", "prompt": CANARY}]}
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("roboco.submit", {"team": TEAM, "prompt": [CANARY]}),
@@ -20,10 +20,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("roboco.submit", {"team": "no-such-team", "prompt": CANARY, "context": {"password": CANARY}}),
     ("roboco.submit", {"team": TEAM, "prompt": CANARY, "priority": f"{CANARY} 'and' \"more\""}),
     ("roboco.submit", {"team": TEAM, "prompt": CANARY, "notify": [{"webhook": f"https://{CANARY}/ ", "on": [CANARY]}]}),
-    ("roboco.send", {"task_id": "nobody", "message": CANARY}),
-    ("roboco.interrupt", {"task_id": "nobody", "message": {"text": CANARY}}),
-    ("roboco.answer", {"task_id": "nobody", "call_id": "tc_1", "result": CANARY}),
-    ("roboco.fork", {"source": "nobody", "message": CANARY}),
+    ("roboco.send", {"task_id": "unknown", "message": CANARY}),
+    ("roboco.interrupt", {"task_id": "unknown", "message": {"text": CANARY}}),
+    ("roboco.answer", {"task_id": "unknown", "call_id": "tc_1", "result": CANARY}),
+    ("roboco.fork", {"source": "unknown", "message": CANARY}),
 ]
 UNKNOWN = ("shop.unknown", {"prompt": CANARY})
 MALFORMED = {
@@ -36,7 +36,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
+def test_no_log_record_holds_words_of_a_message(tmp_path: Path, form: str) -> None:
     with (
         Stack(tmp_path, pools=("coordinator",), modules="tests.support.log_capture", log_format=form) as stack,
         producer_app(stack.settings) as app,
@@ -45,10 +45,10 @@ def test_no_record_holds_what_a_message_says(tmp_path: Path, form: str) -> None:
             app.send_task(name, kwargs=arguments, queue=COORDINATOR_QUEUE, task_id=f"refused-{number}")
         stack.orchestrator._client.lpush(COORDINATOR_QUEUE, json.dumps(MALFORMED))
         app.send_task("roboco.send", args=[CANARY], queue=COORDINATOR_QUEUE, task_id="by-position")
-        told = [f"[refused-{number}] raised" for number in range(len(REFUSED))]
-        until(lambda: all(one in stack.log("coordinator") for one in told), 30, "the log tells of all refusals")
+        expected = [f"[refused-{number}] raised" for number in range(len(REFUSED))]
+        until(lambda: all(one in stack.log("coordinator") for one in expected), 30, "the log has all refusals")
         creating = [number for number, (name, _) in enumerate(REFUSED) if name in CREATING_TASKS]
-        until(lambda: len(stack.orchestrator.dead_letters()) == 3 + len(creating), 20, "all are put aside")
+        until(lambda: len(stack.orchestrator.dead_letters()) == 3 + len(creating), 20, "the dead letters are stored")
         letters = {str(letter.headers.get("id")): letter for letter in stack.orchestrator.dead_letters()}
         for number, (name, _) in enumerate(REFUSED):
             ident = f"refused-{number}"

@@ -1,4 +1,4 @@
-"""A worker does not run on an S3 store that lets one writer replace what another one has stored."""
+"""A worker does not run on an S3 store without conditional writes, where one worker could replace another's step."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ from tests.support.stack import until
 
 pytestmark = pytest.mark.slow
 
-NOWHERE = "redis://127.0.0.1:1/0"
+UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 
 
 @contextmanager
-def worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker of the pool, its output in `worker.log`; it is gone on leaving."""
+def running_worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker of the pool until the block ends, with its output in `worker.log`."""
     environment = os.environ | {
         "ROBOCO_REDIS_URL": redis_url,
         "ROBOCO_PREFIX": f"w{folder.name[:30]}",
@@ -46,24 +46,27 @@ def worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> Iterator[
         ("coordinator", "501", "refuses writes with If-None-Match (501 NotImplemented)"),
     ],
 )
-def test_a_worker_on_a_store_without_conditions_says_so_and_ends(
+def test_a_worker_on_a_store_without_conditions_ends_with_the_reason(
     tmp_path: Path, pool: str, conditions: str, cause: str
 ) -> None:
-    with loose_s3(conditions=conditions) as store, worker(pool, store, tmp_path, NOWHERE) as process:
+    with loose_s3(conditions=conditions) as store, running_worker(pool, store, tmp_path, UNREACHABLE_REDIS) as process:
         assert process.wait(60) == 1
         assert set(store.objects) <= {"shop/_checks/conditions"}
-    said = (tmp_path / "worker.log").read_text()
-    assert f"this worker ends: the S3 store of ROBOCO_WORKSPACE='s3://loose/shop' {cause}" in said
-    assert "use a store that honours If-None-Match and If-Match on PUT" in said
+    output = (tmp_path / "worker.log").read_text()
+    assert f"this worker ends: the S3 store of ROBOCO_WORKSPACE='s3://loose/shop' {cause}" in output
+    assert "use a store that honours If-None-Match and If-Match on PUT" in output
 
 
 @pytest.mark.redis
 @pytest.mark.parametrize("conditions", ["ignored", "honoured"])
-def test_a_worker_whose_store_is_away_starts_and_checks_it_later(
+def test_a_worker_whose_store_is_unreachable_starts_and_checks_it_later(
     tmp_path: Path, valkey: ValkeyServer, conditions: str
 ) -> None:
     log = tmp_path / "worker.log"
-    with loose_s3(conditions=conditions, away=True) as store, worker("tools", store, tmp_path, valkey.url) as process:
+    with (
+        loose_s3(conditions=conditions, away=True) as store,
+        running_worker("tools", store, tmp_path, valkey.url) as process,
+    ):
         until(lambda: " ready." in log.read_text(), 60, log.read_text)
         assert "the S3 store is not checked yet, and is checked again every 2 s: " in log.read_text()
         assert process.poll() is None

@@ -1,4 +1,4 @@
-"""What a tools worker logs of a tool that prints and raises, with Celery's own log in text."""
+"""The log of a tools worker about a tool that prints and raises, in Celery's text format."""
 
 from pathlib import Path
 

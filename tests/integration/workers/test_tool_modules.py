@@ -1,4 +1,4 @@
-"""A worker imports the modules of ROBOCO_TOOL_MODULES when it starts, also from its folder, or says why and ends."""
+"""A worker imports ROBOCO_TOOL_MODULES at its start, also from its folder, or ends with the reason."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("pool", ["app", "agents", "tools", "coordinator"])
-def test_a_worker_that_cannot_import_its_tools_says_so_and_ends(tmp_path: Path, pool: str) -> None:
+def test_a_worker_that_cannot_import_its_tools_ends_with_the_reason(tmp_path: Path, pool: str) -> None:
     (tmp_path / "shop_tools.py").write_text("open('imported', 'w').close()\n")
     (tmp_path / "broken_tools.py").write_text("raise RuntimeError('no database')\n")
     celery = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "worker"]
@@ -24,17 +24,17 @@ def test_a_worker_that_cannot_import_its_tools_says_so_and_ends(tmp_path: Path, 
     )
     assert ended.returncode == 1
     assert (tmp_path / "imported").exists(), "the folder of the worker is on its path"
-    said = ended.stderr
+    output = ended.stderr
     assert (
         "this worker ends: module 'broken_tools' of ROBOCO_TOOL_MODULES cannot be imported: RuntimeError: no database"
-        in said
+        in output
     )
-    assert "install it where the workers run, start them in its folder, or change ROBOCO_TOOL_MODULES" in said
-    assert 'broken_tools.py", line 1' in said
+    assert "install it where the workers run, start them in its folder, or change ROBOCO_TOOL_MODULES" in output
+    assert 'broken_tools.py", line 1' in output
 
 
 @pytest.mark.parametrize("pool", ["app", "agents", "tools", "coordinator", "watcher"])
-def test_a_shop_with_a_package_workers_gets_the_applications_of_roboco(tmp_path: Path, pool: str) -> None:
+def test_a_package_workers_of_a_shop_does_not_hide_those_of_roboco(tmp_path: Path, pool: str) -> None:
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "__init__.py").write_text("")
     (tmp_path / "workers" / "app.py").write_text("import celery\napp = celery.Celery('shop')\n")
