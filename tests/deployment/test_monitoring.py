@@ -40,7 +40,7 @@ def test_alert_names_are_unique() -> None:
     assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here, which comes with Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool of Prometheus is not installed")
 def test_alerts_fire_when_they_should() -> None:
     done = subprocess.run(["promtool", "test", "rules", str(ALERTS_TEST)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -93,6 +93,7 @@ class ConsumerStack:
         self.redis.lpush(AGENTS_QUEUE, json.dumps(whole | {"headers": headers, "body": text} | message))
 
     def lines(self, name: str) -> list[str]:
+        """Return the lines of a file that Celery tasks have written."""
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
 
@@ -100,9 +101,11 @@ class ConsumerStack:
         return text in (self.folder / "log").read_text()
 
     def dead_letters(self) -> list[dict[str, Any]]:
+        """Return the dead letters that the worker's sink has stored."""
         return [json.loads(record) for record in self.redis.lrange("dead", 0, -1)]
 
     def is_drained(self) -> bool:
+        """Return True if no message waits or is unacknowledged."""
         return not self.redis.exists(AGENTS_QUEUE, "roboco.unacked", "roboco.unacked_index")
 
     def close(self) -> None:

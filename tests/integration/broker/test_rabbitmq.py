@@ -74,7 +74,7 @@ def slow_answer(request: Request) -> Reply:
 
 RECOVERY_TIMEOUT = 240.0
 """Seconds. A connection that a worker opens while RabbitMQ starts may stay silent until its heartbeat expires after
-60 s, which happens in about one of three runs."""
+60 s. That happens in about one of three runs."""
 
 
 def test_all_tasks_end_after_rabbitmq_is_killed_and_restarted(rabbit_stack: Stack, rabbit: RabbitServer) -> None:

@@ -62,6 +62,7 @@ def settings(server: ValkeyServer, tmp_path: Path) -> Settings:
 
 
 def by_name(checks: Iterator[CheckResult]) -> dict[str, CheckResult]:
+    """Return the checks by their names."""
     return {check.name: check for check in checks}
 
 
@@ -202,7 +203,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
 
 
 @pytest.mark.parametrize(
-    ("lacks", "name", "state", "by_name", "todo"),
+    ("lacks", "name", "state", "found_text", "todo"),
     [
         ({}, "s3 links", "ok", "links work: ", ""),
         ({"metadata": False}, "s3 metadata", "warn", "user metadata is dropped: ", "nothing is lost"),
@@ -215,7 +216,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
     ],
 )
 def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
-    settings: Settings, monkeypatch: Any, lacks: dict[str, Any], name: str, state: str, by_name: str, todo: str
+    settings: Settings, monkeypatch: Any, lacks: dict[str, Any], name: str, state: str, found_text: str, todo: str
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "roboco-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
@@ -223,7 +224,7 @@ def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
         there = {"workspace": f"s3://{store.bucket}/shop", "s3_endpoint_url": store.endpoint_url}
         checks = {check.name: check for check in check_workspace(settings.model_copy(update=there))}
         assert set(store.objects) <= {"shop/_checks/conditions"}, "the check removes its objects"
-    assert (checks[name].state, by_name in checks[name].found, todo in checks[name].todo) == (state, True, True)
+    assert (checks[name].state, found_text in checks[name].found, todo in checks[name].todo) == (state, True, True)
     assert not any(secret in str(checks) for secret in ("roboco-key", "canary", "X-Amz"))
     if "away" not in lacks:
         assert {"s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"} <= set(checks)

@@ -55,6 +55,7 @@ def find_or_skip(find: Callable[[], Any]) -> Any:
 
 
 def assert_gone(server: Server) -> None:
+    """Raise AssertionError unless the server and its child processes have ended."""
     assert not server.alive()
     with pytest.raises(ProcessLookupError):
         os.killpg(server.pid, 0)  # the server led a process group, which has ended

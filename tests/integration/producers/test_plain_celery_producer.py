@@ -75,6 +75,7 @@ def test_a_repeated_submission_changes_nothing(folder_stack: Stack) -> None:
 
 
 def is_stored(stack: Stack, task_id: str) -> bool:
+    """Return True if the workspace has the task."""
     return task_id in stack.orchestrator._engine.files.names("")
 
 

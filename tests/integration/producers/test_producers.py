@@ -96,7 +96,7 @@ def test_a_producer_with_only_a_socket_submits_and_follows(folder_stack: Stack) 
     assert_complete([json.loads(line) for line in printed.splitlines()], task)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node here, the other language of this test")
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed, which runs the producer of this test")
 def test_a_signing_producer_in_node_submits_and_follows(tmp_path: Path) -> None:
     with Stack(tmp_path, signing_keys=(SIGNING_KEY,)) as stack:
         stack.model.script(answer)

@@ -77,9 +77,8 @@ def test_messages_without_a_valid_signature_are_dead_letters(consumer_stack: Con
 
 def test_remote_control_can_only_inspect(consumer_stack: ConsumerStack) -> None:
     worker = consumer_stack.start_worker("threads", keys=NEW)
-    until(
-        lambda: consumer_stack.app.control.ping(timeout=1, limit=1)
-    )  # the worker logs "ready" before it listens for commands
+    # The worker logs "ready" before it listens for commands.
+    until(lambda: consumer_stack.app.control.ping(timeout=1, limit=1))
     commands: dict[str, dict[str, Any]] = {
         "shutdown": {},
         "cancel_consumer": {"queue": AGENTS_QUEUE},

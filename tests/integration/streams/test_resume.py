@@ -20,10 +20,12 @@ def long_answer(request: Request) -> Reply:
 
 
 def follow_to_end(task: Task) -> list[str]:
+    """Return the items of a follower that stays connected."""
     return [as_text(item) for item in task.stream()]
 
 
 def follow_with_disconnects(task: Task, seed: int, times: int) -> list[str]:
+    """Return the items of a follower that disconnects this many times and resumes after its last cursor."""
     dice = random.Random(seed)
     items: list[str] = []
     cursor: str | None = None

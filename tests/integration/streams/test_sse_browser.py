@@ -69,7 +69,7 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
     """Run a headless Chromium on this page until the block ends."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        pytest.skip("no Chromium here: its EventSource is what this test is about")
+        pytest.skip("Chromium is not installed, whose EventSource this test needs")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     command = [program, *flags, f"--user-data-dir={stack.folder / 'browser'}", url]
     started = start_server("chromium", command, log=stack.folder / "chromium.log")

@@ -52,6 +52,7 @@ def run(stack: Stack, *calls: tuple[str, Any], team: Any = None) -> Task:
 
 
 def failure_of(task: Task) -> str:
+    """Return the code and message with which the task failed."""
     assert task.summary().status == "failed"
     error = task.history()[-1].error
     assert error is not None

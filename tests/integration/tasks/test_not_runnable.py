@@ -35,7 +35,7 @@ def command_line(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[
     )
 
 
-def test_a_tool_whose_module_no_tools_worker_has_pauses_the_task_and_runs_after_resume(tmp_path: Path) -> None:
+def test_a_tool_without_a_worker_pauses_the_task_and_runs_after_resume(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=("coordinator", "agents")) as stack:
         stack.model.script(adds)
         stack.start("tools", ROBOCO_TOOL_MODULES="")

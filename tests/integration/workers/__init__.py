@@ -1,1 +1,1 @@
-"""What operators see of workers: metrics, traces, logs, Flower, and the checks at start."""
+"""Workers as operators see them: metrics, traces, logs, Flower, and the checks at their start."""

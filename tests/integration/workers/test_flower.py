@@ -74,6 +74,7 @@ def send(stack: Stack, name: str, **arguments: object) -> str:
 
 
 def submit(stack: Stack, task_id: str, team: dict[str, Any], prompt: str = CANARY) -> Task:
+    """Submit the team, and return its task once it is in Redis."""
     send(stack, "roboco.submit", task_id=task_id, team=team, prompt=prompt, context={"secret": CANARY})
     until(lambda: stack.orchestrator._engine.task_store.load(task_id, 1), 20, f"{task_id} is in Redis")
     return stack.orchestrator.task(task_id)
@@ -259,9 +260,8 @@ def test_no_page_of_flower_holds_a_prompt_or_message(stack: Stack, seen: Flower)
 def test_no_page_of_flower_holds_a_password(tmp_path: Path) -> None:
     """Workers report their configuration, which has the password of the broker."""
     with Stack(tmp_path, pools=()) as stack:
-        url = stack.valkey.url.replace(
-            "redis://", f"redis://default:{CANARY}@"
-        )  # a server without a password accepts any
+        # A server without a password accepts any.
+        url = stack.valkey.url.replace("redis://", f"redis://default:{CANARY}@")
         stack.settings = stack.settings.model_copy(update={"redis_url": url})
         stack.start("tools")
         stack.wait_ready("tools")
