@@ -9,7 +9,7 @@ import pytest
 from roboco.adapters.notifications.callback import CallbackSender
 from roboco.domain.notification import NotifyTarget, check_callback
 from roboco.errors import UsageError
-from tests.integration.test_webhooks import notice
+from tests.integration.producers.test_webhooks import create_notification
 
 DECIMAL = {"__type__": "decimal", "__value__": "1e9999999"}
 """JSON that kombu decodes as a Decimal."""
@@ -65,7 +65,7 @@ def test_a_callback_that_the_operator_does_not_allow_is_refused(given: dict[str,
         check_callback(NotifyTarget(celery=given), ALLOWED)
     assert reason in str(refused.value)
     with pytest.raises(UsageError, match=re.escape(reason)):  # delivery of a stored target checks it too
-        CallbackSender("memory://", ALLOWED).deliver(NotifyTarget(celery=given), notice())
+        CallbackSender("memory://", ALLOWED).deliver(NotifyTarget(celery=given), create_notification())
 
 
 def test_a_submitted_callback_with_a_continuation_is_refused() -> None:
@@ -74,7 +74,9 @@ def test_a_submitted_callback_with_a_continuation_is_refused() -> None:
     with pytest.raises(UsageError, match="leave out 'confirmed' and 'continuation'"):
         check_callback(NotifyTarget(celery=signature(), continuation="{}"), ALLOWED)
     with pytest.raises(UsageError, match=r"for 'roboco\.ended' only"):
-        CallbackSender("memory://", ALLOWED).deliver(NotifyTarget(celery=signature(), confirmed=True), notice())
+        CallbackSender("memory://", ALLOWED).deliver(
+            NotifyTarget(celery=signature(), confirmed=True), create_notification()
+        )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_delivery_to_a_broker_that_is_not_the_applications_warns(
     stored: dict[str, str], warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = NotifyTarget(celery={"task": "roboco.ended"}, confirmed=True, continuation=json.dumps(stored))
-    CallbackSender("memory://").deliver(target, notice())
+    CallbackSender("memory://").deliver(target, create_notification())
     assert ("set ROBOCO_CALLBACK_BROKER_URL of the coordinators" in caplog.text) is warns
     assert ("the application that waits for it is redis://h/1" in caplog.text) is warns
 
