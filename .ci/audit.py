@@ -1,8 +1,8 @@
-"""audit.py PIP_AUDIT FOLDER: whether a package installed in FOLDER has a known vulnerability (exit code 1).
+"""audit.py PIP_AUDIT FOLDER: exit with 1 if a package installed in FOLDER has a known vulnerability.
 
-pip-audit itself says that all is well where it could ask nobody. What was not audited is told here, and fails nothing:
-the advisory service may be out of reach. There is no list of ignored advisories; the first that has to be ignored goes
-into _IGNORED, with the reason and the day on which to look again.
+pip-audit reports success even if it could reach no advisory service. This script reports the packages that were not
+audited, but does not fail for them, because the service may be unreachable. _IGNORED is empty; an advisory that has to
+be ignored goes there, with the reason and the day of the next check.
 """
 
 import json
@@ -12,38 +12,38 @@ from typing import Any
 
 _SERVICES = ("pypi", "osv")
 _IGNORED: tuple[str, ...] = ()
-_SECONDS = 300
+_TIMEOUT = 300
 
 
 def main() -> int:
-    """Ask one service after the other until one knows something."""
+    """Query one service after the other until one returns an audited package. Return the exit code."""
     pip_audit, folder = sys.argv[1:]
-    found, why = [], ""
+    packages, reason = [], ""
     for service in _SERVICES:
-        found, why = _asked([pip_audit, "--path", folder, "--vulnerability-service", service])
-        if any("vulns" in package for package in found):
+        packages, reason = _query([pip_audit, "--path", folder, "--vulnerability-service", service])
+        if any("vulns" in package for package in packages):
             break
-    return _told(found, why)
+    return _print_report(packages, reason)
 
 
-def _asked(command: list[str]) -> tuple[list[dict[str, Any]], str]:
-    """What the service says of each package, and why it says nothing."""
+def _query(command: list[str]) -> tuple[list[dict[str, Any]], str]:
+    """Return the service's report of each package, and the reason of the first missing report."""
     ignored = [word for one in _IGNORED for word in ("--ignore-vuln", one)]
-    asking = [*command, *ignored, "--format", "json", "--progress-spinner", "off", "--timeout", "10"]
+    arguments = [*command, *ignored, "--format", "json", "--progress-spinner", "off", "--timeout", "10"]
     try:
-        done = subprocess.run(asking, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
         packages: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
     except subprocess.TimeoutExpired:
-        return [], f"no answer within {_SECONDS} s"
+        return [], f"no answer within {_TIMEOUT} s"
     except (OSError, ValueError, KeyError) as error:
-        said = done.stderr.strip().splitlines() if not isinstance(error, OSError) else []
-        return [], said[-1][:300] if said else repr(error)
+        lines = done.stderr.strip().splitlines() if not isinstance(error, OSError) else []
+        return [], lines[-1][:300] if lines else repr(error)
     skipped = [package["skip_reason"] for package in packages if "skip_reason" in package]
     return packages, skipped[0] if skipped else ""
 
 
-def _told(found: list[dict[str, Any]], why: str) -> int:
-    audited = [package for package in found if "vulns" in package]
+def _print_report(packages: list[dict[str, Any]], reason: str) -> int:
+    audited = [package for package in packages if "vulns" in package]
     lines = [
         f"VULNERABLE: {package['name']} {package['version']}: {flaw['id']}, "
         f"mended in {', '.join(flaw['fix_versions']) or 'no version yet'}"
@@ -51,8 +51,8 @@ def _told(found: list[dict[str, Any]], why: str) -> int:
         for flaw in package["vulns"]
     ]
     vulnerable = bool(lines)
-    if len(audited) < len(found) or not found:
-        lines.append(f"not audited: {len(found) - len(audited) or 'all'} packages ({why})")
+    if len(audited) < len(packages) or not packages:
+        lines.append(f"not audited: {len(packages) - len(audited) or 'all'} packages ({reason})")
     if audited:
         lines.append(f"audited: {len(audited)} packages, {'see above' if vulnerable else 'no known vulnerability'}")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -1,13 +1,13 @@
-"""words.py [FOLDER]: check the language of the project.
+"""words.py [FOLDER]: check the language of the project, of its tests and of its checks.
 
 Report, and exit with 1 for:
 * banned words in docstrings, comments, messages, Lua headers and guides;
-* rates of words in docstrings outside their bounds (per 1,000 words);
+* rates of words in docstrings outside their bounds (per 1,000 words), separately for the product and for the tests;
 * names built from words for which the field has a standard term;
 * constants that do not name their quantity;
-* a public type name that is defined twice;
 * a folder with more than 30 modules;
-* a chain of imports among the modules of roboco that is longer than 17.
+* in the product, a public type name that is defined twice;
+* in the product, a chain of imports among the modules of roboco that is longer than 15.
 """
 
 import ast
@@ -20,7 +20,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SOURCES = ("roboco", "workers", "deploy", "README.md")
+PRODUCT = "product"
+TESTS = "tests"
+SOURCES = {PRODUCT: ("roboco", "workers", "deploy", "README.md"), TESTS: ("tests", ".ci")}
+WORD_LISTS = (".ci/words.py", "tests/unit/test_words.py")
+"""Files whose strings hold banned words as data."""
 BANNED = re.compile(
     r"\b((un)?tell(s|ing)?|(un)?told|stands|comes|at it|look(s|ed|ing)? at|given back|is to be|so many|that is what"
     r"|of its own|somebody|nobody|whoever)\b",
@@ -32,7 +36,7 @@ BANNED_NAME_PARTS = re.compile(
 )
 VAGUE_CONSTANTS = re.compile("LONGEST|MOST|PAUSE|PATIENCE|LOOK|KEPT|IDLE|LONG|FEW|MANY|ENOUGH")
 MAX_MODULES = 30
-MAX_IMPORT_DEPTH = 17
+MAX_IMPORT_DEPTH = 15
 MIN_MESSAGE_WORDS = 2
 MIN_WORDS_FOR_RATES = 1000
 # Per 1,000 words of docstrings: a pattern, its lowest and its highest rate.
@@ -42,15 +46,17 @@ RATES = {
     "somebody/nobody": (r"\b(somebody|nobody)\b", 0.0, 0.2),
     "return/raise": (r"\b(returns?|raises?)\b", 6.0, 1000.0),
 }
+# The docstring of a test states a behaviour: it may return and raise nothing.
+PRODUCT_RATES = ("return/raise",)
 
 
 @dataclass
 class Report:
-    """Findings, and the counts from which the rates are computed."""
+    """Findings, and the counts from which the rates are computed, by part of the project."""
 
     findings: list[str] = field(default_factory=list)
-    docstring_words: int = 0
-    matches: Counter[str] = field(default_factory=Counter)
+    docstring_words: Counter[str] = field(default_factory=Counter)
+    matches: Counter[tuple[str, str]] = field(default_factory=Counter)
     types: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def text(self, where: str, line: int, text: str) -> None:
@@ -59,50 +65,53 @@ class Report:
             at = line + text.count("\n", 0, found.start())
             self.findings.append(f"{where}:{at}: banned word {found.group()!r}")
 
-    def docstring(self, text: str) -> None:
-        """Count the words of a docstring."""
-        self.docstring_words += len(re.findall(r"[A-Za-z']+", text))
+    def docstring(self, part: str, text: str) -> None:
+        """Count the words of a docstring in this part of the project."""
+        self.docstring_words[part] += len(re.findall(r"[A-Za-z']+", text))
         for name, (pattern, _, _) in RATES.items():
-            self.matches[name] += len(re.findall(pattern, text, re.IGNORECASE))
+            self.matches[part, name] += len(re.findall(pattern, text, re.IGNORECASE))
 
-    def rates(self) -> Iterator[tuple[str, float, bool]]:
-        """Yield the name and value of each rate, and whether it is within its bounds."""
+    def rates(self, part: str) -> Iterator[tuple[str, float, bool]]:
+        """Yield the name and value of each rate of this part, and whether it is within its bounds."""
         for name, (_, low, high) in RATES.items():
-            rate = 1000 * self.matches[name] / max(self.docstring_words, 1)
-            yield name, rate, low <= rate <= high
+            if part == PRODUCT or name not in PRODUCT_RATES:
+                rate = 1000 * self.matches[part, name] / max(self.docstring_words[part], 1)
+                yield name, rate, low <= rate <= high
 
 
 def main(root: Path) -> int:
     """Print the findings. Return 1 if there is one."""
     report = read(root)
-    for name, rate, good in report.rates():
-        sys.stdout.write(f"{name}: {rate:.1f} per 1,000 words of docstrings\n")
-        if not good and report.docstring_words >= MIN_WORDS_FOR_RATES:
-            report.findings.append(f"rate of {name} is {rate:.1f}; bounds: {RATES[name][1:]}")
+    for part in SOURCES:
+        for name, rate, good in report.rates(part):
+            sys.stdout.write(f"{part}, {name}: {rate:.1f} per 1,000 words of docstrings\n")
+            if not good and report.docstring_words[part] >= MIN_WORDS_FOR_RATES:
+                report.findings.append(f"rate of {name} in the {part} is {rate:.1f}; bounds: {RATES[name][1:]}")
     sys.stdout.write("".join(f"{finding}\n" for finding in report.findings))
-    sys.stdout.write(f"{len(report.findings)} findings in {report.docstring_words} words of docstrings\n")
+    sys.stdout.write(f"{len(report.findings)} findings in {report.docstring_words.total()} words of docstrings\n")
     return 1 if report.findings else 0
 
 
 def read(root: Path) -> Report:
     """Return the findings of all sources below a folder, without its rates."""
     report = Report()
-    for path in _files(root):
-        where = str(path.relative_to(root))
-        if path.suffix == ".py":
-            _read_python(report, where, path.read_text())
-        elif path.suffix == ".lua":
-            _read_lua(report, where, path.read_text())
-        else:
-            _read_markdown(report, where, path.read_text())
+    for part in SOURCES:
+        for path in _files(root, part):
+            where = str(path.relative_to(root))
+            if path.suffix == ".py":
+                _read_python(report, part, where, path.read_text())
+            elif path.suffix == ".lua":
+                _read_lua(report, where, path.read_text())
+            else:
+                _read_markdown(report, where, path.read_text())
     _check_types(report)
     _check_folders(report, root)
     _check_import_depth(report, root)
     return report
 
 
-def _files(root: Path) -> Iterator[Path]:
-    for source in SOURCES:
+def _files(root: Path, *parts: str) -> Iterator[Path]:
+    for source in (source for part in parts for source in SOURCES[part]):
         paths = [root / source] if source.endswith(".md") else sorted((root / source).rglob("*"))
         for path in paths:
             linked = any(parent.is_symlink() for parent in path.parents if parent != root)
@@ -110,27 +119,31 @@ def _files(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _read_python(report: Report, where: str, source: str) -> None:
+def _read_python(report: Report, part: str, where: str, source: str) -> None:
     tree = ast.parse(source)
     docstrings = list(_docstrings(tree))
     for text in docstrings:
-        report.docstring(text)
+        report.docstring(part, text)
     for node in ast.walk(tree):
         _read_node(report, where, node, docstrings)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             report.text(where, token.start[0], token.string)
-    for name in _public_types(tree):
+    for name in _public_types(tree) if part == PRODUCT else ():
         report.types[name].add(where)
 
 
 def _read_node(report: Report, where: str, node: ast.AST, docstrings: list[str]) -> None:
     if isinstance(node, ast.Constant):
         text = node.value
-        if isinstance(text, str) and (text in docstrings or len(text.split()) >= MIN_MESSAGE_WORDS):
+        if isinstance(text, str) and (text in docstrings or _is_message(where, text)):
             report.text(where, node.lineno, text)
     for line, name in _defined(node):
         _check_name(report, where, line, name)
+
+
+def _is_message(where: str, text: str) -> bool:
+    return len(text.split()) >= MIN_MESSAGE_WORDS and where not in WORD_LISTS
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
@@ -198,7 +211,8 @@ def _check_types(report: Report) -> None:
 
 
 def _check_folders(report: Report, root: Path) -> None:
-    modules = Counter(path.parent for path in _files(root) if path.suffix == ".py" and path.name != "__init__.py")
+    paths = (path for path in _files(root, *SOURCES) if path.suffix == ".py" and path.name != "__init__.py")
+    modules = Counter(path.parent for path in paths)
     for folder, count in sorted(modules.items()):
         if count > MAX_MODULES:
             report.findings.append(f"{folder.relative_to(root)}/: {count} modules; at most {MAX_MODULES}")
@@ -227,7 +241,7 @@ def longest_import_chain(imports: dict[str, set[str]]) -> tuple[str, ...]:
 
 def _imports(root: Path) -> dict[str, set[str]]:
     """Return the modules of roboco that each of them imports when it is imported itself."""
-    modules = {_module_name(path.relative_to(root)): path for path in _files(root) if path.suffix == ".py"}
+    modules = {_module_name(path.relative_to(root)): path for path in _files(root, PRODUCT) if path.suffix == ".py"}
     return {module: set(_imported(path, modules)) & modules.keys() - {module} for module, path in modules.items()}
 
 

@@ -1,4 +1,4 @@
-"""Servers that tests share: one of each per test process. Every test has names of its own; nothing is flushed."""
+"""Servers that tests share, one of each per test process. Each test uses its own names, and no data is flushed."""
 
 import gc
 import os
@@ -25,38 +25,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Deselect slow tests, unless they are asked for."""
+    """Register the plugin that deselects slow tests unless `--slow` is given."""
     config.pluginmanager.register(selection.Selection(config))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest files first: one process runs a whole file, and must not be left with a long one at the end."""
-    items.sort(key=lambda item: [item.path.parent.name != folder for folder in SLOWEST_FOLDERS])
+    """Move the slowest folders to the front, since one process runs a whole file: none starts a long file last."""
+    items.sort(key=lambda item: [folder not in item.path.parts for folder in SLOWEST_FOLDERS])
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected by now stays: a full collection need not look at it."""
+    """Exempt imported modules and collected tests from garbage collection, since they stay until the end."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """A Redis server."""
+    """Yield a Redis server."""
     need(find_server)
     yield from running(start_valkey(tmp_path_factory.mktemp("valkey")))
 
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server with one bucket."""
+    """Yield an S3 server with one bucket."""
     need(find_weed)
     yield from running(start_seaweed(tmp_path_factory.mktemp("seaweed")))
 
 
 @pytest.fixture(scope="module", params=["folder", "s3"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three real workers over a workspace in a folder, and once more in S3."""
+    """Yield three real workers over a workspace in a folder, and once more in S3."""
     server: S3Server | None = request.getfixturevalue("s3") if request.param == "s3" else None
     with (
         s3_environment(server),
@@ -68,14 +68,14 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def folder_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three real workers over a workspace in a folder."""
+    """Yield three real workers over a workspace in a folder."""
     with Stack(tmp_path_factory.mktemp("stack"), lease_seconds=LONG_LEASE) as started:
         started.model.script(answer)
         yield started
 
 
 def need(find: Callable[[], object]) -> None:
-    """A program that is not installed skips the test on a laptop, and fails it in CI."""
+    """Skip the test if the program is not installed; in CI, fail it."""
     try:
         find()
     except UsageError as error:
@@ -85,7 +85,7 @@ def need(find: Callable[[], object]) -> None:
 
 
 def running(server: T) -> Iterator[T]:
-    """The server, until the tests have ended."""
+    """Yield the server, and stop it after the tests."""
     try:
         yield server
     finally:

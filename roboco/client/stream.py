@@ -127,7 +127,7 @@ class TaskStream:
 
     def _retrying(self, read: Callable[[], T]) -> T:
         """Return the result of a read, retried while a server restarts."""
-        return retry(self._engine, read, lambda: True, f"reading task {self.task_id}", UNREACHABLE_TIMEOUT)
+        return retry(read, lambda: True, f"reading task {self.task_id}", self._engine.clock, UNREACHABLE_TIMEOUT)
 
     def _is_past_end(self, cursor: Cursor) -> bool:
         """Return True if the workspace has the end of the task, and the cursor is not before it."""

@@ -4,10 +4,12 @@ import importlib
 import os
 import socket
 from dataclasses import dataclass
+from functools import partial
 
 import redis
 from celery import Celery
 
+from roboco.adapters.artifacts.artifact_reader import artifact_reader
 from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.clock import SystemClock
@@ -39,8 +41,9 @@ from roboco.adapters.telemetry.telemetry import ProcessTelemetry
 from roboco.adapters.telemetry.tracing_setup import open_tracer
 from roboco.adapters.templates.templates import JinjaPrompts
 from roboco.adapters.tokenizers import KnownTokenizers
-from roboco.adapters.tools.builtin import BuiltinTools, artifact_reader
+from roboco.adapters.tools.builtin import BuiltinTools
 from roboco.adapters.tools.function_loader import FunctionLoader
+from roboco.adapters.tools.python_tool import run_code
 from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
@@ -152,7 +155,7 @@ def _build_toolbox(
     index = MemoryIndex(
         workspace.histories, artifact_reader(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
     )
-    builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
+    builtin = BuiltinTools(workspace.files, index, partial(run_code, workspace.files, Sandbox(budget=budget)))
     servers, functions = build_mcp_servers(settings), FunctionLoader(settings.tool_modules)
     return FunctionToolbox(workspace.files, builtin, servers, functions, timeout_error, secret_mask(settings))
 

@@ -50,6 +50,19 @@ def unfinished_usage(metadata: dict[str, Any]) -> Usage:
     return _parse_usage(metadata.get(UNFINISHED_USAGE))
 
 
+def tool_usage_of(metadata: dict[str, Any]) -> dict[str, Usage]:
+    """Return the usage of the tools whose calls were run, by name, from the metadata of a step of results."""
+    tools = metadata.get("tools") or {}
+    return {
+        str(name): Usage(
+            calls=int(number_or_zero(one.get("calls"))),
+            seconds=number_or_zero(one.get("seconds")),
+            cost=number_or_zero(one.get("cost")),
+        )
+        for name, one in tools.items()
+    }
+
+
 def _parse_usage(recorded: Any) -> Usage:
     usage = recorded if isinstance(recorded, dict) else {}
     return Usage(

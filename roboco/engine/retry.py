@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from roboco.engine.engine import Engine
 from roboco.errors import TransientError
+from roboco.ports.clock import Clock
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -15,27 +15,27 @@ MAX_RETRY_DELAY = 10.0
 
 
 def retry(
-    engine: Engine,
     operation: Callable[[], T],
     still_ours: Callable[[], bool],
     description: str,
-    timeout: float | None = None,
+    clock: Clock,
+    timeout: float,
 ) -> T:
     """Return the result of `operation`, which is called again, with backoff, while it raises TransientError.
 
-    Raise TransientError after `timeout` seconds (`policy.store_timeout`, unless given), or as soon as `still_ours`
-    returns False: another attempt has the work. `description` names the work in the log.
+    Raise TransientError after `timeout` seconds, or as soon as `still_ours` returns False: another attempt has the
+    work. `description` names the work in the log.
     """
-    until = engine.clock.now() + (engine.policy.store_timeout if timeout is None else timeout)
+    until = clock.now() + timeout
     delay = FIRST_RETRY_DELAY
     while True:
         try:
             return operation()
         except TransientError as error:
-            if engine.clock.now() + delay > until or not _may_retry(still_ours):
+            if clock.now() + delay > until or not _may_retry(still_ours):
                 raise
             _log.warning("%s waits until its server answers, and is tried again in %g s: %s", description, delay, error)
-        engine.clock.sleep(delay)
+        clock.sleep(delay)
         delay = min(2 * delay, MAX_RETRY_DELAY)
 
 

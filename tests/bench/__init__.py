@@ -1,9 +1,12 @@
-"""Benches: Roboco and its limit, measured side by side in the same run. They print ratios and assert nothing.
+"""Benches: Roboco and a baseline, measured side by side in the same run. They print ratios and assert nothing.
 
-    python -m tests.bench                        all of them, some minutes
-    python -m tests.bench relay --runs 3         one of them
-    python -m tests.bench --json figures.json    the figures of every run in a file as well
+    python -m tests.bench                        all benches, some minutes
+    python -m tests.bench relay --runs 3         one bench
+    python -m tests.bench --json figures.json    also store the figures of every round in a file
 
-Each bench is one file, named by what it measures. Its lanes take turns, and the ratio is taken of each round alone, so
-that what else the machine does meets both sides; where the ratios of the rounds lie far apart, the last lines say so.
+Each bench is a module here, named after the quantity that it measures. `harness` holds the shared code, and `processes`
+the programs that a bench starts. Start with `throughput`.
+
+Roboco and the baseline take turns, and the ratio is computed for each round, so that other load on the machine affects
+both. If the ratios of the rounds differ much, the last lines of the output say so.
 """

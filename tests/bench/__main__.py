@@ -1,4 +1,4 @@
-"""`python -m tests.bench [NAME ...]`: run benches and print what they measured."""
+"""`python -m tests.bench [NAME ...]`: run benches and print their results."""
 
 import argparse
 import importlib
@@ -21,7 +21,6 @@ from tests.bench import (
     memory_search,
     parallel_tools,
     relay,
-    report,
     silent,
     streams,
     throughput,
@@ -30,11 +29,12 @@ from tests.bench import (
     turn_overhead_s3,
     unit_costs,
 )
-from tests.bench.figures import Result
-from tests.bench.noise import NOISY, Noise
-from tests.bench.stage import Size, Stage
+from tests.bench.harness import report
+from tests.bench.harness.bench_stack import BenchStack, Size
+from tests.bench.harness.process_stats import MAX_BACKGROUND_SHARE, BackgroundLoad
+from tests.bench.harness.results import Result
 
-BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
+BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "turn_overhead": turn_overhead.measure,
     "turn_overhead_s3": turn_overhead_s3.measure,
     "first_token": first_token.measure,
@@ -47,62 +47,64 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "throughput": throughput.measure,
     "unit_costs": unit_costs.measure,
     "parallel_tools": parallel_tools.measure,
-    "silent": silent.measure,  # first of those that share an agents process with many threads: its memory is measured
+    "silent": silent.measure,  # before the other benches with many agents threads, which would add memory
     "token_cpu": token_cpu.measure,
     "streams": streams.measure,
 }
 
 
 def main() -> None:
-    """Run the named benches, or all, on one stage."""
+    """Run the named benches, or all, on one stack."""
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
     console.print(f"{machine}, {_load()} at the beginning")
     results: list[Result] = []
-    busy: dict[str, float] = {}
+    background: dict[str, float] = {}
     try:
-        for others, name in _measured(options, results):
-            busy |= {} if others is None else {name: round(others, 3)}
-            if options.json:  # after each, so that nothing is lost with a run that is cut off
-                report.write(options.json, results, {"machine": machine, "others": busy})
+        for share, name in _run_benches(options, results):
+            background |= {} if share is None else {name: round(share, 3)}
+            if options.json:  # after each bench, so that an interrupted run keeps its results
+                report.write(options.json, results, {"machine": machine, "others": background})
     except KeyboardInterrupt:
-        console.print("interrupted: this is what was measured until then")
+        console.print("interrupted: these are the results until then")
     report.show(console, results)
-    for name, others in busy.items():
-        if others > NOISY:
-            console.print(f"{name}: others took {others:.0%} of the processors meanwhile, the machine was too noisy")
-    console.print(f"{_load()} at the end; others took at most {max(busy.values(), default=0):.0%} of the processors")
+    for name, share in background.items():
+        if share > MAX_BACKGROUND_SHARE:
+            console.print(f"{name}: others took {share:.0%} of the processors meanwhile, the machine was too noisy")
+    console.print(
+        f"{_load()} at the end; others took at most {max(background.values(), default=0):.0%} of the processors"
+    )
     if options.plots:
-        plots = importlib.import_module("tests.bench.plots")  # matplotlib is there for it alone
+        plots = importlib.import_module("tests.bench.harness.plots")  # needs matplotlib
         for path in plots.draw(results, options.plots, machine):
             console.print(f"drawn: {path}", soft_wrap=True)
 
 
-def _measured(options: argparse.Namespace, results: list[Result]) -> Iterator[tuple[float | None, str]]:
-    """Run one bench after the other: what part of the processors others had meanwhile, as far as is known."""
-    noise = Noise()
-    with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, Stage(Path(folder)) as stage:
+def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator[tuple[float | None, str]]:
+    """Run one bench after the other. Yield the share of the processors that other processes took, and its name."""
+    load = BackgroundLoad()
+    with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, BenchStack(Path(folder)) as stack:
         for name in options.names or BENCHES:
             began = time.monotonic()
-            results += BENCHES[name](stage, Size(options.runs, options.size))
-            others = noise.taken()
+            results += BENCHES[name](stack, Size(options.runs, options.size))
+            share = load.take_share()
             took = f"{name}: {time.monotonic() - began:.0f} s, {_load()}"
-            print(took, "" if others is None else f"others {others:.0%}", file=sys.stderr, flush=True)
-            yield others, name
+            print(took, "" if share is None else f"others {share:.0%}", file=sys.stderr, flush=True)
+            yield share, name
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure Roboco beside its limits.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHES)}; without one, all")
-    parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after one to warm up")
-    parser.add_argument("--size", type=float, default=1.0, help="the part of the full size that each round has")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures of every round there")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw the plots there")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure Roboco beside its baselines.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHES)}; default: all")
+    parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after a warm-up round")
+    parser.add_argument("--size", type=float, default=1.0, help="fraction of the full size in each round")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures of every round")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="folder for the plots")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:
-        parser.error(f"no bench {', '.join(unknown)}, possible are {', '.join(BENCHES)}")
+        parser.error(f"no bench {', '.join(unknown)}; benches: {', '.join(BENCHES)}")
     if options.runs < 1 or options.size <= 0:
         parser.error("--runs must be 1 or more, and --size more than 0")
     return options

@@ -1,8 +1,8 @@
-"""followers: from the saying of a chunk to each of 2,000 followers in one event loop having it, ten of each task.
+"""followers: the time from publishing a chunk to its receipt by 2,000 followers in one event loop, ten of each task.
 
-The limit is one plain connection of redis.asyncio that listens to as many channels with the same messages, in a process
-of its own too. Both listen all the time, and their chunks are said in turn; the tasks are nothing but their logs. What
-the followers' process costs stands in the notes.
+The baseline is one plain connection of redis.asyncio that subscribes to the same number of channels with the same
+messages, also in a separate process. Both subscribe all the time, and their chunks are published alternately. The tasks
+exist only as logs. The notes hold the costs of the followers' process.
 """
 
 import json
@@ -14,93 +14,97 @@ from typing import Any
 
 from roboco.adapters.redis.keys import Keys
 from roboco.domain.stream.event import StreamChunk, unnumbered_json
-from tests.bench.figures import Measure, Result, in_turn, ratio
-from tests.bench.stage import Size, Stage, fresh
+from tests.bench.harness.bench_stack import BenchStack, Size, new_name
+from tests.bench.harness.results import Result, Sampler, measure_alternately, ratio
 from tests.support.stack import ROOT, until
 
 FOLLOWERS, TASKS, CHUNKS = 2_000, 200, 10
-RATE = 200
+CHUNKS_PER_SECOND = 200
 """Chunks a second, of all tasks together."""
-SOON = 120.0
+TIMEOUT = 120.0
 PUBLISH = (ROOT / "roboco/adapters/redis/lua/_publish.lua").read_text()
 
 
-class Crowd:
-    """Tasks that only speak, and the process that listens; `rounds` is what it has written: first that all listen."""
+class FollowerGroup:
+    """Tasks that only publish chunks, and the process that follows them.
 
-    def __init__(self, stage: Stage, tasks: int, followers: int, chunks: int) -> None:
-        self.name = fresh("crowd")
+    `rounds` holds the lines that the process has written; the first shows that all followers are connected.
+    """
+
+    def __init__(self, stack: BenchStack, tasks: int, followers: int, chunks: int) -> None:
+        self.name = new_name("crowd")
         self.followers = followers
-        self._stage = stage
+        self._stack = stack
         self._tasks = [f"{self.name}-{number}" for number in range(tasks)]
         self._chunks = chunks
-        self._publish: Any = stage.redis.register_script(
+        self._script: Any = stack.redis.register_script(
             f"{PUBLISH}\nreturn publish(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[1])"
         )
-        self._log = stage.folder / f"{self.name}.log"
+        self._log = stack.folder / f"{self.name}.log"
         self.rounds: list[dict[str, Any]] = []
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """All listen, for as long as the block lasts."""
+    def listening_process(self) -> Iterator[None]:
+        """Run the process, with all followers connected, until the end of the block."""
         for task in self._tasks:
             numbers: Any = {"generation": "a", "events": 0, "chunks": 0}
-            self._stage.redis.hset(Keys().state(task), mapping=numbers)
-            self._speak(task)
-        url = f"{self._stage.settings.redis_url}?client_name={self.name}"
+            self._stack.redis.hset(Keys().state(task), mapping=numbers)
+            self._publish_chunk(task)
+        url = f"{self._stack.settings.redis_url}?client_name={self.name}"
         sizes = {"tasks": len(self._tasks), "followers": self.followers, "chunks": self._chunks}
-        named = {"url": url, "workspace": self._stage.settings.workspace, "name": self.name}
-        with self._stage.process("tests.bench.crowd", output=self._log, **named, **sizes):
-            until(lambda: self._read() == 1, SOON, "all listen")
+        named = {"url": url, "workspace": self._stack.settings.workspace, "name": self.name}
+        with self._stack.running_process("tests.bench.processes.many_followers", output=self._log, **named, **sizes):
+            until(lambda: self._read_rounds() == 1, TIMEOUT, "all followers are connected")
             yield
 
     def lags(self, _: int) -> list[float]:
-        """Seconds from the saying of each chunk to each one's having it, when every task has said some."""
+        """Publish some chunks of each task. Return the seconds from publishing to each receipt."""
         rounds, due = len(self.rounds), time.monotonic()
         for _ in range(self._chunks):
             for task in self._tasks:
                 time.sleep(max(0.0, due - time.monotonic()))
-                due += 1 / RATE
-                self._speak(task)
-        until(lambda: self._read() > rounds, SOON, "all have heard everything")
+                due += 1 / CHUNKS_PER_SECOND
+                self._publish_chunk(task)
+        until(lambda: self._read_rounds() > rounds, TIMEOUT, "all chunks have arrived")
         lags: list[float] = self.rounds[-1]["lags"]
         return lags
 
     def connections(self) -> int:
-        """How many connections the process has to Redis."""
-        clients: Any = self._stage.redis.client_list()
+        """Return the number of connections that the process has to Redis."""
+        clients: Any = self._stack.redis.client_list()
         return sum(client["name"] == self.name for client in clients)
 
-    def _speak(self, task: str) -> None:
+    def _publish_chunk(self, task: str) -> None:
         now = str(time.time_ns())
         chunk = StreamChunk(task_id=task, step_id=f"step_{'0' * 32}", agent_name="writer", attempt=1, text=now)
-        self._publish(keys=[Keys().state(task), Keys().content(task)], args=[unnumbered_json(chunk)])
+        self._script(keys=[Keys().state(task), Keys().content(task)], args=[unnumbered_json(chunk)])
 
-    def _read(self) -> int:
+    def _read_rounds(self) -> int:
         lines = self._log.read_text().split("\n")[:-1] if self._log.exists() else []
         self.rounds += map(json.loads, lines[len(self.rounds) :])
         return len(self.rounds)
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """2,000 followers of 200 tasks that say a chunk a second each."""
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure 2,000 followers of 200 tasks that publish a chunk a second each."""
     tasks, chunks = size.of(TASKS, 4), size.of(CHUNKS, 5)
-    crowd = Crowd(stage, tasks, size.of(FOLLOWERS, 40), chunks)
-    plain = Crowd(stage, tasks, 0, chunks)
-    with crowd.listening(), plain.listening():
-        measures: dict[str, Measure] = {"a follower": crowd.lags, "plain redis.asyncio subscriber": plain.lags}
-        lanes = in_turn(measures, size.rounds)
-        connections = crowd.connections(), plain.connections()
+    group = FollowerGroup(stack, tasks, size.of(FOLLOWERS, 40), chunks)
+    plain = FollowerGroup(stack, tasks, 0, chunks)
+    with group.listening_process(), plain.listening_process():
+        samplers: dict[str, Sampler] = {"a follower": group.lags, "plain redis.asyncio subscriber": plain.lags}
+        measurements = measure_alternately(samplers, size.rounds)
+        connections = group.connections(), plain.connections()
     notes = (
-        f"{crowd.followers} followers of {tasks} tasks: {connections[0]} connections to Redis, "
-        f"{crowd.rounds[-1]['memory']:.0f} MB, {crowd.rounds[0]['cpu']:.1f} s of CPU until all follow; "
+        f"{group.followers} followers of {tasks} tasks: {connections[0]} connections to Redis, "
+        f"{group.rounds[-1]['memory']:.0f} MB, {group.rounds[0]['cpu']:.1f} s of CPU until all follow; "
         f"one plain subscriber: {connections[1]}, "
         f"{plain.rounds[-1]['memory']:.0f} MB",
-        f"CPU to bring one chunk to one of them: {_cpu(crowd):.0f} µs; to the plain subscriber: {_cpu(plain):.0f} µs",
+        f"CPU to deliver a chunk to one follower: {_cpu_per_chunk(group):.0f} µs; "
+        f"to the plain subscriber: {_cpu_per_chunk(plain):.0f} µs",
     )
-    yield Result("followers", lanes, (ratio(*lanes),), notes)
+    yield Result("followers", measurements, (ratio(*measurements),), notes)
 
 
-def _cpu(crowd: Crowd) -> float:
-    """Microseconds of CPU for each time that one has heard a chunk."""
-    return median([float(of["cpu"]) / len(of["lags"]) for of in crowd.rounds[2:]]) * 1e6
+def _cpu_per_chunk(group: FollowerGroup) -> float:
+    """Return the microseconds of CPU for each receipt of a chunk."""
+    return median([float(of["cpu"]) / len(of["lags"]) for of in group.rounds[2:]]) * 1e6

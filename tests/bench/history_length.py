@@ -1,9 +1,9 @@
 """history_length: a turn at the end of a long history, against one at its beginning.
 
-The histories differ in length and are otherwise the same: the first steps of a real one, repeated. Each is stored in
-the workspace of a task that Redis then forgets, and set up again from there, as after a loss; from then on it goes on
-as every task does. They go on by turns, a block of steps each, so that all meet the same noise. A task waits for its
-user after each block.
+The histories differ only in length: each repeats the first steps of a real history. The bench writes a history into the
+workspace, deletes the task's keys in Redis, and rebuilds them from the workspace, as after a loss. From then on the
+task runs as every other. The tasks alternate, one block of steps each, so that all meet the same load of the machine.
+A task waits for its user after each block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import history_path
 from roboco.engine.record.recover import rebuild
-from tests.bench.figures import Measure, Result, Series, in_turn, ratio, turn_times
-from tests.bench.stage import Size, Stage, await_steps, team_of
+from tests.bench.harness.bench_stack import BenchStack, Size, build_team, wait_for_steps
+from tests.bench.harness.results import Result, Sampler, Series, measure_alternately, ratio, turn_times
 
-YOUNG, OLD, SPAN, SLICES = 5, 9_900, 100, 2
-BETWEEN = (100, 1_000, 3_000)
+SHORT_STEPS, LONG_STEPS, TURNS, SLICES = 5, 9_900, 100, 2
+MIDDLE_STEPS = (100, 1_000, 3_000)
 GOAL = 1.1
-COUNT = {
+COUNTDOWN = {
     "type": "graph",
     "routing_graph": {
         "first": [{"to": "USER", "when": {"matches": "^0$"}}, "second"],
@@ -30,62 +30,71 @@ COUNT = {
 }
 
 
-class _Growing:
-    """A task with so many steps, whose agents count down what the user says, and then wait for its next word."""
+class _GrowingTask:
+    """A task of given length, whose agents count down from the user's number and then wait for a message."""
 
-    def __init__(self, stage: Stage, steps: int) -> None:
-        team = team_of("first", "second", prompt="count", collaboration_model=COUNT)
-        self.task: Task = stage.orchestrator.run(team, str(YOUNG - 1))
-        self.steps = YOUNG
-        await_steps(self.task, self.steps)
+    def __init__(self, stack: BenchStack, steps: int) -> None:
+        team = build_team("first", "second", prompt="count", collaboration_model=COUNTDOWN)
+        self.task: Task = stack.orchestrator.run(team, str(SHORT_STEPS - 1))
+        self.steps = SHORT_STEPS
+        wait_for_steps(self.task, self.steps)
         if steps > self.steps:
-            self._lengthen(stage, steps)
+            self._lengthen(stack, steps)
 
     def grow(self, turns: int) -> list[float]:
-        """Go on for so many turns: the times from one to the next."""
+        """Continue the task for this number of turns, and return the seconds between them."""
         self.task.send(str(turns))
         before = self.steps
         self.steps += turns + 1
-        await_steps(self.task, self.steps)
+        wait_for_steps(self.task, self.steps)
         return turn_times(self.task.history()[before:])
 
-    def _lengthen(self, stage: Stage, steps: int) -> None:
+    def _lengthen(self, stack: BenchStack, steps: int) -> None:
         history = self.task.history()
-        path = stage.folder / "workspace" / history_path(self.task.task_id)
-        _write(path, self.task.task_id, history, steps - steps % YOUNG)
-        stage.redis.delete(*Keys(stage.settings.prefix).task_keys(self.task.task_id))
-        rebuild(stage.orchestrator._engine, self.task.task_id)
-        stage.orchestrator._engine.dispatcher.advance(self.task.task_id)
-        self.steps = steps - steps % YOUNG
-        await_steps(self.task, self.steps)
+        path = stack.folder / "workspace" / history_path(self.task.task_id)
+        _write(path, self.task.task_id, history, steps - steps % SHORT_STEPS)
+        stack.redis.delete(*Keys(stack.settings.prefix).task_keys(self.task.task_id))
+        rebuild(stack.orchestrator._engine, self.task.task_id)
+        stack.orchestrator._engine.dispatcher.advance(self.task.task_id)
+        self.steps = steps - steps % SHORT_STEPS
+        wait_for_steps(self.task, self.steps)
 
 
 def _write(path: Path, task_id: str, history: Sequence[TaskStep], steps: int) -> None:
-    """Repeat the history until it has so many steps."""
+    """Write the history, repeated up to this number of steps."""
     digest, lines = history[-1].digest, [step.line() for step in history]
     for seq in range(len(history), steps):
         step = history[seq % len(history)]
-        own = step.step_id if step.agent_name == USER else step_id_at(task_id, seq)
-        again = step.model_copy(update={"seq": seq, "step_id": own, "digest": ""}).sealed(digest)
-        digest = again.digest
-        lines.append(again.line())
+        step_id = step.step_id if step.agent_name == USER else step_id_at(task_id, seq)
+        repeated = step.model_copy(update={"seq": seq, "step_id": step_id, "digest": ""}).sealed(digest)
+        digest = repeated.digest
+        lines.append(repeated.line())
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """The young task, the old one and some between by turns, in as many blocks as there are rounds."""
-    lengths = sorted({YOUNG, *(size.of(steps, 2 * YOUNG) for steps in (*BETWEEN, OLD))})
-    tasks = [_Growing(stage, steps) for steps in lengths]
-    block = max(3, size.of(SPAN) // (size.rounds * SLICES))
-    measures: dict[str, Measure] = {}
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure tasks of different lengths alternately, in blocks of turns."""
+    lengths = sorted({SHORT_STEPS, *(size.of(steps, 2 * SHORT_STEPS) for steps in (*MIDDLE_STEPS, LONG_STEPS))})
+    tasks = [_GrowingTask(stack, steps) for steps in lengths]
+    block = max(3, size.of(TURNS) // (size.rounds * SLICES))
+    samplers: dict[str, Sampler] = {}
     for task in tasks:
-        measures[f"turn from step {task.steps}"] = _blocks(task, block)
-    lanes = in_turn(measures, size.rounds, SLICES)
-    old = lanes[-1]
-    points = tuple((float(steps), lane.at(50) * 1000) for steps, lane in zip(lengths, lanes, strict=True))
+        samplers[f"turn from step {task.steps}"] = _block_sampler(task, block)
+    measurements = measure_alternately(samplers, size.rounds, SLICES)
+    longest = measurements[-1]
+    points = tuple(
+        (float(steps), measurement.percentile(50) * 1000)
+        for steps, measurement in zip(lengths, measurements, strict=True)
+    )
     series = Series("cost_over_history_length", "a turn", points)
-    yield Result(f"history_length, {lengths[-1]} steps", lanes, (ratio(old, lanes[0], goal=GOAL),), (), (series,))
+    yield Result(
+        f"history_length, {lengths[-1]} steps",
+        measurements,
+        (ratio(longest, measurements[0], goal=GOAL),),
+        (),
+        (series,),
+    )
 
 
-def _blocks(task: _Growing, block: int) -> Measure:
+def _block_sampler(task: _GrowingTask, block: int) -> Sampler:
     return lambda number: task.grow(block) if number else ()

@@ -1,9 +1,10 @@
-"""interrupts: from the call of `Task.interrupt` to the model's connection being gone, as the model server sees it.
+"""interrupts: the time from the call of `Task.interrupt` to the close of the model's connection at the model server.
 
-50 streams speak all the while, 20 tokens a second each, and 10 have yet to say their first. Four that speak and one
-that is silent are interrupted by turns, one at a time, and the next only when the model has been asked anew and, if it
-was speaking, speaks again. The limit is plain PUBLISH: a subscriber in a process of its own closes a connection to the
-same model server, beside the same streams. The silent ones are too few for a 99th percentile: it is their highest.
+All the while, 50 tasks stream 20 tokens a second each, and 10 silent tasks wait for their first token. The bench
+interrupts four streaming tasks and one silent task, one at a time, and then starts again. It continues with the next
+task when the model has a new request of the last one and, if that task was streaming, streams again. The baseline is
+plain PUBLISH: a subscriber in a separate process closes a connection to the same model server, beside the same streams.
+The silent tasks are too few for a 99th percentile, so that theirs is the maximum.
 
     python -m tests.bench.interrupts        this bench alone, with the pools that it needs
 """
@@ -21,23 +22,23 @@ from rich.console import Console
 
 from roboco import Task
 from roboco.client.receipt import Receipt
-from tests.bench import report
-from tests.bench.figures import Lane, Measure, Result, in_turn, milliseconds, ratio
-from tests.bench.stage import Size, Stage, fresh, team_of
+from tests.bench.harness import report
+from tests.bench.harness.bench_stack import BenchStack, Size, build_team, new_name
+from tests.bench.harness.results import Measurement, Result, Sampler, measure_alternately, milliseconds, ratio
 from tests.support.stack import until
 
-SPEAKING, SILENT = 50, 10
+STREAMING_TASKS, SILENT_TASKS = 50, 10
 INTERVAL = 0.05
-SLICES, SPOKEN = 40, 4
-"""How many times some that speak are interrupted, and one that is silent."""
+SLICES, STREAMING_PER_SLICE = 40, 4
+"""The slices of all rounds; each interrupts this number of streaming tasks, and one silent task."""
 GOAL = 200
-"""Milliseconds within which 99 of 100 connections are to be gone."""
-SOON = 60.0
-"""Seconds within which anything happens."""
+"""Milliseconds within which 99 of 100 connections should be closed."""
+TIMEOUT = 60.0
+"""Seconds to wait for an event of the model, or for a task to end."""
 
 
 class ModelLog:
-    """What the model has printed of the named requests."""
+    """The events of named requests, which the model prints."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open()
@@ -49,8 +50,8 @@ class ModelLog:
         self._file.close()
 
     def wait(self, name: str, event: str, since: float = 0.0) -> float:
-        """When this last happened to a request of the name, as soon as it did after `since`."""
-        until(lambda: self._read().get((name, event), 0.0) > since, SOON, f"the request of {name} {event}")
+        """Wait until a request of this name has the event after `since`, and return the time of the event."""
+        until(lambda: self._read().get((name, event), 0.0) > since, TIMEOUT, f"the request of {name} {event}")
         return self._last[name, event]
 
     def _read(self) -> dict[tuple[str, str], float]:
@@ -64,29 +65,29 @@ class ModelLog:
         return self._last
 
 
-class _Live:
-    """Tasks whose model streams without end; `event` is what shows that a stream is there."""
+class _InterruptedTasks:
+    """Tasks whose model calls do not end; `event` is the model's event that shows a running call."""
 
-    def __init__(self, stage: Stage, log: ModelLog, prompt: str, tasks: int, event: str) -> None:
-        team = team_of("writer", prompt=prompt + " {{ task.id }}")
+    def __init__(self, stack: BenchStack, log: ModelLog, prompt: str, tasks: int, event: str) -> None:
+        team = build_team("writer", prompt=prompt + " {{ task.id }}")
         self.receipts: list[tuple[Task, Receipt]] = []
         self._log = log
         self._event = event
-        self._tasks = [stage.orchestrator.run(team, "Go.") for _ in range(tasks)]
+        self._tasks = [stack.orchestrator.run(team, "Go.") for _ in range(tasks)]
         self._turn = cycle(self._tasks)
         for task in self._tasks:
             log.wait(task.task_id, event)
 
     def interrupt(self, times: int) -> list[float]:
-        """Seconds from the call to the connection's end, of so many tasks in turn."""
+        """Interrupt the next tasks, and return the seconds from each call to the close of the connection."""
         return [self._interrupt(task) for task in islice(self._turn, times)]
 
     def stop(self) -> None:
-        """End all tasks."""
+        """Stop all tasks."""
         for task in self._tasks:
             task.stop()
         for task in self._tasks:
-            assert task.result(SOON).status == "cancelled", f"{task} was to be stopped"
+            assert task.result(TIMEOUT).status == "cancelled", f"{task} was not cancelled"
 
     def _interrupt(self, task: Task) -> float:
         began = time.monotonic()
@@ -96,18 +97,18 @@ class _Live:
         return gone - began
 
 
-class _Plain:
-    """The limit: PUBLISH, and a subscriber that closes."""
+class _PlainCloser:
+    """The baseline: PUBLISH to a subscriber that closes a connection."""
 
-    def __init__(self, stage: Stage, log: ModelLog, channel: str) -> None:
-        self._redis = stage.redis
+    def __init__(self, stack: BenchStack, log: ModelLog, channel: str) -> None:
+        self._redis = stack.redis
         self._log = log
         self._channel = channel
-        until(lambda: self._redis.pubsub_numsub(channel)[0][1], SOON, "the closer listens")
+        until(lambda: self._redis.pubsub_numsub(channel)[0][1], TIMEOUT, "the closer listens")
         log.wait(channel, "begins")
 
     def close(self, times: int) -> list[float]:
-        """Seconds from PUBLISH to the connection's end."""
+        """Return the seconds from each PUBLISH to the close of the connection."""
         return [self._close() for _ in range(times)]
 
     def _close(self) -> float:
@@ -118,59 +119,65 @@ class _Plain:
         return gone - began
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """Interrupts of speaking and of silent streams, and plain closings, by turns."""
-    log = ModelLog(stage.model_log)
-    with closing(log), _plain(stage, log) as plain:
-        speaking = _Live(stage, log, f"endless {INTERVAL}", size.of(SPEAKING, SPOKEN), "speaks")
-        silent = _Live(stage, log, "silent", size.of(SILENT), "begins")
-        measures: dict[str, Measure] = {
-            "interrupt, speaking": lambda _: speaking.interrupt(SPOKEN),
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure interrupts of streaming and of silent tasks, and plain closes, alternately."""
+    log = ModelLog(stack.model_log)
+    with closing(log), _plain_closer(stack, log) as plain:
+        streaming = _InterruptedTasks(
+            stack, log, f"endless {INTERVAL}", size.of(STREAMING_TASKS, STREAMING_PER_SLICE), "speaks"
+        )
+        silent = _InterruptedTasks(stack, log, "silent", size.of(SILENT_TASKS), "begins")
+        samplers: dict[str, Sampler] = {
+            "interrupt, streaming": lambda _: streaming.interrupt(STREAMING_PER_SLICE),
             "interrupt, silent": lambda _: silent.interrupt(1),
-            "PUBLISH and close": lambda _: plain.close(SPOKEN + 1),
+            "PUBLISH and close": lambda _: plain.close(STREAMING_PER_SLICE + 1),
         }
-        lanes = in_turn(measures, size.rounds, max(1, size.of(SLICES) // size.rounds))
-        after = f"chunks after the request, by the receipts: speaking {_after(speaking)}; silent {_after(silent)}"
-        speaking.stop()
+        measurements = measure_alternately(samplers, size.rounds, max(1, size.of(SLICES) // size.rounds))
+        counts = f"streaming {_describe_chunks_after(streaming)}; silent {_describe_chunks_after(silent)}"
+        streaming.stop()
         silent.stop()
-    spoken, unspoken, limit = lanes
-    both = _together("interrupt, both", spoken, unspoken)
-    goal = milliseconds("interrupt, both, p99", [both.at(99)], GOAL)
-    yield Result("interrupts", (both, *lanes), (ratio(both, limit), goal), (after,))
-
-
-@contextmanager
-def _plain(stage: Stage, log: ModelLog) -> Iterator[_Plain]:
-    channel = fresh("closer")
-    options = {"url": stage.settings.redis_url, "channel": channel, "model": stage.model.base_url}
-    with stage.process("tests.bench.closer", **options):
-        yield _Plain(stage, log, channel)
-
-
-def _together(name: str, one: Lane, other: Lane) -> Lane:
-    return Lane(name, tuple(mine + yours for mine, yours in zip(one.rounds, other.rounds, strict=True)))
-
-
-def _after(live: _Live) -> str:
-    """How many chunks came after the requests, those of the round to warm up included."""
-    told = [task.receipt(receipt.item_id).chunks_after for task, receipt in live.receipts]
-    known = [chunks for chunks in told if chunks is not None]
-    assert known, "no receipt says how many chunks came after the request"
-    unknown = len(told) - len(known)
-    return f"{mean(known):.2f} on average, {max(known)} at most, of {len(known)}" + f", {unknown} unknown" * bool(
-        unknown
+    streaming_times, silent_times, baseline = measurements
+    both = _join("interrupt, both", streaming_times, silent_times)
+    goal = milliseconds("interrupt, both, p99", [both.percentile(99)], GOAL)
+    yield Result(
+        "interrupts",
+        (both, *measurements),
+        (ratio(both, baseline), goal),
+        (f"chunks after the request, by the receipts: {counts}",),
     )
 
 
+@contextmanager
+def _plain_closer(stack: BenchStack, log: ModelLog) -> Iterator[_PlainCloser]:
+    channel = new_name("closer")
+    options = {"url": stack.settings.redis_url, "channel": channel, "model": stack.model.base_url}
+    with stack.running_process("tests.bench.processes.connection_closer", **options):
+        yield _PlainCloser(stack, log, channel)
+
+
+def _join(name: str, first: Measurement, second: Measurement) -> Measurement:
+    return Measurement(name, tuple(mine + yours for mine, yours in zip(first.rounds, second.rounds, strict=True)))
+
+
+def _describe_chunks_after(live: _InterruptedTasks) -> str:
+    """Return the numbers of chunks after the requests, those of the warm-up round included, as text."""
+    counts = [task.receipt(receipt.item_id).chunks_after for task, receipt in live.receipts]
+    known = [chunks for chunks in counts if chunks is not None]
+    assert known, "no receipt says how many chunks came after the request"
+    unknown = len(counts) - len(known)
+    text = f"{mean(known):.2f} on average, {max(known)} at most, of {len(known)}"
+    return f"{text}, {unknown} unknown" if unknown else text
+
+
 def main() -> int:
-    """Measure on a stage of this bench's own, and print it; the exit code is 130 after Ctrl-C."""
+    """Measure on a separate stack and print the result. Return 130 after Ctrl-C."""
     began = time.monotonic()
     try:
         with (
             tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder,
-            Stage(Path(folder), pools=("coordinator", "agents")) as stage,
+            BenchStack(Path(folder), pools=("coordinator", "agents")) as stack,
         ):
-            results = list(measure(stage, Size()))
+            results = list(measure(stack, Size()))
     except KeyboardInterrupt:
         return 130
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)

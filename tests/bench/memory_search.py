@@ -1,7 +1,7 @@
-"""memory_search: a search over a long history through its index, against a scan of the whole history.
+"""memory_search: a search over a long history with its index, against a scan of the whole history.
 
-The history is in three languages, its words as frequent as words are. Each round makes a new index in a new process,
-which has stemmed no word yet; another process finds it made. A step is added before each search "after a new step".
+The history is in three languages, with natural word frequencies. Each round creates a new index in a new process, which
+has not stemmed a word yet. Another process finds this index. Each search "after a new step" follows an appended step.
 """
 
 import sys
@@ -19,11 +19,11 @@ from uuid import uuid4
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 from roboco.domain.history.step import TaskStep
-from tests.bench.figures import Lane, Result, ratio
-from tests.bench.stage import Size, Stage
+from tests.bench.harness.bench_stack import BenchStack, Size
+from tests.bench.harness.results import Measurement, Result, ratio
 
 T = TypeVar("T")
-TASK, STEPS, VOCABULARY, LENGTH, QUERIES = "bench-memory", 10_000, 12_000, 60, 20
+TASK_ID, STEPS, VOCABULARY_SIZE, MEAN_WORDS, QUERIES = "bench-memory", 10_000, 12_000, 60, 20
 SYLLABLES = {
     "en": "con per ing tion ed ly un re ex ple ment able str ight ow er al in ous ack ent ish ter for",
     "de": "ver ge ung keit schaft ig lich be zu haus trag stra ße prü fen ä ck ei sch ten auf nis müh rün",
@@ -35,31 +35,33 @@ FUNCTION_WORDS = {
 
 
 class Prose:
-    """Random texts: few words are frequent and many are rare (Zipf), of English, German and Chinese look."""
+    """Random texts that resemble English, German and Chinese: few words are frequent and many are rare (Zipf)."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
         words = Random(1)
         self._words = {
             language: FUNCTION_WORDS[language].split()
-            + sorted({"".join(words.choices(syllables.split(), k=words.randint(1, 4))) for _ in range(VOCABULARY)})
+            + sorted({"".join(words.choices(syllables.split(), k=words.randint(1, 4))) for _ in range(VOCABULARY_SIZE)})
             for language, syllables in SYLLABLES.items()
         }
-        self._words["zh"] = ["".join(chr(0x4E00 + words.randrange(3000)) for _ in range(2)) for _ in range(VOCABULARY)]
+        self._words["zh"] = [
+            "".join(chr(0x4E00 + words.randrange(3000)) for _ in range(2)) for _ in range(VOCABULARY_SIZE)
+        ]
         self._weights = {
             language: list(accumulate(1 / rank for rank in range(1, len(known) + 1)))
             for language, known in self._words.items()
         }
 
     def text(self, language: str, length: int) -> str:
-        """So many words."""
+        """Return a text with this number of words."""
         words = self._random.choices(self._words[language], cum_weights=self._weights[language], k=length)
         return ("" if language == "zh" else " ").join(words)
 
     def step(self, seq: int, prev_digest: str) -> TaskStep:
-        """A step at this position; one in three of each language, a few long."""
+        """Return a step at this position. The languages alternate, and few steps are long."""
         language = ("en", "de", "zh")[seq % 3]
-        length = min(1200, 1 + int(self._random.expovariate(1 / LENGTH)))
+        length = min(1200, 1 + int(self._random.expovariate(1 / MEAN_WORDS)))
         step = {
             "step_id": f"step_{seq:032x}",
             "seq": seq,
@@ -71,97 +73,97 @@ class Prose:
         return TaskStep.model_validate(step).sealed(prev_digest)
 
     def queries(self) -> list[str]:
-        """Three words each, one language after the other."""
+        """Return queries of three words each; the languages alternate."""
         return [self.text(("en", "de", "zh")[number % 3], 3) for number in range(QUERIES)]
 
 
 class Searches:
-    """Measures on the history of one workspace."""
+    """Timed searches and scans of the history in one workspace."""
 
     def __init__(self, workspace: str, folder: Path) -> None:
         self._workspace = open_workspace(workspace)
         self._folder = folder
 
-    def searched(self, name: str, grow: bool = False) -> list[float]:
-        """Seconds of each query on the index of this name; with `grow`, each after a new step."""
+    def time_searches(self, name: str, grow: bool = False) -> list[float]:
+        """Return the seconds of each query on the index of this name; with `grow`, each after a new step."""
         index = MemoryIndex(self._workspace.histories, lambda *_: None, self._folder / name)
         prose = Prose(2)
         times = []
         for query in prose.queries():
             if grow:
-                last = list(self._workspace.histories.read(TASK, self._count() - 1))[-1]
-                self._workspace.histories.append(TASK, prose.step(last.seq + 1, last.digest))
+                last = list(self._workspace.histories.read(TASK_ID, self._count() - 1))[-1]
+                self._workspace.histories.append(TASK_ID, prose.step(last.seq + 1, last.digest))
             began = time.perf_counter()
-            index.search(TASK, query, 5)
+            index.search(TASK_ID, query, 5)
             times.append(time.perf_counter() - began)
         return times
 
     def _count(self) -> int:
-        return sum(1 for _ in self._workspace.histories.lines(TASK))
+        return sum(1 for _ in self._workspace.histories.lines(TASK_ID))
 
-    def scanned(self) -> list[float]:
-        """Seconds of reading the whole history and looking for the words of a query in each step, without ranking."""
+    def time_scans(self) -> list[float]:
+        """Return the seconds of each scan: read the whole history and find a query's words in each step."""
         times = []
         for query in Prose(2).queries()[:3]:
             began = time.perf_counter()
             words = query.split()
-            sum(any(word in step.text for word in words) for step in self._workspace.histories.read(TASK))
+            sum(any(word in step.text for word in words) for step in self._workspace.histories.read(TASK_ID))
             times.append(time.perf_counter() - began)
         return times
 
 
-def round_of(workspace: str, folder: Path, name: str) -> tuple[float, list[float], list[float], list[float]]:
-    """In a process of its own: the first search, those after it, those after a new step each, and scans."""
+def measure_round(workspace: str, folder: Path, name: str) -> tuple[float, list[float], list[float], list[float]]:
+    """Return the times of the first search, of the next ones, of those after a new step, and of scans."""
     searches = Searches(workspace, folder)
-    first, *others = searches.searched(name)
-    return first, others, searches.searched(name, grow=True), searches.scanned()
+    first, *others = searches.time_searches(name)
+    return first, others, searches.time_searches(name, grow=True), searches.time_scans()
 
 
-def found_made(workspace: str, folder: Path, name: str) -> float:
-    """In a process of its own: the first search on an index that another process made."""
-    return Searches(workspace, folder).searched(name)[0]
+def time_existing_index(workspace: str, folder: Path, name: str) -> float:
+    """Return the time of the first search on an index that another process created."""
+    return Searches(workspace, folder).time_searches(name)[0]
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """One new index a round."""
-    yield measured(stage.folder / "memory-search", size)
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure searches with one new index in each round."""
+    yield measure_in(stack.folder / "memory-search", size)
 
 
-def measured(folder: Path, size: Size) -> Result:
-    """Write the history, then search it."""
+def measure_in(folder: Path, size: Size) -> Result:
+    """Write the history to this folder, search it, and return the result."""
     workspace, steps = f"file://{folder}/workspace", size.of(STEPS, 10)
-    _write(workspace, steps)
+    _write_history(workspace, steps)
     rounds, elsewhere = [], []
     for number in range(size.rounds + 1):
         name = f"{number}-{uuid4().hex}"
-        made = _alone(round_of, workspace, folder, name)
-        found = _alone(found_made, workspace, folder, name)
+        made = _in_new_process(measure_round, workspace, folder, name)
+        found = _in_new_process(time_existing_index, workspace, folder, name)
         if number:
             rounds.append(made)
             elsewhere.append((found,))
-    later = Lane("later searches", tuple(tuple(one[1]) for one in rounds))
-    scan = Lane("scan of the history", tuple(tuple(one[3]) for one in rounds))
-    first = Lane("first search, makes the index", tuple((one[0],) for one in rounds))
-    lanes = (
+    later = Measurement("later searches", tuple(tuple(one[1]) for one in rounds))
+    scan = Measurement("scan of the history", tuple(tuple(one[3]) for one in rounds))
+    first = Measurement("first search, makes the index", tuple((one[0],) for one in rounds))
+    measurements = (
         later,
         first,
-        Lane("search after a new step", tuple(tuple(one[2]) for one in rounds)),
-        Lane("first search of another process", tuple(elsewhere)),
+        Measurement("search after a new step", tuple(tuple(one[2]) for one in rounds)),
+        Measurement("first search of another process", tuple(elsewhere)),
         scan,
     )
-    return Result(f"memory_search, {steps} steps", lanes, (ratio(later, scan), ratio(first, scan)))
+    return Result(f"memory_search, {steps} steps", measurements, (ratio(later, scan), ratio(first, scan)))
 
 
-def _alone(function: Callable[[str, Path, str], T], workspace: str, folder: Path, name: str) -> T:
+def _in_new_process(function: Callable[[str, Path, str], T], workspace: str, folder: Path, name: str) -> T:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, workspace, folder, name).result()
 
 
-def _write(workspace: str, steps: int) -> None:
+def _write_history(workspace: str, steps: int) -> None:
     prose, digest, lines = Prose(1), "", []
     for seq in range(steps):
         step = prose.step(seq, digest)
         digest = step.digest
         lines.append(step.line().encode())
-    if not open_workspace(workspace).histories.create(TASK, lines):
+    if not open_workspace(workspace).histories.create(TASK_ID, lines):
         sys.exit(f"{workspace} holds another history already")

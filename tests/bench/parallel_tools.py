@@ -1,42 +1,42 @@
-"""parallel_tools: 20 tool calls of 100 ms in one step, from the step that asks for them to the step of their results.
+"""parallel_tools: the time of 20 tool calls of 100 ms in one step, from the step with the calls to that of the results.
 
-The tools pool has a process for each of them here; by default it has one for each processor. The limit is the longest
-of the calls alone, as its result says. From now on the stage keeps that pool.
+Here the tools pool has a process for each call; by default it has one for each processor. The baseline is the runtime
+of the longest call, from its result. Later benches on the same stack keep this pool.
 """
 
 from collections.abc import Iterator
 from itertools import pairwise
 
 from roboco import Team
-from tests.bench.figures import Lane, Result, milliseconds, ratio
-from tests.bench.nap import SECONDS
-from tests.bench.stage import Size, Stage, team_of
-from tests.bench.wide.tools import PROCESSES
+from tests.bench.harness.bench_stack import BenchStack, Size, build_team
+from tests.bench.harness.results import Measurement, Result, milliseconds, ratio
+from tests.bench.processes.nap_tool import SECONDS
+from tests.bench.processes.wide.tools import PROCESSES
 
 TASKS = 10
 GOAL = 200
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """Tasks whose only agent makes all calls in its first turn."""
-    tool = {"name": "nap", "function": "tests.bench.nap:nap", "effect": "pure", "timeout": 20}
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure tasks whose only agent makes all calls in its first turn."""
+    tool = {"name": "nap", "function": "tests.bench.processes.nap_tool:nap", "effect": "pure", "timeout": 20}
     member = {"name": "one", "prompt": f"tools {PROCESSES}", "tools": ["nap"]}
-    team = team_of(agents=[member], tools=[tool])
-    stage.renew("tools", "tests.bench.wide")
-    rounds = [[_steps(stage, team) for _ in range(size.of(TASKS))] for _ in range(size.rounds + 1)][1:]
+    team = build_team(agents=[member], tools=[tool])
+    stack.replace_worker("tools", "tests.bench.processes.wide")
+    rounds = [[_time_calls(stack, team) for _ in range(size.of(TASKS))] for _ in range(size.rounds + 1)][1:]
     whole, alone = (
-        Lane(name, tuple(tuple(found[place] for found in one) for one in rounds))
+        Measurement(name, tuple(tuple(found[place] for found in one) for one in rounds))
         for place, name in enumerate((f"{PROCESSES} calls of {SECONDS * 1000:g} ms", "the longest of them alone"))
     )
     yield Result("parallel_tools", (whole, alone), (milliseconds(whole.name, whole.medians, GOAL), ratio(whole, alone)))
 
 
-def _steps(stage: Stage, team: Team) -> tuple[float, float]:
-    """Seconds from the step that calls to that with the results, and of the longest call."""
-    history = stage.finished(team).history()
-    for asks, told in pairwise(history):
-        if told.results:
-            assert [one.is_error for one in told.results] == [False] * PROCESSES, told
-            took = (told.created_at - asks.created_at).total_seconds()
-            return took, max(one.runtime_ms for one in told.results) / 1000
+def _time_calls(stack: BenchStack, team: Team) -> tuple[float, float]:
+    """Return the seconds from the step with the calls to that of the results, and those of the longest call."""
+    history = stack.run_team(team).history()
+    for calls, results in pairwise(history):
+        if results.results:
+            assert [one.is_error for one in results.results] == [False] * PROCESSES, results
+            took = (results.created_at - calls.created_at).total_seconds()
+            return took, max(one.runtime_ms for one in results.results) / 1000
     raise AssertionError(f"no step has results: {history}")

@@ -1,11 +1,13 @@
-"""relay: from the model's writing of a chunk to the follower's having it, against plain PUBLISH of the same size.
+"""relay: the time from the model's write of a chunk to its receipt by the follower, against PUBLISH of the same size.
 
-The chunks say when they were sent. Followers are those of one event loop, as in a web service, and so is the plain
-subscriber, redis.asyncio; the publisher is one thread of a process of its own, which says the time right before each
-PUBLISH. The bare stream of the openai package stands beside it: a relay can be no faster than that and PUBLISH
-together. All streams begin together, when all are followed. The first half second of a stream is left out everywhere,
-and so is its last chunk: all streams end together, too, and what comes after that takes the processors from it. That is
-a row of its own.
+Each chunk holds its time of sending. The followers run in one event loop, as in a web service, and so does the plain
+subscriber, redis.asyncio. The plain publisher is one thread of a separate process, which reads the clock right before
+each PUBLISH. The bench also measures a bare stream of the openai package: a relay cannot be faster than this stream and
+PUBLISH together.
+
+All streams begin together, when all are followed. All measurements omit the first half second of each stream and its
+last chunk: all streams end together too, and the ends of their turns take the processors. The last chunk has a separate
+row.
 """
 
 import asyncio
@@ -21,73 +23,82 @@ from redis.asyncio import Redis
 from roboco import Task
 from roboco.adapters.redis.keys import Keys
 from roboco.domain.stream.item import TextPartDelta
-from tests.bench.bare import lags
-from tests.bench.figures import Figure, Lane, Measure, Result, in_turn, milliseconds, percentile, ratio
-from tests.bench.stage import Size, Stage, fresh, team_of
+from tests.bench.harness.bare_model import lags
+from tests.bench.harness.bench_stack import BenchStack, Size, build_team, new_name
+from tests.bench.harness.results import (
+    Figure,
+    Measurement,
+    Result,
+    Sampler,
+    measure_alternately,
+    milliseconds,
+    percentile,
+    ratio,
+)
 
 CHUNKS = 40
-BEGINNING = 10
+SKIPPED_CHUNKS = 10
 INTERVAL = 0.05
 STREAMS = 100
-"""Streams for which the goal is; one alone stands beside them."""
-SOON = 60.0
+"""Streams to which the goal applies; the bench also measures a single stream."""
+TIMEOUT = 60.0
 Lags = list[list[float]]
-"""The lags of each stream's chunks, in their order."""
+"""The lags of the chunks of each stream, in their order."""
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """One stream of 20 chunks a second, and 100 of them at the same time."""
-    chunks = size.of(CHUNKS, BEGINNING + 5)
-    size_of_message = _message_size(stage)
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure one stream of 20 chunks a second, and 100 streams at the same time."""
+    chunks = size.of(CHUNKS, SKIPPED_CHUNKS + 5)
+    size_of_message = _message_size(stack)
     for streams in (1, size.of(STREAMS, 2)):
         ends: list[tuple[float, ...]] = []
-        measures: dict[str, Measure] = {
-            "relay": partial(_run, partial(_relayed, stage, streams, chunks), ends),
-            "plain PUBLISH": partial(_run, partial(_published, stage, streams, chunks, size_of_message), []),
-            "bare model stream": partial(_streamed, stage, f"stream {chunks} {INTERVAL}", streams),
+        samplers: dict[str, Sampler] = {
+            "relay": partial(_run, partial(_relayed, stack, streams, chunks), ends),
+            "plain PUBLISH": partial(_run, partial(_published, stack, streams, chunks, size_of_message), []),
+            "bare model stream": partial(_streamed, stack, f"stream {chunks} {INTERVAL}", streams),
         }
-        relay, publish, bare = in_turn(measures, size.rounds)
-        last = Lane("the last chunk by relay", tuple(ends[1:]))
+        relay, publish, bare = measure_alternately(samplers, size.rounds)
+        last = Measurement("the last chunk by relay", tuple(ends[1:]))
         ratios = (ratio(relay, publish), ratio(relay, publish, less=bare))
         goals = _goals(relay, publish) if streams > 1 else ()
         yield Result(f"relay, {streams} stream{'s' * (streams > 1)}", (relay, publish, bare, last), (*goals, *ratios))
 
 
-def _goals(relay: Lane, publish: Lane) -> tuple[Figure, ...]:
-    """What comes on top of the limit, by round."""
+def _goals(relay: Measurement, publish: Measurement) -> tuple[Figure, ...]:
+    """Return the lag of the relay beyond that of plain PUBLISH, by round."""
     added = {
         percent: [
-            percentile(sorted(mine), percent) - percentile(sorted(limit), percent)
-            for mine, limit in zip(relay.rounds, publish.rounds, strict=True)
+            percentile(sorted(mine), percent) - percentile(sorted(baseline), percent)
+            for mine, baseline in zip(relay.rounds, publish.rounds, strict=True)
         ]
         for percent in (50, 99)
     }
     return milliseconds("added, median", added[50], 1), milliseconds("added, p99", added[99], 10)
 
 
-def _message_size(stage: Stage) -> int:
-    """The size of the messages on a content channel."""
-    task = stage.finished(team_of("writer", prompt=f"stream 1 {INTERVAL}"))
-    log: Any = stage.redis.xrevrange(Keys(stage.settings.prefix).content(task.task_id), count=1)
+def _message_size(stack: BenchStack) -> int:
+    """Return the size of a message on a content channel."""
+    task = stack.run_team(build_team("writer", prompt=f"stream 1 {INTERVAL}"))
+    log: Any = stack.redis.xrevrange(Keys(stack.settings.prefix).content(task.task_id), count=1)
     return len(log[0][1]["m"])
 
 
 def _run(measure: Callable[[], Coroutine[Any, Any, Lags]], ends: list[tuple[float, ...]], _: int) -> list[float]:
     found = asyncio.run(measure())
     ends.append(tuple(own[-1] for own in found))
-    return _steady(found)
+    return _steady_lags(found)
 
 
-async def _relayed(stage: Stage, streams: int, chunks: int) -> Lags:
-    """The last one to ask is we, when all are followed."""
-    prompt = f"together {streams + 1} {chunks} {INTERVAL} 0 {fresh('group')}"
-    team = team_of("writer", prompt=prompt)
-    tasks = [await asyncio.to_thread(stage.orchestrator.run, team, "Go.") for _ in range(streams)]
+async def _relayed(stack: BenchStack, streams: int, chunks: int) -> Lags:
+    """Return the lags of tasks; the last request of their group follows when all tasks are followed."""
+    prompt = f"together {streams + 1} {chunks} {INTERVAL} 0 {new_name('group')}"
+    team = build_team("writer", prompt=prompt)
+    tasks = [await asyncio.to_thread(stack.orchestrator.run, team, "Go.") for _ in range(streams)]
     async with asyncio.TaskGroup() as group:
         followed = [group.create_task(_follow(task)) for task in tasks]
-        await _subscribed(stage, [Keys(stage.settings.prefix).content(task.task_id) for task in tasks])
+        await _subscribed(stack, [Keys(stack.settings.prefix).content(task.task_id) for task in tasks])
         messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
-        await asyncio.to_thread(stage.bare.call, messages)
+        await asyncio.to_thread(stack.bare_model.time_call, messages)
     return [follower.result() for follower in followed]
 
 
@@ -100,22 +111,22 @@ async def _follow(task: Task) -> list[float]:
     return found
 
 
-def _streamed(stage: Stage, prompt: str, streams: int, _: int) -> list[float]:
-    return _steady(stage.bare.relay(prompt, streams, INTERVAL))
+def _streamed(stack: BenchStack, prompt: str, streams: int, _: int) -> list[float]:
+    return _steady_lags(stack.bare_model.time_streams(prompt, streams, INTERVAL))
 
 
-async def _published(stage: Stage, streams: int, chunks: int, size: int) -> Lags:
-    name = fresh("bench")
+async def _published(stack: BenchStack, streams: int, chunks: int, size: int) -> Lags:
+    name = new_name("bench")
     found: dict[str, list[float]] = {f"{name}:{number}": [] for number in range(streams)}
     options = {"channel": name, "streams": streams, "chunks": chunks, "interval": INTERVAL, "size": size}
     async with (
-        asyncio.timeout(SOON),
-        Redis.from_url(stage.valkey.url, decode_responses=True) as client,
+        asyncio.timeout(TIMEOUT),
+        Redis.from_url(stack.valkey.url, decode_responses=True) as client,
         client.pubsub(ignore_subscribe_messages=True) as pubsub,
     ):
         await pubsub.subscribe(*found)
-        await _subscribed(stage, list(found))
-        with stage.process("tests.bench.publisher", url=stage.valkey.url, **options):
+        await _subscribed(stack, list(found))
+        with stack.running_process("tests.bench.processes.publisher", url=stack.valkey.url, **options):
             while any(len(own) < chunks for own in found.values()):
                 message = await pubsub.get_message(timeout=1)
                 if message is not None:
@@ -123,12 +134,12 @@ async def _published(stage: Stage, streams: int, chunks: int, size: int) -> Lags
     return list(found.values())
 
 
-async def _subscribed(stage: Stage, channels: Sequence[str]) -> None:
-    """Wait until somebody listens to each of the channels."""
-    async with asyncio.timeout(SOON):
-        while not all(count for _, count in stage.redis.pubsub_numsub(*channels)):
+async def _subscribed(stack: BenchStack, channels: Sequence[str]) -> None:
+    """Wait until each of the channels has a subscriber."""
+    async with asyncio.timeout(TIMEOUT):
+        while not all(count for _, count in stack.redis.pubsub_numsub(*channels)):
             await asyncio.sleep(0.01)
 
 
-def _steady(found: Lags) -> list[float]:
-    return [lag for own in found for lag in own[BEGINNING:-1]]
+def _steady_lags(found: Lags) -> list[float]:
+    return [lag for own in found for lag in own[SKIPPED_CHUNKS:-1]]

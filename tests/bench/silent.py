@@ -1,8 +1,8 @@
 """silent: the memory of one agents process while 500 of its turns wait for models that are silent or slow.
 
-It is started with the threads that it needs (ROBOCO_AGENTS_CONCURRENCY); `--size 2` are 1,000 turns. All models are
-silent until the last turn has asked, and for two seconds more; then each says a token a second. The limit is memory
-alone: the same process before.
+The process has a thread for each turn (ROBOCO_AGENTS_CONCURRENCY); `--size 2` runs 1,000 turns. All models are silent
+until two seconds after the request of the last turn. Then each streams a token a second. The baseline is the memory of
+the same process before.
 """
 
 import time
@@ -12,26 +12,26 @@ from contextlib import closing
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from tests.bench.ear import Ear
-from tests.bench.figures import Figure, Goal, Lane, Result
+from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, build_team, new_name
+from tests.bench.harness.parallel_streams import AGENTS_THREADS
+from tests.bench.harness.process_stats import ProcessMeter
+from tests.bench.harness.raw_subscriber import RawSubscriber
+from tests.bench.harness.results import Figure, Goal, Measurement, Result
 from tests.bench.interrupts import ModelLog
-from tests.bench.noise import Process
-from tests.bench.spoken import THREADS
-from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
 from tests.support.stack import until
 
 TURNS, CHUNKS, INTERVAL, HOLD = 500, 5, 1.0, 2.0
 GOAL = Goal(400)
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """So many turns at once, as often as there are rounds."""
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure all turns at once, in each round."""
     turns = size.of(TURNS, 3)
-    threads = max(THREADS, turns)
-    agents = stage.agents_of(threads)
-    stage.finished(team_of("writer", prompt="short"))
-    idle = agents.megabytes
-    found = [_round(stage, agents, turns) for _ in range(size.rounds)]
+    threads = max(AGENTS_THREADS, turns)
+    agents = stack.agents_with_threads(threads)
+    stack.run_team(build_team("writer", prompt="short"))
+    idle = agents.memory_mb
+    found = [_round(stack, agents, turns) for _ in range(size.rounds)]
     silent, slow, cores, lags = zip(*found, strict=True)
     figures = (
         Figure(f"{turns} turns, a token a second each", slow, "MB", GOAL),
@@ -40,27 +40,35 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
         Figure("one turn", tuple((most - idle) / turns for most in slow), "MB"),
         Figure("CPU, a token a second each", cores, "cores"),
     )
-    lane = Lane("a token's way to its follower", lags)
-    yield Result(f"silent, {turns} turns", (lane,), figures, (f"concurrency of the agents process: {threads}",))
+    measurement = Measurement("a token's way to its follower", lags)
+    yield Result(f"silent, {turns} turns", (measurement,), figures, (f"concurrency of the agents process: {threads}",))
 
 
-def _round(stage: Stage, agents: Process, turns: int) -> tuple[float, float, float, tuple[float, ...]]:
-    """MB while all are silent and while all speak, the CPU that this takes, and how late each token was."""
-    keys, group = Keys(stage.settings.prefix), fresh("group")
-    team = team_of("writer", prompt=f"together {turns} {CHUNKS} {INTERVAL} {HOLD} {group}")
-    schedule = RedisSchedule(Scripts(stage.redis), keys)
-    before, names = schedule.count(), [fresh("task") for _ in range(turns)]
+def _round(stack: BenchStack, agents: ProcessMeter, turns: int) -> tuple[float, float, float, tuple[float, ...]]:
+    """Return the MB while all models are silent and while all stream, the CPU of streaming, and the tokens' lags."""
+    keys, group = Keys(stack.settings.prefix), new_name("group")
+    team = build_team("writer", prompt=f"together {turns} {CHUNKS} {INTERVAL} {HOLD} {group}")
+    schedule = RedisSchedule(Scripts(stack.redis), keys)
+    before, names = schedule.count(), [new_name("task") for _ in range(turns)]
     with (
-        closing(ModelLog(stage.model_log)) as log,
-        Ear(stage.valkey.url, [keys.content(name) for name in names]) as ear,
+        closing(ModelLog(stack.model_log)) as log,
+        RawSubscriber(stack.valkey.url, [keys.content(name) for name in names]) as subscriber,
     ):
         for name in names:
-            stage.orchestrator.run(team, "Go.", task_id=name)
+            stack.orchestrator.run(team, "Go.", task_id=name)
         log.wait(group, "begins")
-        silent = agents.megabytes
-        until(lambda: len(ear.heard) >= turns, PATIENCE, "all speak")
+        silent = agents.memory_mb
+        until(lambda: len(subscriber.received) >= turns, TASK_TIMEOUT, "all models stream")
         began, used = time.monotonic(), agents.cpu
-        until(lambda: len(ear.heard) >= turns * (CHUNKS - 1), PATIENCE, "all have spoken on")
-        slow, cores = agents.megabytes, (agents.cpu - used) / (time.monotonic() - began)
-        until(lambda: len(ear.heard) >= turns * CHUNKS and schedule.count() <= before, PATIENCE, "all have ended")
-    return silent, slow, cores, tuple((come - sent) / 1e9 for sent, come in ear.heard)
+        until(
+            lambda: len(subscriber.received) >= turns * (CHUNKS - 1),
+            TASK_TIMEOUT,
+            "all models stream their last chunks",
+        )
+        slow, cores = agents.memory_mb, (agents.cpu - used) / (time.monotonic() - began)
+        until(
+            lambda: len(subscriber.received) >= turns * CHUNKS and schedule.count() <= before,
+            TASK_TIMEOUT,
+            "all tasks have ended",
+        )
+    return silent, slow, cores, tuple((received_at - sent_at) / 1e9 for sent_at, received_at in subscriber.received)

@@ -1,4 +1,4 @@
-"""What the soak does to its workers and servers, by chance and with a seed."""
+"""The faults of the soak: random kills and stops of workers and servers, with a seed."""
 
 import os
 import random
@@ -10,33 +10,42 @@ from roboco.adapters.local.seaweed import S3Server, start_seaweed
 from tests.support.stack import Stack
 
 WORKERS = ("coordinator", "coordinator-2", "agents", "agents-2", "tools", "tools-2")
-RESTART = 6.0
-"""Seconds that a worker takes at most to be there again."""
-KINDS = {"SIGKILL": 10, "SIGSTOP": 4, "SIGTERM": 3, "redis killed": 2, "redis emptied": 1, "s3 killed": 1}
-"""What happens, and how often compared to the others."""
+RESTART_SECONDS = 6.0
+"""Maximum seconds until a worker runs again."""
+FAULT_WEIGHTS = {"SIGKILL": 10, "SIGSTOP": 4, "SIGTERM": 3, "redis killed": 2, "redis emptied": 1, "s3 killed": 1}
+"""The kinds of faults, and their relative frequencies."""
 
 
 class Faults:
-    """Makes something happen every `pause` seconds on average; `happened` counts it; `kills` of agents, `outages` of
-    servers, `halts`, and when the other agents worker was `gone`, are the times of some of it.
-    """
+    """A source of faults, one every `interval` seconds on average."""
 
-    def __init__(self, stack: Stack, s3: S3Server | None, pause: float, chance: random.Random) -> None:
-        self.happened: Counter[str] = Counter()
-        self.kills: list[float] = []
-        self.outages: list[float] = []
-        self.halts: list[float] = []
-        self.gone: list[float] = []
+    counts: Counter[str]
+    """Number of faults by kind."""
+    kills: list[float]
+    """Times of the kills of agents workers."""
+    outages: list[float]
+    """Times of the kills of Redis and of the S3 server."""
+    pauses: list[float]
+    """Times at which a worker was stopped with SIGSTOP."""
+    all_agents_down: list[float]
+    """Times at which possibly no agents worker ran."""
+
+    def __init__(self, stack: Stack, s3: S3Server | None, interval: float, rng: random.Random) -> None:
+        self.counts = Counter()
+        self.kills = []
+        self.outages = []
+        self.pauses = []
+        self.all_agents_down = []
         self.s3 = s3
         self._stack = stack
-        self._pause = pause
-        self._chance = chance
-        self._next = time.monotonic() + pause
+        self._interval = interval
+        self._rng = rng
+        self._next = time.monotonic() + interval
         self._stopped: dict[str, float] = {}
         self._s3_back = 0.0
 
-    def tend(self, more: bool) -> None:
-        """Start again what is gone, let go on what stood still for long enough, and make the next thing happen."""
+    def step(self, more: bool) -> None:
+        """Restart ended workers and servers, continue stopped workers, and inject the next fault if it is due."""
         now = time.monotonic()
         for name, until in list(self._stopped.items()):
             if now >= until or not more:
@@ -48,27 +57,26 @@ class Faults:
             if not self._stack.workers[name].alive():
                 self._stack.start(name)
         if more and now >= self._next:
-            self._next = now + self._chance.uniform(0.3, 1.7) * self._pause
-            self._strike(self._chance.choices(list(KINDS), list(KINDS.values()))[0])
+            self._next = now + self._rng.uniform(0.3, 1.7) * self._interval
+            self._inject(self._rng.choices(list(FAULT_WEIGHTS), list(FAULT_WEIGHTS.values()))[0])
 
-    def _strike(self, kind: str) -> None:
-        name = self._chance.choice([worker for worker in WORKERS if worker not in self._stopped])
+    def _inject(self, kind: str) -> None:
+        name = self._rng.choice([worker for worker in WORKERS if worker not in self._stopped])
         match kind:
             case "SIGKILL":
                 if name.startswith("agents"):
                     now = time.monotonic()
-                    self.gone += [self.kills[-1], now] if self.kills and now - self.kills[-1] < RESTART else []
+                    if self.kills and now - self.kills[-1] < RESTART_SECONDS:
+                        self.all_agents_down += [self.kills[-1], now]
                     self.kills.append(now)
                 self._signal(name, signal.SIGKILL)
                 self._stack.workers[name].process.wait()
             case "SIGSTOP":
-                self.halts.append(time.monotonic())
+                self.pauses.append(time.monotonic())
                 self._signal(name, signal.SIGSTOP)
-                self._stopped[name] = (
-                    time.monotonic() + self._stack.settings.lease_seconds + self._chance.uniform(0.5, 2)
-                )
+                self._stopped[name] = time.monotonic() + self._stack.settings.lease_seconds + self._rng.uniform(0.5, 2)
             case "SIGTERM":
-                self.gone += [time.monotonic()] if name.startswith("agents") else []
+                self.all_agents_down += [time.monotonic()] if name.startswith("agents") else []
                 self._stack.workers[name].process.terminate()
             case "redis killed" | "redis emptied":
                 self.outages.append(time.monotonic())
@@ -77,14 +85,14 @@ class Faults:
                 self.outages.append(time.monotonic())
                 os.kill(self.s3.pid, signal.SIGKILL)
                 self.s3.process.wait()
-                self._s3_back = time.monotonic() + self._chance.uniform(0.5, 3)
+                self._s3_back = time.monotonic() + self._rng.uniform(0.5, 3)
             case _:
                 return
-        self.happened[kind] += 1
+        self.counts[kind] += 1
 
-    def _signal(self, name: str, sign: signal.Signals) -> None:
-        """To the worker and all its processes: it leads a session of its own."""
+    def _signal(self, name: str, signal_number: signal.Signals) -> None:
+        """Send the signal to the worker and all its processes, which form a process group."""
         try:
-            os.killpg(self._stack.workers[name].pid, sign)
+            os.killpg(self._stack.workers[name].pid, signal_number)
         except ProcessLookupError:
             self._stack.workers[name].process.wait()

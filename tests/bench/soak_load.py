@@ -1,4 +1,4 @@
-"""The load of the soak: always so many tasks of several teams, and what is wrong with each when it has ended."""
+"""The load of the soak: a constant number of open tasks of several teams, and the checks of ended tasks."""
 
 import random
 import time
@@ -13,10 +13,10 @@ from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
 from tests.support.transcript import Transcript
 
-PACE = 0.12
-"""Seconds between two pieces of an answer: a turn takes one to two seconds."""
+CHUNK_INTERVAL = 0.12
+"""Seconds between two chunks of a reply: a turn takes one to two seconds."""
 
-CLERK = parse_team(
+CLERK_TEAM = parse_team(
     {
         "name": "clerks",
         "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["append_soon"]}],
@@ -26,25 +26,25 @@ CLERK = parse_team(
 CALLS = 2
 
 
-def says(request: Request) -> Reply:
-    """What the model says: a clerk appends two lines, which cannot be taken back; the others as in the tests."""
+def scripted_reply(request: Request) -> Reply:
+    """Return the model's reply: a clerk makes two irreversible calls; other agents reply as in the tests."""
     if not request.system.startswith("clerk"):
         reply = answer(request)
-        return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=PACE)
+        return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=CHUNK_INTERVAL)
     if request.count("assistant"):
-        return Reply(text="Both lines were asked for.", interval=PACE)
-    return Reply(text="I append.", tool_calls=[("append_soon", {})] * CALLS, interval=PACE)
+        return Reply(text="Both lines were asked for.", interval=CHUNK_INTERVAL)
+    return Reply(text="I append.", tool_calls=[("append_soon", {})] * CALLS, interval=CHUNK_INTERVAL)
 
 
-def told_apart(team: Team) -> Team:
-    """The team, whose prompts name the task: so the model server can tell whose turn a request is."""
+def name_task_in_prompts(team: Team) -> Team:
+    """Return the team with the task's id in its prompts, so that each model request names its task."""
     agents = [agent.model_copy(update={"prompt": agent.prompt + " {{ task.id }}"}) for agent in team.agents]
     return team.model_copy(update={"agents": tuple(agents)})
 
 
 @dataclass
 class Tally:
-    """What has come of the ended tasks."""
+    """The counts and the errors of ended tasks."""
 
     tasks: int = 0
     steps: int = 0
@@ -56,54 +56,54 @@ class Tally:
 
 
 class Load:
-    """Keeps so many tasks going, and looks at those that have ended."""
+    """A source of tasks that keeps a constant number of them open, and checks ended tasks."""
 
-    def __init__(self, stack: Stack, abreast: int, chance: random.Random) -> None:
+    def __init__(self, stack: Stack, concurrency: int, rng: random.Random) -> None:
         self.tally = Tally()
         self.open: dict[str, float] = {}
         self._stack = stack
-        self._abreast = abreast
-        self._chance = chance
+        self._concurrency = concurrency
+        self._rng = rng
         self._journeys: dict[str, Journey | None] = {}
         self._accepted: set[str] = set()
         self._count = 0
 
-    def tend(self, more: bool) -> None:
-        """Submit what is missing, if there is to be more, and look at what has ended."""
+    def step(self, more: bool) -> None:
+        """Check ended tasks, retry failed submissions and, with `more`, submit new tasks."""
         for task_id in list(self.open):
             if task_id not in self._accepted:
                 self._submit(task_id)
-            elif self._ended(task_id):
+            elif self._finished(task_id):
                 del self.open[task_id]
-        while more and len(self.open) < self._abreast:
+        while more and len(self.open) < self._concurrency:
             self._count += 1
             task_id = f"soak-{self._count}"
-            self._journeys[task_id] = self._chance.choice([GRAPH, PARALLEL, SEQUENTIAL, None])
+            self._journeys[task_id] = self._rng.choice([GRAPH, PARALLEL, SEQUENTIAL, None])
             self.open[task_id] = time.time()
             self._submit(task_id)
 
     def _submit(self, task_id: str) -> None:
-        """Submit it; a server that is away leaves it for the next time, as whoever submits would."""
+        """Submit the task. If a server is down, a later step tries again, as a client would."""
         journey = self._journeys[task_id]
-        team, prompt = (journey.team, journey.prompt) if journey else (CLERK, "Go.")
+        team, prompt = (journey.team, journey.prompt) if journey else (CLERK_TEAM, "Go.")
         try:
-            self._stack.orchestrator.run(told_apart(team), prompt, task_id=task_id)
+            self._stack.orchestrator.run(name_task_in_prompts(team), prompt, task_id=task_id)
         except TransientError:
             return
         self._accepted.add(task_id)
 
-    def _ended(self, task_id: str) -> bool:
-        """Whether the task has ended and was looked at; servers that are away put it off."""
+    def _finished(self, task_id: str) -> bool:
+        """Return True if the task has ended and was checked; False if a server is down."""
         task = Task(task_id, self._stack.orchestrator._engine, self._stack.orchestrator._follower, self._stack.settings)
         try:
             if not task.summary().status.ended:
                 return False
-            self._look_at(task)
+            self._check(task)
         except TransientError:
             return False
         return True
 
-    def _look_at(self, task: Task) -> None:
+    def _check(self, task: Task) -> None:
         transcript = Transcript()
         for item in task.stream():
             transcript.take(item)
@@ -121,12 +121,12 @@ class Load:
         except RobocoError as error:
             tally.lost.append(f"{task.task_id}: {error}")
         if journey is None:
-            self._look_at_lines(task.task_id, [result for step in history for result in step.results])
+            self._check_lines(task.task_id, [result for step in history for result in step.results])
         elif (found := shape(history)) != journey.expected:
             kind = tally.doubled if len(found) > len(journey.expected) else tally.lost
             kind.append(f"{task.task_id}: {found}")
 
-    def _look_at_lines(self, task_id: str, results: list[ToolResult]) -> None:
+    def _check_lines(self, task_id: str, results: list[ToolResult]) -> None:
         path = self._stack.folder / "lines.txt"
         lines = Counter(path.read_text().split() if path.exists() else ())
         if len(results) != CALLS:

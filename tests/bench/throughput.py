@@ -1,8 +1,8 @@
 """throughput: short tasks of three agents each, against six plain Celery tasks for each in the same pools.
 
-All are submitted at once, by this process, and measured is the time until the last one has ended. The plain ones are
-three times two that send each other, as the coordinator's and the agents' do; theirs is the same number of chains. Each
-pool has one process first, and then more.
+This process submits all tasks at once, and the bench measures the time until the last one has ended. The baseline is
+the same number of chains of six plain Celery tasks. They alternate between two queues, as the messages of the
+coordinator and of the agents do. Each pool has one process first, and then more.
 """
 
 import time
@@ -15,9 +15,9 @@ from roboco import Task
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
-from tests.bench import plain
-from tests.bench.figures import Figure, Goal, Lane, Measure, Result, Series, in_turn
-from tests.bench.stage import PATIENCE, Size, Stage, fresh, team_of
+from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, build_team, new_name
+from tests.bench.harness.results import Figure, Goal, Measurement, Result, Sampler, Series, measure_alternately
+from tests.bench.processes import plain_celery
 from tests.support.stack import until
 
 TASKS = 1_000
@@ -26,69 +26,74 @@ AGENTS = ("planner", "writer", "critic")
 GOAL = Goal(0.4, at_least=True)
 
 
-def measure(stage: Stage, size: Size) -> Iterator[Result]:
-    """The tasks and the chains by turns, with one worker of each pool, then with more of them."""
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure the tasks and the chains alternately, with one worker of each pool, then with more workers."""
     tasks = size.of(TASKS, 3)
-    measures: dict[str, Measure] = {
-        "a task, of all at once": lambda _: [run_tasks(stage, tasks)],
-        "its plain Celery tasks": lambda _: [_chains(stage, tasks)],
+    samplers: dict[str, Sampler] = {
+        "a task, of all at once": lambda _: [run_tasks(stack, tasks)],
+        "its plain Celery tasks": lambda _: [_run_chains(stack, tasks)],
     }
-    stage.keep(plain.POOLS, "tests.bench.plain")
-    found: list[tuple[Lane, ...]] = []
+    stack.ensure_workers(plain_celery.POOLS, "tests.bench.processes.plain_celery")
+    found: list[tuple[Measurement, ...]] = []
     for processes in range(1, size.of(PROCESSES) + 1):
         with ExitStack() as exits:
             more = [f"-{number}" for number in range(2, processes + 1)]
-            exits.enter_context(stage.running([pool + one for one in more for pool in ("coordinator", "agents")]))
-            plains = [pool + one for one in more for pool in plain.POOLS]
-            exits.enter_context(stage.running(plains, "tests.bench.plain"))
-            found.append(in_turn(measures, size.rounds))
+            exits.enter_context(
+                stack.running_workers([pool + one for one in more for pool in ("coordinator", "agents")])
+            )
+            plains = [pool + one for one in more for pool in plain_celery.POOLS]
+            exits.enter_context(stack.running_workers(plains, "tests.bench.processes.plain_celery"))
+            found.append(measure_alternately(samplers, size.rounds))
     rates = [
-        _rate("Roboco", [one[0] for one in found]),
-        _rate("plain Celery, six for a task", [one[1] for one in found]),
+        _rate_series("Roboco", [one[0] for one in found]),
+        _rate_series("plain Celery, six for a task", [one[1] for one in found]),
     ]
-    notes = [f"{one.name}, tasks a second by processes of each pool: {_told(one)}" for one in rates]
-    figures = tuple(_figure(processes, *lanes) for processes, lanes in enumerate(found, start=1))
+    notes = [f"{one.name}, tasks a second by processes of each pool: {_describe(one)}" for one in rates]
+    figures = tuple(_figure(processes, *measurements) for processes, measurements in enumerate(found, start=1))
     name = f"throughput, {tasks} tasks of {len(AGENTS)} agents"
     yield Result(name, found[0], figures, tuple(notes), tuple(rates))
 
 
-def run_tasks(stage: Stage, tasks: int, **team_fields: Any) -> float:
-    """Run so many tasks of three agents, all submitted at once: seconds for each."""
-    team = team_of(*AGENTS, prompt="short", **team_fields)
-    schedule = RedisSchedule(Scripts(stage.redis), Keys(stage.settings.prefix))
+def run_tasks(stack: BenchStack, tasks: int, **team_fields: Any) -> float:
+    """Run this number of tasks of three agents, all submitted at once, and return the seconds for each."""
+    team = build_team(*AGENTS, prompt="short", **team_fields)
+    schedule = RedisSchedule(Scripts(stack.redis), Keys(stack.settings.prefix))
     before = schedule.count()
     began = time.perf_counter()
-    last: list[Task] = [stage.orchestrator.run(team, "Go.") for _ in range(tasks)]
-    until(lambda: schedule.count() <= before, PATIENCE, "all tasks have ended")
+    last: list[Task] = [stack.orchestrator.run(team, "Go.") for _ in range(tasks)]
+    until(lambda: schedule.count() <= before, TASK_TIMEOUT, "all tasks have ended")
     took = time.perf_counter() - began
-    assert last[-1].result(PATIENCE).status == "completed", last[-1]
+    assert last[-1].result(TASK_TIMEOUT).status == "completed", last[-1]
     return took / tasks
 
 
-def _chains(stage: Stage, chains: int) -> float:
-    """Seconds for each of so many chains of plain Celery tasks."""
-    name = fresh("chains")
+def _run_chains(stack: BenchStack, chains: int) -> float:
+    """Run this number of chains of plain Celery tasks, and return the seconds for each."""
+    name = new_name("chains")
     began = time.perf_counter()
-    with plain.application_on(stage.settings.broker) as app:
+    with plain_celery.create_plain_app(stack.settings.broker) as app:
         for number in range(chains):
-            plain.send(app, plain.ADVANCE, f"{name}:{number}", len(AGENTS) - 1)
-    until(partial(_ended, stage, name, chains), PATIENCE, "all chains have ended")
+            plain_celery.send(app, plain_celery.ADVANCE, f"{name}:{number}", len(AGENTS) - 1)
+    until(partial(_all_ended, stack, name, chains), TASK_TIMEOUT, "all chains have ended")
     return (time.perf_counter() - began) / chains
 
 
-def _ended(stage: Stage, name: str, chains: int) -> bool:
-    return int(stage.redis.llen(name)) == chains
+def _all_ended(stack: BenchStack, name: str, chains: int) -> bool:
+    return int(stack.redis.llen(name)) == chains
 
 
-def _figure(processes: int, ours: Lane, plain_ones: Lane) -> Figure:
-    rounds = tuple(limit / own for own, limit in zip(ours.medians, plain_ones.medians, strict=True))
+def _figure(processes: int, roboco: Measurement, plain: Measurement) -> Figure:
+    rounds = tuple(baseline / own for own, baseline in zip(roboco.medians, plain.medians, strict=True))
     return Figure(f"throughput / that of plain Celery tasks, {processes} of each pool", rounds, goal=GOAL)
 
 
-def _rate(name: str, lanes: Sequence[Lane]) -> Series:
-    points = [(float(processes), 1 / lane.at(50)) for processes, lane in enumerate(lanes, start=1)]
+def _rate_series(name: str, measurements: Sequence[Measurement]) -> Series:
+    points = [
+        (float(processes), 1 / measurement.percentile(50))
+        for processes, measurement in enumerate(measurements, start=1)
+    ]
     return Series("throughput_over_workers", name, tuple(points))
 
 
-def _told(series: Series) -> str:
+def _describe(series: Series) -> str:
     return ", ".join(f"{processes:g}: {rate:.0f}" for processes, rate in series.points)

@@ -1,4 +1,4 @@
-"""Steps, events and chunks to test with."""
+"""Sample steps, events and chunks."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,12 +12,12 @@ from roboco.ports.task_store import TokenUsage
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 TASK = "task-17"
-USED = TokenUsage(100, 7)
-"""What an answer has used so far."""
+USAGE = TokenUsage(100, 7)
+"""The tokens of a reply so far."""
 
 
 def step_after(steps: Sequence[TaskStep], text: str = "", agent: str = "writer") -> TaskStep:
-    """The sealed step that follows these."""
+    """Return the sealed step that follows these."""
     seq = len(steps)
     step = TaskStep(
         step_id=step_id_at(TASK, seq),
@@ -29,19 +29,19 @@ def step_after(steps: Sequence[TaskStep], text: str = "", agent: str = "writer")
     return step.sealed(steps[-1].digest if steps else "")
 
 
-def chain(count: int) -> list[TaskStep]:
-    """A history of so many steps."""
+def make_chain(count: int) -> list[TaskStep]:
+    """Return a history with this number of steps."""
     steps: list[TaskStep] = []
     for _ in range(count):
         steps.append(step_after(steps))
     return steps
 
 
-def told(what: str) -> StatusChanged:
-    """An event that is known by its reason."""
-    return StatusChanged(task_id=TASK, timestamp=NOON, status=TaskStatus.RUNNING, reason=what)
+def status_event(reason: str) -> StatusChanged:
+    """Return an event that tests recognize by its reason."""
+    return StatusChanged(task_id=TASK, timestamp=NOON, status=TaskStatus.RUNNING, reason=reason)
 
 
-def said(text: str, attempt: int = 1) -> StreamChunk:
-    """A chunk."""
+def text_chunk(text: str, attempt: int = 1) -> StreamChunk:
+    """Return a chunk of the turn at position 1."""
     return StreamChunk(task_id=TASK, step_id=step_id_at(TASK, 1), agent_name="writer", attempt=attempt, text=text)

@@ -1,4 +1,4 @@
-"""The files that deploy Roboco, read; and what of it they may name."""
+"""Readers of the files that deploy Roboco, and the names of Roboco that these files may use."""
 
 import importlib.util
 from pathlib import Path
@@ -10,7 +10,7 @@ from roboco.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
-FOREIGN = {
+OTHER_VARIABLES = {
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "FLOWER_BASIC_AUTH",
@@ -40,16 +40,16 @@ HISTOGRAMS = {name for name in METRICS if name.endswith("_seconds")}
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    """The documents of a YAML file, in order."""
+    """Return the documents of a YAML file, in order."""
     return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
 
 
 def unknown_variables(names: set[str]) -> set[str]:
-    """Those that no process of Roboco reads."""
-    return names - {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} - FOREIGN
+    """Return the names that no process of Roboco reads."""
+    return names - {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} - OTHER_VARIABLES
 
 
 def missing_modules(command: list[str]) -> list[str]:
-    """The modules of a command (`-A roboco.workers.agents`, `-m roboco.workers.healthcheck`) that do not exist."""
+    """Return the modules of a command that do not exist, such as `-A roboco.workers.agents`."""
     named = [command[place + 1] for place, word in enumerate(command[:-1]) if word in ("-A", "-m")]
     return [module for module in named if importlib.util.find_spec(module) is None]

@@ -1,4 +1,4 @@
-"""Queries of Prometheus: parsed, and the metrics that they name."""
+"""The metrics that queries of Prometheus name, and their aggregations."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,58 +7,58 @@ import promql_parser
 
 from tests.deployment.files import HISTOGRAMS, METRICS
 
-GRAFANAS = {"$__rate_interval": "5m", "$__range": "1h"}
-"""Variables of Grafana, and something that it may put in their place."""
-PROMETHEUS = {"up"}
+GRAFANA_VARIABLES = {"$__rate_interval": "5m", "$__range": "1h"}
+"""Variables of Grafana, each with a possible value."""
+PROMETHEUS_METRICS = {"up"}
 """Metrics of Prometheus itself."""
-POSSIBLE = METRICS - HISTOGRAMS | {f"{name}{end}" for name in HISTOGRAMS for end in ("_bucket", "_sum", "_count")}
+ROBOCO_METRICS = METRICS - HISTOGRAMS | {f"{name}{end}" for name in HISTOGRAMS for end in ("_bucket", "_sum", "_count")}
 
 
 def unknown_metrics(query: str) -> set[str]:
-    """The metrics in the query that nobody has; ValueError where it cannot be read."""
-    for variable, value in GRAFANAS.items():
+    """Return the metrics of the query that Roboco does not have. Raise ValueError if the query cannot be parsed."""
+    for variable, value in GRAFANA_VARIABLES.items():
         query = query.replace(variable, value)
-    return set(_named(promql_parser.parse(query))) - POSSIBLE - PROMETHEUS
+    return set(_metric_names(promql_parser.parse(query))) - ROBOCO_METRICS - PROMETHEUS_METRICS
 
 
-def gathered(query: str) -> Iterator[tuple[str, str]]:
-    """Each metric of the query, with the innermost aggregation over workers that it is in: `sum`, or "" for none."""
-    for variable, value in GRAFANAS.items():
+def aggregations(query: str) -> Iterator[tuple[str, str]]:
+    """Yield each metric of the query with its innermost aggregation, such as `sum`, or "" for none."""
+    for variable, value in GRAFANA_VARIABLES.items():
         query = query.replace(variable, value)
-    return _gathered(promql_parser.parse(query), "")
+    return _aggregations(promql_parser.parse(query), "")
 
 
-def _gathered(expression: Any, by: str) -> Iterator[tuple[str, str]]:
+def _aggregations(expression: Any, aggregation: str) -> Iterator[tuple[str, str]]:
     match expression:
         case promql_parser.VectorSelector() | promql_parser.MatrixSelector():
-            yield from ((name, by) for name in _named(expression))
+            yield from ((name, aggregation) for name in _metric_names(expression))
         case promql_parser.AggregateExpr():
-            yield from _gathered(expression.expr, str(expression.op))
+            yield from _aggregations(expression.expr, str(expression.op))
         case promql_parser.BinaryExpr():
-            yield from _gathered(expression.lhs, by)
-            yield from _gathered(expression.rhs, by)
+            yield from _aggregations(expression.lhs, aggregation)
+            yield from _aggregations(expression.rhs, aggregation)
         case promql_parser.Call():
             for one in expression.args:
-                yield from _gathered(one, by)
+                yield from _aggregations(one, aggregation)
         case promql_parser.NumberLiteral() | promql_parser.StringLiteral():
             pass
         case _:
-            yield from _gathered(expression.expr, by)
+            yield from _aggregations(expression.expr, aggregation)
 
 
-def _named(expression: Any) -> Iterator[str]:
+def _metric_names(expression: Any) -> Iterator[str]:
     match expression:
         case promql_parser.VectorSelector():
             yield str(expression.name)
         case promql_parser.MatrixSelector():
             yield str(expression.vector_selector.name)
         case promql_parser.BinaryExpr():
-            yield from _named(expression.lhs)
-            yield from _named(expression.rhs)
+            yield from _metric_names(expression.lhs)
+            yield from _metric_names(expression.rhs)
         case promql_parser.Call():
             for one in expression.args:
-                yield from _named(one)
+                yield from _metric_names(one)
         case promql_parser.NumberLiteral() | promql_parser.StringLiteral():
             pass
         case _:
-            yield from _named(expression.expr)
+            yield from _metric_names(expression.expr)

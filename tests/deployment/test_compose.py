@@ -1,4 +1,4 @@
-"""compose.yaml against the schema of Compose's specification, and against what Roboco is."""
+"""compose.yaml matches the schema of the Compose specification, and names existing parts of Roboco."""
 
 import importlib.resources
 import json
@@ -23,19 +23,19 @@ TEXT = (ROOT / "compose.yaml").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 POOLS = ("coordinator", "agents", "tools")
-OURS = (*POOLS, "flower")
+ROBOCO_SERVICES = (*POOLS, "flower")
 
 
-def test_schema() -> None:
+def test_compose_file_matches_the_schema() -> None:
     schemas = importlib.resources.files("check_jsonschema") / "builtin_schemas" / "vendor"
     schema = json.loads((schemas / "compose-spec.json").read_text())
     errors = jsonschema.validators.validator_for(schema)(schema).iter_errors(COMPOSE)
     assert [f"{error.json_path}: {error.message}" for error in errors] == []
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_our_services(name: str) -> None:
-    """Their commands and variables exist, and they have no rights that they do not need."""
+@pytest.mark.parametrize("name", ROBOCO_SERVICES)
+def test_a_service_has_known_commands_and_no_excess_rights(name: str) -> None:
+    """The modules and variables exist, and the service drops all capabilities."""
     service = SERVICES[name]
     assert missing_modules(service["command"].split()) == []
     assert missing_modules(service["healthcheck"]["test"]) == []
@@ -46,8 +46,8 @@ def test_our_services(name: str) -> None:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_health_of_a_pool_is_its_own(pool: str) -> None:
-    """Asked for often, and cheaply: not by `roboco health`, which takes two seconds to begin."""
+def test_a_pool_runs_its_module_and_its_health_check(pool: str) -> None:
+    """Compose runs the check often, so it is cheaper than `roboco health`, which takes two seconds to start."""
     assert SERVICES[pool]["healthcheck"]["test"] == ["CMD", "python", "-m", "roboco.workers.healthcheck", pool]
     assert SERVICES[pool]["command"] == f"celery -A roboco.workers.{pool} worker"
     assert int(SERVICES[pool]["stop_grace_period"].removesuffix("s")) >= 60
@@ -58,19 +58,21 @@ def test_only_agents_have_the_models_key() -> None:
 
 
 def test_no_password_has_a_default() -> None:
-    """What is secret must be said, where it first stands with words that tell what to do."""
+    """Compose refuses an unset secret, and the first use of each has a message with the remedy."""
     secrets = r"REDIS_PASSWORD_[A-Z]+|S3_[A-Z]+_KEY_[A-Z]+|MINIO_ROOT_[A-Z]+|FLOWER_BASIC_AUTH"
     used = re.findall(rf"\$\{{({secrets})(:\?[^}}]*|:-)?", TEXT)
-    optional = {f"REDIS_PASSWORD_{user}" for user in ("CLIENT", "PRODUCER", "FOLLOWER")}  # without one there is no user
+    optional = {
+        f"REDIS_PASSWORD_{user}" for user in ("CLIENT", "PRODUCER", "FOLLOWER")
+    }  # without a password the user does not exist
     assert {name for name, required in used if required in ("", ":-")} == optional
     assert {name for name, required in used if required not in ("", ":?")} == {name for name, _ in used}
     assert "GRAFANA_PASSWORD" in str(SERVICES["grafana"]["entrypoint"])
     assert 'test -n "$$GF_SECURITY_ADMIN_PASSWORD"' in str(SERVICES["grafana"]["entrypoint"])
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", ROBOCO_SERVICES)
 def test_each_service_has_its_own_user_and_keys(name: str) -> None:
-    """No service can be another one of Redis or S3, and Flower has no keys at all."""
+    """No service has the Redis user or S3 keys of another one, and Flower has no S3 keys."""
     environment = SERVICES[name]["environment"]
     assert environment["ROBOCO_REDIS_URL"].startswith(f"redis://roboco-{name}:${{REDIS_PASSWORD_{name.upper()}:?}}@")
     keys = {key: value for key, value in environment.items() if key.startswith("AWS_")}
@@ -88,11 +90,11 @@ def test_only_redis_and_its_user_have_a_password_of_redis() -> None:
     for password in set(re.findall(r"REDIS_PASSWORD_[A-Z]+", TEXT)):
         holders = {name for name, service in SERVICES.items() if password in str(service)}
         user = password.removeprefix("REDIS_PASSWORD_").lower()
-        assert holders == ({"redis", user} if user in OURS else {"redis"})
+        assert holders == ({"redis", user} if user in ROBOCO_SERVICES else {"redis"})
 
 
 def test_every_image_is_pinned_or_must_be_named() -> None:
-    """What is not built here has a digest, or comes from a variable for which deploy/pin-images.sh prints one."""
+    """An image that is not built here has a digest, or is a variable for which deploy/pin-images.sh prints one."""
     printed = (DEPLOY / "pin-images.sh").read_text()
     images = {service["image"] for service in SERVICES.values()} - {"roboco"}
     images |= {service["build"]["args"]["PYTHON_IMAGE"] for service in SERVICES.values() if "build" in service}
@@ -105,21 +107,21 @@ def test_every_image_is_pinned_or_must_be_named() -> None:
     assert "\nARG PYTHON_IMAGE\n" in dockerfile
 
 
-def test_what_is_installed_has_hashes() -> None:
+def test_packages_are_installed_with_hashes() -> None:
     lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     commands = [part for line in lines for part in line.split("&&") if re.search("pip (install|wheel)", part)]
     assert len(commands) == 4
     assert [one for one in commands if "--require-hashes" not in one and "--no-deps" not in one] == []
 
 
-def test_what_is_published_is_so_on_this_machine_alone() -> None:
+def test_ports_are_published_on_loopback_alone() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert len(published) == 3
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_what_services_need_is_there() -> None:
-    """Other services, volumes, and files that are mounted."""
+def test_dependencies_and_mounts_exist() -> None:
+    """The other services, volumes and mounted files of each service exist."""
     for service in SERVICES.values():
         assert set(service.get("depends_on", {})) <= set(SERVICES)
         for volume in service.get("volumes", ()):
@@ -131,15 +133,15 @@ def test_monitoring_is_started_by_its_profile_alone() -> None:
     assert [name for name, service in SERVICES.items() if "profiles" in service] == ["prometheus", "grafana"]
 
 
-def test_redis_keeps_what_it_is_told() -> None:
+def test_redis_persists_every_write_and_evicts_nothing() -> None:
     lines = (DEPLOY / "redis.conf").read_text().splitlines()
     assert {"maxmemory-policy noeviction", "appendonly yes", "appendfsync everysec"} <= set(lines)
     assert "/etc/redis/redis.conf" in SERVICES["redis"]["command"]
     assert "redis:/data" in SERVICES["redis"]["volumes"]
 
 
-def test_image() -> None:
-    """Nobody runs as root, and every file that is copied is there, and not ignored."""
+def test_image_runs_as_a_user_and_copies_existing_files() -> None:
+    """The image does not run as root, and every copied file exists and is not ignored."""
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert [line for line in lines if line.startswith("USER")] == ["USER 10001:10001"]
@@ -154,8 +156,8 @@ def test_image() -> None:
 PASSWORDS = {f"REDIS_PASSWORD_{user}": f"{user.lower()}0123456789abcdef" for user in ("COORDINATOR", "PROBE", "ADMIN")}
 
 
-def started(tmp_path: Path, port: int, passwords: dict[str, str]) -> Server:
-    """A server as compose.yaml starts it, but for its folder and port."""
+def start_redis(tmp_path: Path, port: int, passwords: dict[str, str]) -> Server:
+    """Start a server as compose.yaml does, in another folder and at another port."""
     need(find_server)
     configuration = tmp_path / "redis.conf"
     text = (DEPLOY / "redis.conf").read_text().replace("dir /data", f"dir {tmp_path}")
@@ -170,18 +172,18 @@ def started(tmp_path: Path, port: int, passwords: dict[str, str]) -> Server:
 
 
 @pytest.mark.redis
-def test_a_server_takes_the_configuration_and_the_users(tmp_path: Path) -> None:
-    """Users without a password are left out, and the file that the server reads holds digests alone."""
+def test_redis_starts_with_the_configuration_and_users(tmp_path: Path) -> None:
+    """Users without a password do not exist, and the file that the server reads has digests alone."""
     port = free_port()
-    server = started(tmp_path, port, PASSWORDS)
+    server = start_redis(tmp_path, port, PASSWORDS)
     try:
         with redis.Redis(port=port, username="roboco-admin", password=PASSWORDS["REDIS_PASSWORD_ADMIN"]) as client:
-            until(lambda: answers(client), 10, lambda: (tmp_path / "redis.log").read_text())
+            until(lambda: is_reachable(client), 10, lambda: (tmp_path / "redis.log").read_text())
             for name, value in ((b"appendonly", b"yes"), (b"maxmemory-policy", b"noeviction"), (b"save", b"")):
                 assert client.execute_command("CONFIG", "GET", name) in ({name: value}, [name, value])
             assert set(client.acl_users()) == {"default", "roboco-coordinator", "roboco-probe", "roboco-admin"}
-        with redis.Redis(port=port) as nobody, pytest.raises(redis.AuthenticationError):
-            nobody.ping()
+        with redis.Redis(port=port) as anonymous, pytest.raises(redis.AuthenticationError):
+            anonymous.ping()
     finally:
         server.stop()
     made = tmp_path / "made.acl"
@@ -192,7 +194,7 @@ def test_a_server_takes_the_configuration_and_the_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("password", "message"), [("short", "at least 16"), ("with a space and ~* +@all", "letters and digits")]
 )
-def test_a_password_that_is_short_or_no_word_starts_nothing(tmp_path: Path, password: str, message: str) -> None:
+def test_redis_does_not_start_with_a_weak_password(tmp_path: Path, password: str, message: str) -> None:
     users, made = str(DEPLOY / "redis-users.acl"), str(tmp_path / "made.acl")
     command = ["sh", str(DEPLOY / "redis-start.sh"), "redis.conf", users]
     environment = os.environ | {"REDIS_USERS_MADE": made, "REDIS_PASSWORD_COORDINATOR": password}
@@ -202,8 +204,8 @@ def test_a_password_that_is_short_or_no_word_starts_nothing(tmp_path: Path, pass
     assert password not in ran.stderr
 
 
-def answers(client: redis.Redis) -> bool:
-    """Whether the server is there."""
+def is_reachable(client: redis.Redis) -> bool:
+    """Return True if the server responds."""
     try:
         return bool(client.ping())
     except redis.ConnectionError:

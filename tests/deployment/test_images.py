@@ -1,4 +1,4 @@
-"""No file of a deployment names an image by a tag alone, and no image of ours is built on one."""
+"""No file of a deployment names an image by a tag alone, and no image of Roboco is built on one."""
 
 import re
 import subprocess
@@ -32,11 +32,11 @@ _ACCEPTED = (
 
 
 def unpinned(text: str) -> list[str]:
-    """The images that the text names without a digest."""
+    """Return the images that the text names without a digest."""
     stages = re.findall(r"^FROM .* AS (\S+)", text, re.MULTILINE | re.IGNORECASE)
     named = ["".join(groups).strip("\"' ") for groups in _NAMED.findall(text)]
-    sound = [*_ACCEPTED, *map(re.escape, stages)]
-    return [image for image in named if not any(re.fullmatch(one, image) for one in sound)]
+    accepted = [*_ACCEPTED, *map(re.escape, stages)]
+    return [image for image in named if not any(re.fullmatch(one, image) for one in accepted)]
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))

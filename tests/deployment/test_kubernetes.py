@@ -1,4 +1,4 @@
-"""deploy/kubernetes: each object against the schemas of Kubernetes and KEDA, and all of them against each other."""
+"""deploy/kubernetes: each object matches the schemas of Kubernetes or KEDA, and names objects that exist."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -15,57 +15,57 @@ from roboco.adapters.sandbox.limits import MIB, SandboxLimits
 from tests.deployment.files import DEPLOY, documents, missing_modules, unknown_variables
 from tests.deployment.queries import unknown_metrics
 
-HERE = DEPLOY / "kubernetes"
+FOLDER = DEPLOY / "kubernetes"
 FOLDERS = ("base", "small", "external", "keda", "sandbox")
 OVERLAYS = ("small", "external")
 POOLS = ("coordinator", "agents", "tools")
 VERSIONS = ("1.34", "1.37")
-"""The oldest that is still supported, and the newest. The sandbox needs 1.36."""
+"""The oldest supported version and the newest one. The sandbox needs 1.36."""
 
 
 def objects(folder: str) -> list[dict[str, Any]]:
-    """The objects of a folder's own files."""
-    paths = sorted((HERE / folder).glob("*.yaml"))
+    """Return the objects of the files in a folder."""
+    paths = sorted((FOLDER / folder).glob("*.yaml"))
     return [one for path in paths if path.name != "kustomization.yaml" for one in documents(path)]
 
 
 def kustomization(folder: str) -> dict[str, Any]:
-    """The folder's kustomization."""
-    (one,) = documents(HERE / folder / "kustomization.yaml")
+    """Return the kustomization of a folder."""
+    (one,) = documents(FOLDER / folder / "kustomization.yaml")
     return one
 
 
-ALL = [one for folder in FOLDERS for one in objects(folder)]
-DEPLOYMENTS = {one["metadata"]["name"]: one for one in ALL if one["kind"] == "Deployment"}
+OBJECTS = [one for folder in FOLDERS for one in objects(folder)]
+DEPLOYMENTS = {one["metadata"]["name"]: one for one in OBJECTS if one["kind"] == "Deployment"}
 
 
-def named(one: dict[str, Any]) -> str:
-    """The kind and name of an object."""
+def kind_and_name(one: dict[str, Any]) -> str:
+    """Return the kind and name of an object."""
     return f"{one['kind']}/{one['metadata']['name']}"
 
 
 def pod(name: str) -> dict[str, Any]:
-    """What a Deployment says of its pods."""
+    """Return the pod specification of a Deployment."""
     template: dict[str, Any] = DEPLOYMENTS[name]["spec"]["template"]["spec"]
     return template
 
 
 def container(name: str) -> dict[str, Any]:
-    """The only container of a Deployment."""
+    """Return the only container of a Deployment."""
     (one,) = pod(name)["containers"]
     assert isinstance(one, dict)
     return one
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("one", [one for one in ALL if one["kind"] != "ScaledObject"], ids=named)
-def test_schema_of_kubernetes(one: dict[str, Any], version: str) -> None:
+@pytest.mark.parametrize("one", [one for one in OBJECTS if one["kind"] != "ScaledObject"], ids=kind_and_name)
+def test_an_object_matches_the_schema_of_kubernetes(one: dict[str, Any], version: str) -> None:
     kubernetes_validate.validate(one, version, strict=True)
 
 
-@pytest.mark.parametrize("one", [one for one in ALL if one["kind"] == "ScaledObject"], ids=named)
-def test_schema_of_keda(one: dict[str, Any]) -> None:
-    """And what it scales is there, and what it asks for can be asked."""
+@pytest.mark.parametrize("one", [one for one in OBJECTS if one["kind"] == "ScaledObject"], ids=kind_and_name)
+def test_a_scaled_object_matches_the_schema_of_keda(one: dict[str, Any]) -> None:
+    """The Deployment that it scales exists, and its queries name known metrics."""
     jsonschema.validate(one, yaml.safe_load((Path(__file__).parent / "keda.yaml").read_text()))
     assert one["spec"]["scaleTargetRef"]["name"] in DEPLOYMENTS
     for trigger in one["spec"]["triggers"]:
@@ -73,33 +73,33 @@ def test_schema_of_keda(one: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_kustomization_names_what_is_there(folder: str) -> None:
-    """Every file and folder that it names exists, and every file beside it is named."""
+def test_kustomization_names_exactly_the_existing_files(folder: str) -> None:
+    """Every file and folder that it names exists, and it names every file of its folder."""
     one = kustomization(folder)
     resources = one.get("resources", []) + one.get("components", [])
-    assert all((HERE / folder / name).exists() for name in resources)
-    files = {path.name for path in (HERE / folder).glob("*.yaml")} - {"kustomization.yaml"}
+    assert all((FOLDER / folder / name).exists() for name in resources)
+    files = {path.name for path in (FOLDER / folder).glob("*.yaml")} - {"kustomization.yaml"}
     assert files == {name for name in resources if name.endswith(".yaml")}
     assert one["kind"] == ("Component" if folder in ("keda", "sandbox") else "Kustomization")
     for generated in one.get("configMapGenerator", ()):
-        assert all((HERE / folder / name).exists() for name in generated["files"])
+        assert all((FOLDER / folder / name).exists() for name in generated["files"])
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_no_object_is_there_twice(overlay: str) -> None:
-    names = [named(one) for folder in ("base", "keda", overlay) for one in objects(folder)]
+def test_no_object_is_defined_twice(overlay: str) -> None:
+    names = [kind_and_name(one) for folder in ("base", "keda", overlay) for one in objects(folder)]
     assert len(names) == len(set(names))
 
 
 def test_redis_is_configured_as_in_compose() -> None:
-    """Kustomize reads no file outside of its folder, so that there are two."""
+    """Kustomize reads no file outside its folder, so the files exist twice."""
     for name in ("redis.conf", "redis-users.acl", "redis-start.sh"):
-        assert (HERE / "small" / name).read_text() == (DEPLOY / name).read_text()
+        assert (FOLDER / "small" / name).read_text() == (DEPLOY / name).read_text()
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_pool(pool: str) -> None:
-    """It runs its module, is asked for its own health, and may take its time to end."""
+def test_a_pool_runs_its_module_and_its_probes(pool: str) -> None:
+    """Its probes check its own health, and it has 60 seconds or more to end."""
     worker = container(f"roboco-{pool}")
     assert worker["args"][:4] == ["celery", "-A", f"roboco.workers.{pool}", "worker"]
     assert missing_modules(worker["args"]) == []
@@ -111,10 +111,10 @@ def test_pool(pool: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*(one for one in DEPLOYMENTS), "roboco-redis"])
-def test_rights(name: str) -> None:
-    """Nobody is root, writes to the image, has a capability or a token, or may gain rights."""
-    every = {one["metadata"]["name"]: one for one in ALL if one["kind"] in ("Deployment", "StatefulSet")}
-    spec = every[name]["spec"]["template"]["spec"]
+def test_pods_have_no_excess_rights(name: str) -> None:
+    """Containers do not run as root, have a read-only image, no capability, no token, and cannot gain rights."""
+    workloads = {one["metadata"]["name"]: one for one in OBJECTS if one["kind"] in ("Deployment", "StatefulSet")}
+    spec = workloads[name]["spec"]["template"]["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -130,9 +130,9 @@ def test_rights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(DEPLOYMENTS))
-def test_variables(name: str) -> None:
-    """They are Roboco's, and what is secret is a reference to a key that the README tells how to make."""
-    settings = next(one for one in ALL if one["kind"] == "ConfigMap")
+def test_variables_are_known_and_secrets_are_references(name: str) -> None:
+    """Secrets are references to keys, for which README.md of deploy/ has a command."""
+    settings = next(one for one in OBJECTS if one["kind"] == "ConfigMap")
     variables = container(name).get("env", [])
     assert unknown_variables({one["name"] for one in variables} | set(settings["data"])) == set()
     readme = (DEPLOY / "README.md").read_text()
@@ -150,17 +150,17 @@ def test_flower_has_no_keys() -> None:
 
 
 def test_every_image_must_be_named_with_a_digest() -> None:
-    """The manifests name hosts that do not exist, in place of which an overlay names images with digests."""
-    every = [one for one in ALL if one["kind"] in ("Deployment", "StatefulSet")]
-    images = {used["image"] for one in every for used in one["spec"]["template"]["spec"]["containers"]}
+    """The manifests name images of a host that does not exist, which an overlay replaces by images with digests."""
+    workloads = [one for one in OBJECTS if one["kind"] in ("Deployment", "StatefulSet")]
+    images = {used["image"] for one in workloads for used in one["spec"]["template"]["spec"]["containers"]}
     assert images == {"roboco.invalid/roboco", "redis.invalid/redis"}
     readme = (DEPLOY / "README.md").read_text()
     assert all(f"{{name: {image}, newName: " in readme for image in images)
     assert all(one.get("digest") for folder in FOLDERS for one in kustomization(folder).get("images", ()))
 
 
-def test_no_secret_lies_here() -> None:
-    assert [named(one) for one in ALL if one["kind"] == "Secret"] == []
+def test_the_manifests_hold_no_secret() -> None:
+    assert [kind_and_name(one) for one in OBJECTS if one["kind"] == "Secret"] == []
     assert all("secretGenerator" not in kustomization(folder) for folder in FOLDERS)
 
 
@@ -170,7 +170,7 @@ def test_only_agents_have_the_models_key() -> None:
 
 
 def selectors(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Whom an object is about."""
+    """Yield the selectors of an object."""
     spec = one["spec"]
     match one["kind"]:
         case "PodDisruptionBudget":
@@ -181,12 +181,12 @@ def selectors(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield spec["selector"]
             for spread in spec["template"]["spec"].get("topologySpreadConstraints", ()):
                 yield spread["labelSelector"]
-        case _:  # it names what it is about
+        case _:  # without selectors
             pass
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Whether a selector is about a pod with these labels."""
+    """Return True if a selector matches a pod with these labels."""
     wanted = selector.get("matchLabels", {}).items()
     either = selector.get("matchExpressions", ())
     return all(labels.get(key) == value for key, value in wanted) and all(
@@ -195,38 +195,40 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
 
 
 def all_labels() -> dict[str, dict[str, str]]:
-    """The labels of the pods of each Deployment and StatefulSet."""
+    """Return the labels of the pods of each Deployment and StatefulSet."""
     return {
         one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
-        for one in ALL
+        for one in OBJECTS
         if one["kind"] in ("Deployment", "StatefulSet")
     }
 
 
 @pytest.mark.parametrize(
-    "one", [one for one in ALL if one["kind"] not in ("Service", "ConfigMap", "ServiceAccount")], ids=named
+    "one", [one for one in OBJECTS if one["kind"] not in ("Service", "ConfigMap", "ServiceAccount")], ids=kind_and_name
 )
-def test_selectors_select_somebody(one: dict[str, Any]) -> None:
+def test_selectors_match_pods(one: dict[str, Any]) -> None:
     for selector in selectors(one):
-        chosen = [name for name, labels in all_labels().items() if selects(selector, labels)]
-        assert chosen
-        assert one["kind"] not in ("Deployment", "StatefulSet") or chosen == [one["metadata"]["name"]]
+        matched = [name for name, labels in all_labels().items() if selects(selector, labels)]
+        assert matched
+        assert one["kind"] not in ("Deployment", "StatefulSet") or matched == [one["metadata"]["name"]]
 
 
-def reachable(name: str, overlay: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """The addresses that the pods of a Deployment may reach, apart from pods; with what is excepted taken out."""
+def reachable_networks(name: str, overlay: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Return the networks outside the cluster that pods of a Deployment may reach, without the excepted ones."""
     labels = all_labels()[name]
     networks = []
     for one in (*objects("base"), *objects(overlay)):
         if one["kind"] != "NetworkPolicy" or not selects(one["spec"]["podSelector"], labels):
             continue
         for rule in one["spec"].get("egress", ()):
-            assert rule["to"], "a rule without addresses allows all of them"
-            networks += [block for peer in rule["to"] if "ipBlock" in peer for block in _left(peer["ipBlock"])]
+            assert rule["to"], "a rule without addresses allows every address"
+            networks += [
+                block for peer in rule["to"] if "ipBlock" in peer for block in _without_exceptions(peer["ipBlock"])
+            ]
     return networks
 
 
-def _left(block: dict[str, Any]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+def _without_exceptions(block: dict[str, Any]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     left = [ipaddress.ip_network(block["cidr"])]
     for cut in map(ipaddress.ip_network, block.get("except", ())):
         left = [
@@ -242,23 +244,23 @@ PUBLIC = ("8.8.8.8", "2606:4700::1111")
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_nobody_reaches_metadata_and_only_agents_the_world(overlay: str) -> None:
+def test_no_pod_reaches_cloud_metadata_and_only_agents_reach_the_internet(overlay: str) -> None:
     for name in DEPLOYMENTS:
-        networks = reachable(name, overlay)
+        networks = reachable_networks(name, overlay)
         assert not any(ipaddress.ip_address(address) in one for address in METADATA for one in networks)
-        world = any(ipaddress.ip_address(address) in one for address in PUBLIC for one in networks)
-        assert world == (name == "roboco-agents"), name
+        internet = any(ipaddress.ip_address(address) in one for address in PUBLIC for one in networks)
+        assert internet == (name == "roboco-agents"), name
 
 
-def test_nothing_is_open_where_no_policy_says_so() -> None:
-    closed = next(one for one in objects("base") if named(one) == "NetworkPolicy/roboco-nothing")
+def test_traffic_without_a_policy_is_denied() -> None:
+    closed = next(one for one in objects("base") if kind_and_name(one) == "NetworkPolicy/roboco-nothing")
     assert set(closed["spec"]) == {"podSelector", "policyTypes"}
     assert set(closed["spec"]["policyTypes"]) == {"Ingress", "Egress"}
     assert all(selects(closed["spec"]["podSelector"], all_labels()[name]) for name in DEPLOYMENTS)
 
 
-def test_sandbox() -> None:
-    """The tools pods are valid once they are patched, and only their container's rights are wider."""
+def test_the_patch_of_the_sandbox_keeps_the_tools_pods_valid() -> None:
+    """The patched tools pods are valid, run in a user namespace and still drop all capabilities."""
     (patch,) = kustomization("sandbox")["patches"]
     change = yaml.safe_load(patch["patch"])
     before = DEPLOYMENTS[patch["target"]["name"]]
@@ -271,7 +273,7 @@ def test_sandbox() -> None:
 
 
 def merged(before: Any, change: Any) -> Any:
-    """A strategic merge, as far as the patches here need it: lists of named things by their names."""
+    """Return a strategic merge as Kubernetes does it: lists of named items are merged by name."""
     match before, change:
         case dict(), dict():
             return before | {key: merged(before.get(key), value) for key, value in change.items()}
@@ -283,7 +285,7 @@ def merged(before: Any, change: Any) -> Any:
             return change
 
 
-def test_scaled_deployments_leave_their_number_to_keda() -> None:
+def test_scaled_deployments_leave_their_replicas_to_keda() -> None:
     (patch,) = kustomization("keda")["patches"]
     assert yaml.safe_load(patch["patch"]) == [{"op": "remove", "path": "/spec/replicas"}]
     scaled = {one["spec"]["scaleTargetRef"]["name"] for one in objects("keda")}

@@ -1,4 +1,4 @@
-"""The lock files of the image: every package that it needs, with hashes, and no place to have it from."""
+"""The lock files of the image: every package that it needs, with hashes, and no package index."""
 
 import re
 import tomllib
@@ -23,7 +23,7 @@ _ENTRY = re.compile(r"([a-z0-9-]+)==([^ ;]+)( ; [^\\]+)? \\((\n    --hash=sha256
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_lock_covers_what_the_project_needs(name: str) -> None:
+def test_lock_covers_every_requirement_of_the_project(name: str) -> None:
     locked: dict[str, list[str]] = {}
     for entry in _ENTRY.finditer((DEPLOY / name).read_text()):
         locked.setdefault(entry[1], []).append(entry[2])

@@ -1,4 +1,4 @@
-"""The files of Prometheus and Grafana: they load, and ask for what there is."""
+"""The files of Prometheus and Grafana: they load, and query metrics that exist."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.deployment.files import DEPLOY, METRICS
-from tests.deployment.queries import gathered, unknown_metrics
+from tests.deployment.queries import aggregations, unknown_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -20,15 +20,15 @@ ALERTS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]
 ]
 DASHBOARD: dict[str, Any] = json.loads((MONITORING / "grafana/dashboards/roboco.json").read_text())
-TOLD_BY_EACH = {"roboco_open_tasks", "roboco_dead_letters", "roboco_queue_length"}
-"""What every coordinator that sweeps tells alike: their sum would grow with the workers."""
-FIRING = Path(__file__).parent / "alerts_test.yml"
+SAME_IN_EACH_COORDINATOR = {"roboco_open_tasks", "roboco_dead_letters", "roboco_queue_length"}
+"""Metrics that every coordinator reports with the same value, so their sum would grow with the workers."""
+ALERTS_TEST = Path(__file__).parent / "alerts_test.yml"
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_alert(rule: dict[str, Any]) -> None:
-    """It can be asked, says what is the matter and what to do, and stands in the README."""
+def test_an_alert_has_a_valid_query_and_is_documented(rule: dict[str, Any]) -> None:
+    """It has a valid query, a summary and an action, and README.md of deploy/ names it."""
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert unknown_metrics(rule["expr"]) == set()
     assert rule["labels"]["severity"] in ("warning", "critical")
@@ -36,23 +36,23 @@ def test_alert(rule: dict[str, Any]) -> None:
     assert f"`{rule['alert']}`" in (DEPLOY / "README.md").read_text()
 
 
-def test_alerts_have_names_of_their_own() -> None:
+def test_alert_names_are_unique() -> None:
     assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here, which comes with Prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool of Prometheus is not installed")
 def test_alerts_fire_when_they_should() -> None:
-    done = subprocess.run(["promtool", "test", "rules", str(FIRING)], capture_output=True, text=True, check=False)
+    done = subprocess.run(["promtool", "test", "rules", str(ALERTS_TEST)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_alert_is_tried() -> None:
-    assert [rule["alert"] for rule in ALERTS if rule["alert"] not in FIRING.read_text()] == []
+def test_every_alert_is_tested() -> None:
+    assert [rule["alert"] for rule in ALERTS if rule["alert"] not in ALERTS_TEST.read_text()] == []
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_panel(panel: dict[str, Any]) -> None:
-    """Its queries can be asked, of the data source that is provisioned."""
+def test_a_panel_queries_known_metrics(panel: dict[str, Any]) -> None:
+    """Its queries are valid, and use the data source that is provisioned."""
     sources = yaml.safe_load((MONITORING / "grafana/provisioning/datasources/prometheus.yaml").read_text())
     for target in panel["targets"]:
         assert unknown_metrics(target["expr"]) == set()
@@ -61,11 +61,13 @@ def test_panel(panel: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_what_a_legend_names_is_a_label(panel: dict[str, Any]) -> None:
+def test_a_legend_names_labels_of_its_query(panel: dict[str, Any]) -> None:
     """A series whose legend names another label would have no name."""
     for target in panel["targets"]:
-        told = {name for names in re.findall(r"by \(([^)]*)\)", target["expr"]) for name in names.split(", ")} - {"le"}
-        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= told
+        labels = {name for names in re.findall(r"by \(([^)]*)\)", target["expr"]) for name in names.split(", ")} - {
+            "le"
+        }
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels
 
 
 def test_panels_do_not_overlap() -> None:
@@ -84,29 +86,38 @@ def test_every_metric_is_shown() -> None:
     assert [name for name in sorted(METRICS) if name not in shown] == []
 
 
-def test_what_each_coordinator_tells_alike_is_not_summed() -> None:
+def test_metrics_that_are_the_same_in_each_coordinator_are_not_summed() -> None:
     objects = yaml.safe_load_all((DEPLOY / "kubernetes/keda/scaled-objects.yaml").read_text())
     scales = [trigger["metadata"]["query"] for one in objects for trigger in one["spec"]["triggers"]]
     queries = scales + [rule["expr"] for rule in ALERTS] + [one["expr"] for panel in PANELS for one in panel["targets"]]
-    found = {(name, by) for query in queries for name, by in gathered(query) if name in TOLD_BY_EACH}
-    assert {name for name, _ in found} == TOLD_BY_EACH
-    assert {by for _, by in found} <= {"max", "min"}
-    assert list(gathered("sum(roboco_queue_length) > 1")) == [("roboco_queue_length", "sum")], "it would be found"
+    found = {
+        (name, aggregation)
+        for query in queries
+        for name, aggregation in aggregations(query)
+        if name in SAME_IN_EACH_COORDINATOR
+    }
+    assert {name for name, _ in found} == SAME_IN_EACH_COORDINATOR
+    assert {aggregation for _, aggregation in found} <= {"max", "min"}
+    assert list(aggregations("sum(roboco_queue_length) > 1")) == [("roboco_queue_length", "sum")], "a sum is recognised"
 
 
-def test_a_query_that_is_wrong_is_found() -> None:
+def test_an_invalid_query_is_found() -> None:
     assert unknown_metrics("sum(rate(roboco_turns_total[5m])) > up") == {"roboco_turns_total"}
-    assert unknown_metrics("roboco_turn_seconds") == {"roboco_turn_seconds"}, "a histogram has none of its bare name"
+    assert unknown_metrics("roboco_turn_seconds") == {"roboco_turn_seconds"}, (
+        "a histogram has no metric of its bare name"
+    )
     with pytest.raises(ValueError, match="unclosed left parenthesis"):
         unknown_metrics("sum(rate(roboco_tokens_total[5m])")
 
 
-def test_scrape_and_provisioning() -> None:
-    """What they point at is mounted there by compose.yaml."""
+def test_scraped_services_and_mounted_files_exist() -> None:
+    """The services and folders that they name are in compose.yaml."""
     scrape = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
     services = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())["services"]
-    asked = {name for job in scrape["scrape_configs"] for one in job.get("dns_sd_configs", ()) for name in one["names"]}
-    assert asked == {"coordinator", "agents", "tools"} <= set(services)
+    scraped = {
+        name for job in scrape["scrape_configs"] for one in job.get("dns_sd_configs", ()) for name in one["names"]
+    }
+    assert scraped == {"coordinator", "agents", "tools"} <= set(services)
     mounted = [volume.split(":")[1] for volume in (*services["prometheus"]["volumes"], *services["grafana"]["volumes"])]
     assert all(f"/etc/prometheus/{file}" in mounted for file in scrape["rule_files"])
     provider = yaml.safe_load((MONITORING / "grafana/provisioning/dashboards/roboco.yaml").read_text())["providers"][0]

@@ -1,4 +1,4 @@
-"""Workers as the image has them: nobody's user, no capabilities, and a root that cannot be written."""
+"""Workers as in the image: an unprivileged user, no capabilities, and a read-only root."""
 
 import os
 import subprocess
@@ -16,31 +16,33 @@ from tests.support.stack import POOLS, ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
-REFUSED = "tests may make no namespaces here: on Debian and Ubuntu see kernel.apparmor_restrict_unprivileged_userns"
+NO_NAMESPACES = (
+    "tests may make no namespaces here: on Debian and Ubuntu see kernel.apparmor_restrict_unprivileged_userns"
+)
 
 
-def closed(folder: Path) -> list[str]:
-    """What a command is begun with, so that it can write to /tmp and to this folder alone."""
+def read_only_prefix(folder: Path) -> list[str]:
+    """Return a command prefix that permits writes to /tmp and to this folder alone."""
     programs = next(find_programs(), None)
     user = ["--unshare-user", "--uid", "10001", "--gid", "10001", "--cap-drop", "ALL", "--die-with-parent"]
     places = ["--ro-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in (str(ROOT), sys.prefix):  # they may lie in /tmp
         places += ["--ro-bind", path, path]
     places += ["--bind", str(folder), str(folder), "--chdir", str(ROOT)]
-    begin = [programs.bwrap, *user, *places] if programs else ["false"]
-    if subprocess.run([*begin, "true"], capture_output=True).returncode:
-        pytest.skip(REFUSED)
-    return begin
+    prefix = [programs.bwrap, *user, *places] if programs else ["false"]
+    if subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip(NO_NAMESPACES)
+    return prefix
 
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """Each pool's worker, shut in; what it keeps, and what it notes of its health, are in its /tmp."""
-    begin = closed(tmp_path)
+    """Yield a worker of each pool with a read-only root, and its cache in its own /tmp."""
+    prefix = read_only_prefix(tmp_path)
     with ExitStack() as exits, Stack(tmp_path, [], cache_dir="/tmp/cache") as stack:
         for pool in POOLS:
             command = [
-                *begin,
+                *prefix,
                 sys.executable,
                 "-m",
                 "celery",
@@ -59,8 +61,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
-def test_a_journey_through_closed_workers(stack: Stack, tmp_path: Path) -> None:
-    """They are healthy, and do all that workers do."""
+def test_a_journey_on_workers_with_a_read_only_root(stack: Stack, tmp_path: Path) -> None:
+    """The workers complete a journey and report that they are healthy."""
     stack.model.script(answer)
     task = stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
     assert task.result(60).status == PARALLEL.ends
@@ -72,7 +74,7 @@ def test_a_journey_through_closed_workers(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_the_root_cannot_be_written(tmp_path: Path) -> None:
-    """So that the test above says something."""
-    ran = subprocess.run([*closed(tmp_path), "touch", str(ROOT / "written")], capture_output=True, text=True)
+    """The test above depends on this."""
+    ran = subprocess.run([*read_only_prefix(tmp_path), "touch", str(ROOT / "written")], capture_output=True, text=True)
     assert ran.returncode != 0
     assert "Read-only file system" in ran.stderr

@@ -25,9 +25,9 @@ for item in Orchestrator().task("order-17"):
     if item.type == "step_final":
         print(item.data.text)
 """
-FOUND = ['wrong.py:5: error: "StepFinal" has no attribute "text"  [attr-defined]']
-"""What mypy finds in WRONG: were Roboco's types unknown to it, it would find nothing there."""
-LOOK = """
+EXPECTED_ERRORS = ['wrong.py:5: error: "StepFinal" has no attribute "text"  [attr-defined]']
+"""The errors of mypy in WRONG. It would find none if Roboco's types were unknown."""
+LOCATE_PACKAGES = """
 import importlib.util, pathlib, roboco
 print(pathlib.Path(roboco.__file__).parent)
 print(importlib.util.find_spec("roboco.workers.agents") is not None, importlib.util.find_spec("workers"))
@@ -35,7 +35,7 @@ print(importlib.util.find_spec("roboco.workers.agents") is not None, importlib.u
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Return the output of a program that sees nothing of this clone but what is installed."""
+    """Return the output of a program that sees only installed packages, not this clone."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
     ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
     assert not ended.stderr, ended.stderr
@@ -44,7 +44,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a copy, since the build leaves folders beside the sources."""
+    """Return a wheel that is built from a copy, since the build leaves folders beside the sources."""
     if Version(version("setuptools")) < Version("77") and not os.environ.get("CI"):
         pytest.skip("setuptools is older than 77: run pip install -e '.[dev]'")
     folder = tmp_path_factory.mktemp("wheel")
@@ -62,7 +62,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with the wheel in its site-packages; it has everything else from the Python of the tests."""
+    """Return a Python with the wheel in its site-packages and all other packages of the Python of the tests."""
     folder = tmp_path_factory.mktemp("venv")
     venv.EnvBuilder(symlinks=True).create(folder)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
@@ -75,7 +75,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All examples, each a module of its own, and one that is wrong."""
+    """Return a folder with all examples as modules, and WRONG as one more."""
     folder = tmp_path_factory.mktemp("examples")
     write_files(folder)
     for path in (*EXAMPLES.glob("[!_]*.py"), ROOT / "tests" / "deployment" / "typed_reader.py"):
@@ -86,11 +86,11 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What mypy knows of everything else, which is the same for both installs."""
+    """Return a cache of mypy that both installations share."""
     return tmp_path_factory.mktemp("mypy")
 
 
-def strictly(python: str | Path, examples: Path, cache: Path) -> list[str]:
+def mypy_strict(python: str | Path, examples: Path, cache: Path) -> list[str]:
     """Return the lines that mypy --strict prints about the examples, with Roboco as this Python has it installed."""
     options = ["--strict", "--config-file=", "--no-error-summary", "--no-color-output", f"--cache-dir={cache}"]
     files = sorted(path.name for path in examples.glob("*.py"))
@@ -112,16 +112,16 @@ def test_wheel_holds_one_package_and_all_its_files(wheel: Path) -> None:
 
 
 def test_wheel_is_found_with_its_workers_and_no_package_beside_it(installed: Path, tmp_path: Path) -> None:
-    place, workers = run(installed, "-c", LOOK, cwd=tmp_path).splitlines()
+    place, workers = run(installed, "-c", LOCATE_PACKAGES, cwd=tmp_path).splitlines()
     assert Path(place).is_relative_to(installed.parent.parent)
     assert workers == "True None"
 
 
 def test_examples_pass_mypy_strict_from_a_wheel(installed: Path, examples: Path, cache: Path) -> None:
-    assert strictly(installed, examples, cache) == FOUND
+    assert mypy_strict(installed, examples, cache) == EXPECTED_ERRORS
 
 
 def test_examples_pass_mypy_strict_from_an_editable_install(examples: Path, cache: Path, tmp_path: Path) -> None:
     place = run(sys.executable, "-c", "import roboco; print(roboco.__path__[0])", cwd=tmp_path)
     assert Path(place.strip()) == ROOT / "roboco"
-    assert strictly(sys.executable, examples, cache) == FOUND
+    assert mypy_strict(sys.executable, examples, cache) == EXPECTED_ERRORS

@@ -1,4 +1,4 @@
-"""A reader as a user writes it: every type of a stream's items, each with the data that a type checker knows for it."""
+"""A reader as a user writes it, with every type of stream item. A type checker knows the data of each type."""
 
 from collections.abc import Iterable
 from typing import assert_never

@@ -12,7 +12,7 @@ from celery import Celery
 from roboco import Task, Team, parse_team
 from roboco.domain.history.part import ToolResult
 from tests.faults.moments import ENDING
-from tests.integration.cli_shell import Shell
+from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 

@@ -1,4 +1,4 @@
-"""How hypothesis runs here: the same examples every time, and no clock in the judgement."""
+"""The hypothesis profile of the unit tests: the same examples in every run, and no deadline."""
 
 from hypothesis import settings
 

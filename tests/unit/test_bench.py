@@ -1,4 +1,4 @@
-"""What the benches make of their samples: ratios, goals, the report, noise and plots."""
+"""The evaluation of benchmark samples: ratios, goals, the report, noise and plots."""
 
 import io
 import os
@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.bench import report
-from tests.bench.figures import Figure, Goal, Lane, Result, Series, milliseconds, ratio
-from tests.bench.noise import Noise, Process
-from tests.bench.plots import PLOTS, draw
+from tests.bench.harness import report
+from tests.bench.harness.plots import PLOTS, draw
+from tests.bench.harness.process_stats import BackgroundLoad, ProcessMeter
+from tests.bench.harness.results import Figure, Goal, Measurement, Result, Series, milliseconds, ratio
 
-OURS = Lane("ours", ((0.004, 0.006), (0.008,)))
+OURS = Measurement("ours", ((0.004, 0.006), (0.008,)))
 HOPS, PUT, CALL = (
-    Lane("hops", ((0.002,), (0.002,))),
-    Lane("PUT", ((0.001,), (0.002,))),
-    Lane("call", ((0.002,), (0.0,))),
+    Measurement("hops", ((0.002,), (0.002,))),
+    Measurement("PUT", ((0.001,), (0.002,))),
+    Measurement("call", ((0.002,), (0.0,))),
 )
 
 
-def test_a_ratio_is_taken_of_each_round_against_all_limits_together() -> None:
+def test_ratio_divides_each_round_by_the_sum_of_its_limits() -> None:
     figure = ratio(OURS, HOPS, PUT, less=CALL, goal=1.5)
     assert figure.name == "(ours - call) / (hops + PUT)"
     assert figure.rounds == pytest.approx((1.0, 2.0))
@@ -36,33 +36,33 @@ def test_a_goal_is_met_or_missed(goal: Goal, met: bool) -> None:
     assert Figure("one", (1.0,)).met is None
 
 
-def test_a_miss_and_a_doubt_are_told() -> None:
+def test_report_names_missed_goals_and_wide_spreads() -> None:
     output = io.StringIO()
     console = Console(width=160, file=output)
     figures = (Figure("one", (1.0, 3.0), goal=Goal(1.5)), milliseconds("two", [0.004], 10))
     report.show(console, [Result("bench", (OURS,), figures, ("a note [of it]",))])
-    told = output.getvalue()
-    assert "bench: one: the goal is missed: 2.00, and not ≤ 1.5" in told
-    assert "bench: one: the spread (1.00 - 3.00) is too large to trust" in told
-    assert "4.00 ms" in told
-    assert "≤ 10 met" in told
-    assert "two: the" not in told
-    assert "bench: a note [of it]" in told
+    text = output.getvalue()
+    assert "bench: one: the goal is missed: 2.00, and not ≤ 1.5" in text
+    assert "bench: one: the spread (1.00 - 3.00) is too large to trust" in text
+    assert "4.00 ms" in text
+    assert "≤ 10 met" in text
+    assert "two: the" not in text
+    assert "bench: a note [of it]" in text
 
 
-def test_own_work_is_no_noise() -> None:
-    noise, own = Noise(), Process(os.getpid())
+def test_own_cpu_time_is_no_noise() -> None:
+    background, own = BackgroundLoad(), ProcessMeter(os.getpid())
     until = time.process_time() + 0.3
     while time.process_time() < until:
         pass
-    taken = noise.taken()
+    share = background.take_share()
     assert own.cpu >= 0.2
-    assert own.megabytes > 1
-    assert taken is not None
-    assert 0 <= taken <= 1
+    assert own.memory_mb > 1
+    assert share is not None
+    assert 0 <= share <= 1
 
 
-def test_each_plot_is_drawn_of_its_points(tmp_path: Path) -> None:
+def test_each_plot_is_drawn_from_its_points(tmp_path: Path) -> None:
     series = [Series(plot, f"{name}, p99", ((1.0, 2.0), (2.0, 3.0))) for plot in PLOTS for name in ("one", "two")]
     paths = draw([Result("bench", (), (), (), tuple(series))], tmp_path / "plots", "some machine")
     assert [path.stem for path in paths] == list(PLOTS)

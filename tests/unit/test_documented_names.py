@@ -1,4 +1,4 @@
-"""Commands, modules and settings exist that the documents and the project of `roboco init` name."""
+"""The commands, modules and settings that the documents and the project of `roboco init` name exist."""
 
 import re
 import tomllib
@@ -13,14 +13,16 @@ from tests.support.stack import ROOT
 
 PROJECT = sorted(path for path in (ROOT / "roboco" / "examples" / "project").iterdir() if path.is_file())
 TEXTS = [page.read_text(encoding="utf-8") for page in (*PAGES, *PROJECT)]
-LINES = re.compile(r"`(roboco [^`]+)`|^(?:\w+=\S+ )*(roboco [^\n#]+)$", re.MULTILINE)
+COMMAND_LINE = re.compile(r"`(roboco [^`]+)`|^(?:\w+=\S+ )*(roboco [^\n#]+)$", re.MULTILINE)
 NAME = re.compile(r"[a-z][a-z-]*")
 VARIABLE = re.compile(r"\bROBOCO_[A-Z0-9_]*[A-Z0-9]\b")
 MODULE = re.compile(r"`(roboco/[\w/]*\w(?:\.py)?)`")
-SHOWN = sorted({" ".join((one or two).split()) for text in TEXTS for one, two in LINES.findall(text)})
+DOCUMENTED_COMMANDS = sorted(
+    {" ".join((one or two).split()) for text in TEXTS for one, two in COMMAND_LINE.findall(text)}
+)
 
 
-@pytest.mark.parametrize("line", SHOWN)
+@pytest.mark.parametrize("line", DOCUMENTED_COMMANDS)
 def test_command_exists_with_its_options(line: str) -> None:
     _, *words = line.split()
     command: click.Command = commands
@@ -34,7 +36,7 @@ def test_command_exists_with_its_options(line: str) -> None:
 
 
 def test_documents_show_commands() -> None:
-    assert len(SHOWN) > 30
+    assert len(DOCUMENTED_COMMANDS) > 30
 
 
 def test_named_modules_exist() -> None:

@@ -15,7 +15,7 @@ from tests.support.stack import ROOT
 
 MAX_FRONT_PAGE_LINES = 200
 TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("message",)}
-"""How blocks of a language are tested."""
+"""The kinds of examples that are tested, by language."""
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 TEST = re.compile(r"`(tests/[\w/*]+\.py)`")
 VARIABLE = re.compile(r"\bROBOCO_[A-Z0-9_]+\b")

@@ -1,4 +1,4 @@
-"""The scripted model server, seen by the real client."""
+"""The scripted model server, called by the OpenAI client."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ SYSTEM: Any = {"role": "system", "content": "be short"}
 USER: Any = {"role": "user", "content": [{"type": "text", "text": "grüß dich"}]}
 
 
-def asked(*ids: str, arguments: str = "{}") -> dict[str, Any]:
+def assistant_calls(*ids: str, arguments: str = "{}") -> dict[str, Any]:
     function = {"name": "add", "arguments": arguments}
     return {
         "role": "assistant",
@@ -38,7 +38,7 @@ def asked(*ids: str, arguments: str = "{}") -> dict[str, Any]:
     }
 
 
-def answered(call_id: str) -> dict[str, Any]:
+def tool_message(call_id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": f"result of {call_id}"}
 
 
@@ -50,7 +50,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def any_client() -> Iterator[OpenAI]:
-    """One client for all tests, as making its TLS context is slow."""
+    """Yield one client for all tests, because creating its TLS context is slow."""
     with OpenAI(base_url="http://127.0.0.1:1", api_key="key", max_retries=0) as client:
         yield client
 
@@ -60,17 +60,17 @@ def client(server: ModelServer, any_client: OpenAI) -> OpenAI:
     return any_client.with_options(base_url=server.base_url)
 
 
-def opened(client: OpenAI, *messages: Any, **options: Any) -> Stream[ChatCompletionChunk]:
+def open_stream(client: OpenAI, *messages: Any, **options: Any) -> Stream[ChatCompletionChunk]:
     create: Callable[..., Stream[ChatCompletionChunk]] = client.chat.completions.create
     return create(model="m", messages=messages or [USER], stream=True, **options)
 
 
-def stream(client: OpenAI, *messages: Any, **options: Any) -> list[ChatCompletionChunk]:
-    with opened(client, *messages, **options) as chunks:
+def read_stream(client: OpenAI, *messages: Any, **options: Any) -> list[ChatCompletionChunk]:
+    with open_stream(client, *messages, **options) as chunks:
         return list(chunks)
 
 
-def texts(chunks: list[ChatCompletionChunk]) -> list[str]:
+def texts_of(chunks: list[ChatCompletionChunk]) -> list[str]:
     return [c.choices[0].delta.content for c in chunks if c.choices and c.choices[0].delta.content]
 
 
@@ -85,21 +85,21 @@ def texts(chunks: list[ChatCompletionChunk]) -> list[str]:
 )
 def test_text_is_streamed_in_its_chunks(server: ModelServer, client: OpenAI, reply: Reply, expected: list[str]) -> None:
     server.script(lambda request: reply)
-    chunks = stream(client)
-    assert texts(chunks) == expected
+    chunks = read_stream(client)
+    assert texts_of(chunks) == expected
     assert chunks[-1].choices[0].finish_reason == "stop"
     [record] = server.requests
     assert (record.status, record.completed, record.chunks_sent) == (200, True, len(expected))
     assert record.request.headers["authorization"] == "Bearer key"
 
 
-def test_the_default_is_an_echo(client: OpenAI) -> None:
-    assert "".join(texts(stream(client))) == "echo: grüß dich"
+def test_the_default_reply_echoes_the_user_message(client: OpenAI) -> None:
+    assert "".join(texts_of(read_stream(client))) == "echo: grüß dich"
 
 
-def test_tool_calls_come_in_interleaved_pieces(server: ModelServer, client: OpenAI) -> None:
+def test_tool_calls_are_streamed_in_interleaved_pieces(server: ModelServer, client: OpenAI) -> None:
     server.script(lambda request: Reply(text="wait", tool_calls=[("add", {"a": 1, "b": 2}), ("find", "{no json")]))
-    chunks = stream(client, tools=TOOLS)
+    chunks = read_stream(client, tools=TOOLS)
     deltas = [call for c in chunks if c.choices for call in c.choices[0].delta.tool_calls or []]
     assert [(d.index, d.function.name) for d in deltas if d.id and d.function] == [(0, "add"), (1, "find")]
     assert [d.index for d in deltas] == [0, 1] * 5
@@ -107,21 +107,21 @@ def test_tool_calls_come_in_interleaved_pieces(server: ModelServer, client: Open
     assert joined == {0: json.dumps({"a": 1, "b": 2}), 1: "{no json"}
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
     assert [d.id for d in deltas[:2]] == [
-        call.id for c in stream(client, tools=TOOLS)[2:4] for call in c.choices[0].delta.tool_calls or []
+        call.id for c in read_stream(client, tools=TOOLS)[2:4] for call in c.choices[0].delta.tool_calls or []
     ]
 
 
-def test_usage_comes_last_if_wanted(server: ModelServer, client: OpenAI) -> None:
+def test_usage_is_the_last_chunk_if_requested(server: ModelServer, client: OpenAI) -> None:
     server.script(lambda request: Reply(text="one two three"))
-    last = stream(client, stream_options={"include_usage": True})[-1]
+    last = read_stream(client, stream_options={"include_usage": True})[-1]
     assert last.choices == []
     assert last.usage is not None
     assert last.usage.completion_tokens == 3
     assert last.usage.prompt_tokens > 0
-    assert not any(chunk.usage for chunk in stream(client))
+    assert not any(chunk.usage for chunk in read_stream(client))
 
 
-def test_a_whole_completion(server: ModelServer, client: OpenAI) -> None:
+def test_a_completion_without_streaming_has_calls_and_usage(server: ModelServer, client: OpenAI) -> None:
     server.script(lambda request: Reply(tool_calls=[("add", {"a": 1})], usage=(7, 5)))
     answer = client.chat.completions.create(model="m", messages=[USER])
     [call] = answer.choices[0].message.tool_calls or []
@@ -131,7 +131,7 @@ def test_a_whole_completion(server: ModelServer, client: OpenAI) -> None:
     assert answer.usage.total_tokens == 12
 
 
-def test_the_request_as_the_responder_sees_it(server: ModelServer, client: OpenAI) -> None:
+def test_the_responder_receives_the_parsed_request(server: ModelServer, client: OpenAI) -> None:
     seen: list[Request] = []
 
     def respond(request: Request) -> Reply:
@@ -139,7 +139,7 @@ def test_the_request_as_the_responder_sees_it(server: ModelServer, client: OpenA
         return Reply()
 
     server.script(respond)
-    stream(client, SYSTEM, USER, asked("a", "b"), answered("b"), answered("a"), tools=TOOLS)
+    read_stream(client, SYSTEM, USER, assistant_calls("a", "b"), tool_message("b"), tool_message("a"), tools=TOOLS)
     [request] = seen
     assert (request.model, request.system, request.last_user) == ("m", "be short", "grüß dich")
     assert request.tools == ["add", "find"]
@@ -151,98 +151,103 @@ def test_the_request_as_the_responder_sees_it(server: ModelServer, client: OpenA
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
-        ([USER, asked("a")], "lacks tool messages for ['a']"),
-        ([USER, asked("a", "b"), answered("a"), USER], "lacks tool messages for ['b'] before messages[3]"),
-        ([USER, asked("a"), USER, answered("a")], "lacks tool messages for ['a'] before messages[2]"),
-        ([USER, answered("a")], "messages[1] answers 'a'"),
-        ([USER, asked("a"), answered("a"), answered("a")], "messages[3] answers 'a'"),
-        ([USER, asked("a", "a"), answered("a")], "an id twice"),
-        ([USER, asked("a", arguments="[1]"), answered("a")], "expected a string of a JSON object"),
+        ([USER, assistant_calls("a")], "lacks tool messages for ['a']"),
+        (
+            [USER, assistant_calls("a", "b"), tool_message("a"), USER],
+            "lacks tool messages for ['b'] before messages[3]",
+        ),
+        ([USER, assistant_calls("a"), USER, tool_message("a")], "lacks tool messages for ['a'] before messages[2]"),
+        ([USER, tool_message("a")], "messages[1] answers 'a'"),
+        ([USER, assistant_calls("a"), tool_message("a"), tool_message("a")], "messages[3] answers 'a'"),
+        ([USER, assistant_calls("a", "a"), tool_message("a")], "an id twice"),
+        ([USER, assistant_calls("a", arguments="[1]"), tool_message("a")], "expected a string of a JSON object"),
         ([{"role": "robot", "content": "hi"}], "has role 'robot'"),
         ([{"role": "assistant"}], "has content None"),
     ],
 )
-def test_unsound_messages_are_refused(server: ModelServer, client: OpenAI, messages: list[Any], expected: str) -> None:
+def test_invalid_messages_are_refused(server: ModelServer, client: OpenAI, messages: list[Any], expected: str) -> None:
     with pytest.raises(BadRequestError) as refused:
-        stream(client, *messages)
+        read_stream(client, *messages)
     assert refused.value.type == "invalid_request_error"
     assert expected in str(refused.value)
     assert expected in server.violations[0]
 
 
-def test_no_messages_and_no_tools_are_refused(server: ModelServer, client: OpenAI) -> None:
+def test_empty_messages_and_tools_are_refused(server: ModelServer, client: OpenAI) -> None:
     with pytest.raises(BadRequestError):
         client.chat.completions.create(model="m", messages=[], tools=[])
     assert ["'messages'" in server.violations[0], "'tools'" in server.violations[1]] == [True, True]
 
 
-def test_the_next_requests_fail(server: ModelServer, client: OpenAI) -> None:
+def test_fail_next_fails_the_next_requests(server: ModelServer, client: OpenAI) -> None:
     server.fail_next(2, Reply(status=429, text="slow down", code="rate", headers={"Retry-After": "7"}))
     for _ in range(2):
         with pytest.raises(RateLimitError, match="slow down") as limited:
-            stream(client)
+            read_stream(client)
         assert (limited.value.code, limited.value.response.headers["retry-after"]) == ("rate", "7")
-    assert texts(stream(client))
+    assert texts_of(read_stream(client))
     assert [record.status for record in server.requests] == [429, 429, 200]
 
 
-def test_a_raising_responder_is_told(server: ModelServer, client: OpenAI) -> None:
+def test_an_exception_of_the_responder_is_a_violation(server: ModelServer, client: OpenAI) -> None:
     known: dict[str, str] = {}
     server.script(lambda request: Reply(text=known[request.model]))
     with pytest.raises(InternalServerError):
-        stream(client)
+        read_stream(client)
     assert server.violations == ["the responder raised KeyError('m')"]
 
 
 @pytest.mark.parametrize(("after", "received"), [(0, 0), (2, 2), (9, 3)])
-def test_a_broken_stream(server: ModelServer, client: OpenAI, after: int, received: int) -> None:
+def test_a_stream_breaks_after_the_given_chunks(server: ModelServer, client: OpenAI, after: int, received: int) -> None:
     server.fail_next(1, Reply(text="one two three", break_after=after))
     chunks: list[ChatCompletionChunk] = []
     with pytest.raises(APIConnectionError):
-        chunks += opened(client)
-    assert len(texts(chunks)) == received
+        chunks += open_stream(client)
+    assert len(texts_of(chunks)) == received
     [record] = server.requests
     assert (record.chunks_sent, record.completed, record.client_disconnected_at) == (received, False, None)
 
 
-def test_garbage_instead_of_an_end(server: ModelServer, client: OpenAI) -> None:
+def test_garbage_replaces_the_end_of_a_stream(server: ModelServer, client: OpenAI) -> None:
     server.fail_next(1, Reply(text="one", garbage=b"data: {oops\n\n"))
     with pytest.raises(json.JSONDecodeError):
-        stream(client)
+        read_stream(client)
     server.fail_next(1, Reply(garbage=b"<html>bad gateway</html>"))
-    assert texts(stream(client)) == []
+    assert texts_of(read_stream(client)) == []
 
 
-def disconnected(records: list[Record]) -> bool:
+def all_disconnected(records: list[Record]) -> bool:
     return bool(records) and all(record.client_disconnected_at for record in records)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_silent_server_sees_the_client_give_up(server: ModelServer, client: OpenAI, streamed: bool) -> None:
+def test_a_silent_server_notices_that_the_client_disconnects(
+    server: ModelServer, client: OpenAI, streamed: bool
+) -> None:
     server.script(lambda request: Reply(text="never", hang_after=0))
     with pytest.raises(APITimeoutError):
         client.chat.completions.create(model="m", messages=[USER], stream=streamed, timeout=0.2)
-    [record] = server.wait_for(disconnected)
+    [record] = server.wait_for(all_disconnected)
     assert (record.chunks_sent, record.completed) == (0, False)
 
 
 @pytest.mark.parametrize("reply", [Reply(text="a b", hang_after=1), Reply(text="a b", interval=3600)])
-def test_a_closed_stream_is_noticed_at_once(server: ModelServer, client: OpenAI, reply: Reply) -> None:
+def test_a_closed_stream_is_noticed_immediately(server: ModelServer, client: OpenAI, reply: Reply) -> None:
     server.script(lambda request: reply)
-    with opened(client) as chunks:
-        assert texts([next(chunks), next(chunks)]) == ["a "]
-        assert not disconnected(server.requests)
-    [record] = server.wait_for(disconnected)
+    with open_stream(client) as chunks:
+        assert texts_of([next(chunks), next(chunks)]) == ["a "]
+        assert not all_disconnected(server.requests)
+    [record] = server.wait_for(all_disconnected)
     assert (record.chunks_sent, record.completed) == (1, False)
 
 
-def test_a_wait_in_vain_tells_what_there_is(server: ModelServer, client: OpenAI) -> None:
-    stream(client)
+def test_wait_for_lists_the_requests_when_it_times_out(server: ModelServer, client: OpenAI) -> None:
+    read_stream(client)
     with pytest.raises(TimeoutError, match="completed=True"):
         server.wait_for(lambda records: len(records) > 1, timeout=0)
 
 
-def test_fifty_streams_at_once(server: ModelServer) -> None:
+def test_fifty_streams_run_concurrently(server: ModelServer) -> None:
     def respond(request: Request) -> Reply:
         hang_after = 2 if request.model == "hang" else None
         return Reply(text=f"you said {request.last_user}", hang_after=hang_after)
@@ -253,8 +258,8 @@ def test_fifty_streams_at_once(server: ModelServer) -> None:
         )
         return "".join([c.choices[0].delta.content or "" async for c in chunks])
 
-    async def together() -> list[str]:
-        """Fifty whole answers, while fifty other streams hang."""
+    async def run_streams() -> list[str]:
+        """Return fifty complete answers while fifty other streams hang."""
         async with AsyncOpenAI(base_url=server.base_url, api_key="key") as client:
             hanging = [asyncio.create_task(ask(client, "hang", n)) for n in range(50)]
             await asyncio.to_thread(server.wait_for, lambda rs: sum(r.chunks_sent for r in rs) == 100)
@@ -265,36 +270,36 @@ def test_fifty_streams_at_once(server: ModelServer) -> None:
             return answers
 
     server.script(respond)
-    assert asyncio.run(together()) == [f"you said {n}" for n in range(50)]
-    records = server.wait_for(lambda rs: disconnected([r for r in rs if r.request.model == "hang"]))
+    assert asyncio.run(run_streams()) == [f"you said {n}" for n in range(50)]
+    records = server.wait_for(lambda rs: all_disconnected([r for r in rs if r.request.model == "hang"]))
     assert [r.completed for r in records] == [False] * 50 + [True] * 50
 
 
-def test_models_and_unknown_paths(server: ModelServer, client: OpenAI) -> None:
+def test_models_are_listed_and_unknown_paths_refused(server: ModelServer, client: OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["scripted"]
     with pytest.raises(NotFoundError, match="there is no GET /v1/files"):
         client.files.list()
     assert [record.request.path for record in server.requests] == ["/v1/models", "/v1/files"]
 
 
-def test_a_stopped_server_starts_again_at_its_place(server: ModelServer, client: OpenAI) -> None:
+def test_a_stopped_server_restarts_at_the_same_address(server: ModelServer, client: OpenAI) -> None:
     server.fail_next(1, Reply(text="a b", hang_after=1))
-    with opened(client) as chunks:
-        assert texts([next(chunks), next(chunks)]) == ["a "]
+    with open_stream(client) as chunks:
+        assert texts_of([next(chunks), next(chunks)]) == ["a "]
         server.stop()
         with pytest.raises(APIConnectionError):
             next(chunks)
     with pytest.raises(APIConnectionError):
-        stream(client)
+        read_stream(client)
     server.start()
-    assert texts(stream(client))
+    assert texts_of(read_stream(client))
 
 
-def test_as_a_process(any_client: OpenAI) -> None:
+def test_the_server_runs_as_a_process(any_client: OpenAI) -> None:
     command = [sys.executable, "-m", "tests.support.servers.model_server", "--port", "0", "--tokens", "4"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         client = any_client.with_options(base_url=process.stdout.readline().strip())
-        assert texts(stream(client)) == ["token "] * 4
+        assert texts_of(read_stream(client)) == ["token "] * 4
         process.terminate()
         assert process.wait(timeout=5) == 0

@@ -1,4 +1,4 @@
-"""The public surface: what stands in `roboco`, and that errors survive pickling."""
+"""The public names of `roboco`, their docstrings, and errors that survive pickling."""
 
 import ast
 import copy
@@ -44,7 +44,7 @@ def test_each_public_name_has_a_docstring(name: str) -> None:
     if not isinstance(value, type):
         assert (inspect.isfunction(value) and value.__doc__) or _documented_alias(name), "a function or alias"
         return
-    assert vars(value).get("__doc__"), "a class of its own words"
+    assert vars(value).get("__doc__"), "a class without a docstring"
     undocumented = [
         member
         for kind in value.__mro__
@@ -74,12 +74,12 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 
 
 def test_a_health_check_imports_neither_celery_nor_redis_nor_pydantic() -> None:
-    asked = "import sys, roboco.workers.healthcheck; print({'celery', 'redis', 'pydantic'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    program = "import sys, roboco.workers.healthcheck; print({'celery', 'redis', 'pydantic'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
-def test_it_holds_what_the_design_names() -> None:
+def test_roboco_exports_the_names_of_the_design() -> None:
     named = {"Orchestrator", "Task", "Team", "tool", "TaskStep", "StreamChunk", "ExecutionEvent", "Settings"}
     assert named <= set(roboco.__all__)
 
@@ -87,14 +87,14 @@ def test_it_holds_what_the_design_names() -> None:
 @pytest.mark.parametrize(
     "data", [*get_args(ItemData), *get_args(get_args(roboco.ExecutionEvent)[0]), *get_args(get_args(roboco.Part)[0])]
 )
-def test_the_class_of_whatever_a_stream_or_step_holds_is_public(data: type) -> None:
+def test_each_class_in_a_stream_or_step_is_public(data: type) -> None:
     assert getattr(roboco, data.__name__) is data
     assert data.__name__ in roboco.__all__
 
 
-def test_whoever_submits_imports_no_client_of_models() -> None:
-    asked = "import sys, roboco; print([name for name in ('openai', 'aiohttp', 'httpx2') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+def test_import_of_roboco_loads_no_model_client() -> None:
+    program = "import sys, roboco; print([name for name in ('openai', 'aiohttp', 'httpx2') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -124,7 +124,7 @@ def test_errors_survive_pickling(error: errors.RobocoError) -> None:
         assert vars(again) == vars(error)
 
 
-def test_each_error_has_a_code_of_its_own() -> None:
+def test_each_error_has_a_distinct_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RobocoError)]
     codes = [kind.code for kind in kinds if kind is not errors.ModelError]
     assert len(set(codes)) == len(codes)
@@ -136,7 +136,7 @@ def test_overloaded_may_succeed_later_and_is_no_usage_error() -> None:
     assert not issubclass(errors.Overloaded, errors.UsageError)
 
 
-def test_errors_say_what_they_know() -> None:
+def test_error_messages_hold_their_facts() -> None:
     team = errors.InvalidTeam("team.yaml", ("a: x", "b: y"))
     assert str(team) == "team.yaml: a: x\nteam.yaml: b: y"
     assert str(errors.ModelError("http_500", "the model is away", True)) == "the model is away"

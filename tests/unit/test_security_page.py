@@ -1,4 +1,4 @@
-"""deploy/SECURITY.md: each line of its tables names a test that exists, and its code does what it says."""
+"""Each line of the tables of deploy/SECURITY.md names a test that exists."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ NAMED = re.compile(r"`(tests/[a-z_/]+\.py)::(test_\w+)`")
 
 @cache
 def functions_of(path: str) -> frozenset[str]:
-    """The test functions of a file."""
+    """Return the test functions of a file."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 

@@ -1,4 +1,4 @@
-"""Settings: read from the environment, all mistakes at once, and handed on to other processes."""
+"""Settings: parsed from the environment, with all errors in one exception and no password in any text."""
 
 import pytest
 
@@ -7,14 +7,14 @@ from roboco.settings import Settings, load_settings
 from tests.support.stack import ROOT
 
 
-def test_nothing_has_to_be_set() -> None:
+def test_every_setting_has_a_default() -> None:
     settings = load_settings({})
     assert settings == Settings()
     assert settings.broker == settings.redis_url == "redis://127.0.0.1:6379/0"
     assert settings.workspace.startswith("file:///")
 
 
-def test_each_setting_is_a_variable() -> None:
+def test_each_setting_is_an_environment_variable() -> None:
     environment = {
         "ROBOCO_REDIS_URL": "redis://r:1/2",
         "ROBOCO_BROKER_URL": "redis://b:1/2",
@@ -85,7 +85,7 @@ def test_an_empty_variable_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("ROBOCO_LEASE_SECONDS", "soon", "ROBOCO_LEASE_SECONDS='soon': "),
         ("ROBOCO_LEASE_SECONDS", "0", "ROBOCO_LEASE_SECONDS='0': "),
@@ -101,18 +101,18 @@ def test_an_empty_variable_is_none() -> None:
         ("ROBOCO_REDDIS_URL", "x", "ROBOCO_REDDIS_URL is not a setting; similar: ROBOCO_REDIS_URL"),
     ],
 )
-def test_a_wrong_variable_is_told(name: str, value: str, told: str) -> None:
+def test_an_invalid_variable_is_named(name: str, value: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         load_settings({name: value})
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(message)
 
 
-def test_a_variable_unlike_any_setting() -> None:
+def test_an_unknown_variable_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^ROBOCO_XYZZY_42 is not a setting; `roboco docs settings` lists all$"):
         load_settings({"ROBOCO_XYZZY_42": "1"})
 
 
-def test_all_wrong_variables_are_told_at_once() -> None:
+def test_all_invalid_variables_are_in_one_error() -> None:
     with pytest.raises(UsageError) as raised:
         load_settings({"ROBOCO_MAX_ATTEMPTS": "many", "ROBOCO_RETENTION": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
     for name in ("ROBOCO_MAX_ATTEMPTS", "ROBOCO_RETENTION", "ROBOCO_NOTHING"):
@@ -125,7 +125,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("ROBOCO_REDIS_URL", "redis://:can/ary@h:6379/0", "ROBOCO_REDIS_URL is not an address: write a '/'"),
         (
@@ -144,16 +144,16 @@ def test_settings_cannot_be_changed() -> None:
         ("ROBOCO_EMBEDDINGS_BASE_URL", "http://u:canary@h/v1", "ROBOCO_EMBEDDINGS_BASE_URL holds a user or password"),
     ],
 )
-def test_a_password_is_not_told(name: str, value: str, told: str) -> None:
+def test_errors_hide_passwords(name: str, value: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         load_settings({name: value})
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(message)
     for text in (str(raised.value), repr(raised.value.__cause__), str(raised.value.__cause__)):
         assert "can" not in text
         assert "ary" not in text
 
 
-def test_a_password_does_not_show() -> None:
+def test_repr_hides_passwords() -> None:
     settings = Settings(redis_url="redis://user:canary@h:1/0", broker_url="amqp://:canary@h;amqp://:can@ary@i")
     for text in (repr(settings), str(settings), f"{settings}", repr({"settings": settings})):
         assert "canary" not in text

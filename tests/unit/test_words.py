@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 CHECK = Path(__file__).parents[2] / ".ci" / "words.py"
+RATE_LINES = 7
+"""Lines of the output before the findings: four rates of the product, and three of the tests."""
 CLEAN = '"""Return the sum of two numbers, or raise an error."""\n\nMAX_ITEMS = 3\n'
 
 
-def checked(folder: Path, files: dict[str, str]) -> tuple[int, str]:
+def run_check(folder: Path, files: dict[str, str]) -> tuple[int, str]:
     """Return the exit code and the output of the check for a project of these files."""
     for name, text in files.items():
         path = folder / name
@@ -28,7 +30,7 @@ def test_check_of_a_clean_project_finds_nothing(tmp_path: Path) -> None:
         "README.md": "A page.\n\n```\ntold\n```\n",
         "roboco/c.lua": "-- Add.",
     }
-    assert checked(tmp_path, files)[0] == 0
+    assert run_check(tmp_path, files)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -50,52 +52,79 @@ def test_check_of_a_clean_project_finds_nothing(tmp_path: Path) -> None:
         ("workers/a.py", "def read(brought): ...\n", "workers/a.py:1: name 'brought' contains 'brought'"),
         ("workers/a.py", "def f():\n    self.told_at = 1\n", "workers/a.py:2: name 'told_at' contains 'told'"),
         ("workers/a.py", "_LONGEST = 3\n", "workers/a.py:1: constant '_LONGEST' does not name its quantity"),
+        ("tests/unit/a.py", 'def test_a():\n    """It is told."""\n', "tests/unit/a.py:2: banned word 'told'"),
+        ("tests/unit/a.py", "x = 'the call stands still'\n", "tests/unit/a.py:1: banned word 'stands'"),
+        ("tests/unit/a.py", "def test_told(): ...\n", "tests/unit/a.py:1: name 'test_told' contains 'told'"),
+        ("tests/a.py", "PATIENCE = 3\n", "tests/a.py:1: constant 'PATIENCE' does not name its quantity"),
+        ("tests/README.md", "Nobody reads it.\n", "tests/README.md:1: banned word 'Nobody'"),
+        (".ci/a.py", "x = 1  # so many of them\n", ".ci/a.py:1: banned word 'so many'"),
+        (".ci/words.py", "x = 'the call stands'  # It comes late\n", ".ci/words.py:1: banned word 'comes'"),
     ],
 )
 def test_check_names_place_and_cause(tmp_path: Path, name: str, text: str, finding: str) -> None:
-    code, output = checked(tmp_path, {name: text})
-    assert (code, output.splitlines()[4:]) == (1, [finding, output.splitlines()[-1]])
+    code, output = run_check(tmp_path, {name: text})
+    assert (code, output.splitlines()[RATE_LINES:]) == (1, [finding, output.splitlines()[-1]])
 
 
 def test_check_rejects_a_public_type_name_that_is_defined_twice(tmp_path: Path) -> None:
-    code, output = checked(
+    code, output = run_check(
         tmp_path, {"roboco/a.py": "class Found: ...\nclass _Own: ...\n", "workers/b.py": "Found = int\n_Own = 1\n"}
     )
     assert code == 1
     assert "public type 'Found' is defined 2 times: roboco/a.py, workers/b.py\n1 findings" in output
 
 
-def test_check_rejects_a_folder_with_more_than_thirty_modules(tmp_path: Path) -> None:
-    files = {f"roboco/a/m{n}.py": "" for n in range(31)} | {f"roboco/b/m{n}.py": "" for n in range(30)}
-    code, output = checked(tmp_path, files | {"roboco/b/__init__.py": ""})
+def test_check_allows_test_doubles_of_the_same_name(tmp_path: Path) -> None:
+    files = {"roboco/a.py": "class Found: ...\n", "tests/a.py": "class Found: ...\n", "tests/b.py": "Found = int\n"}
+    assert run_check(tmp_path, files)[0] == 0
+
+
+@pytest.mark.parametrize("source", ["roboco", "tests"])
+def test_check_rejects_a_folder_with_more_than_thirty_modules(tmp_path: Path, source: str) -> None:
+    files = {f"{source}/a/m{n}.py": "" for n in range(31)} | {f"{source}/b/m{n}.py": "" for n in range(30)}
+    code, output = run_check(tmp_path, files | {f"{source}/b/__init__.py": ""})
     assert code == 1
-    assert "roboco/a/: 31 modules; at most 30\n1 findings" in output
+    assert f"{source}/a/: 31 modules; at most 30\n1 findings" in output
 
 
 def test_check_rejects_rates_outside_their_bounds(tmp_path: Path) -> None:
     words = " ".join(["what"] * 4 + ["word"] * 996)
-    code, output = checked(tmp_path, {"roboco/a.py": f'"""{words}"""\n'})
+    code, output = run_check(tmp_path, {"roboco/a.py": f'"""{words}"""\n'})
     assert code == 1
-    assert "rate of what is 4.0; bounds: (0.0, 3.0)" in output
-    assert "rate of return/raise is 0.0; bounds: (6.0, 1000.0)" in output
+    assert "rate of what in the product is 4.0; bounds: (0.0, 3.0)" in output
+    assert "rate of return/raise in the product is 0.0; bounds: (6.0, 1000.0)" in output
+
+
+def test_check_computes_the_rates_of_the_tests_separately(tmp_path: Path) -> None:
+    words = " ".join(["what"] * 4 + ["word"] * 996)
+    clean = " ".join(["Return"] * 50 + ["word"] * 9950)
+    code, output = run_check(tmp_path, {"roboco/a.py": f'"""{clean}"""\n', "tests/a.py": f'"""{words}"""\n'})
+    assert code == 1
+    assert "rate of what in the tests is 4.0; bounds: (0.0, 3.0)" in output
+    assert "rate of return/raise in the tests" not in output
 
 
 def test_check_reads_a_linked_folder_once(tmp_path: Path) -> None:
     (tmp_path / "roboco").mkdir()
     (tmp_path / "workers").mkdir()
     (tmp_path / "roboco" / "workers").symlink_to("../workers")
-    assert checked(tmp_path, {"workers/a.py": "class Once: ...\n"})[0] == 0
+    assert run_check(tmp_path, {"workers/a.py": "class Once: ...\n"})[0] == 0
 
 
 def test_check_rejects_a_long_chain_of_imports(tmp_path: Path) -> None:
-    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(16)} | {"roboco/a/m16.py": ""}
-    assert checked(tmp_path, files)[0] == 0
+    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(14)} | {"roboco/a/m14.py": ""}
+    assert run_check(tmp_path, files)[0] == 0
     importer = "if True:\n    from roboco.a import m0\n"
-    code, output = checked(tmp_path, files | {"workers/first.py": importer})
+    code, output = run_check(tmp_path, files | {"workers/first.py": importer})
     assert code == 1
-    assert "18 modules import one another in a chain; at most 17: roboco.workers.first -> roboco.a.m0 -> " in output
+    assert "16 modules import one another in a chain; at most 15: roboco.workers.first -> roboco.a.m0 -> " in output
 
 
 def test_check_does_not_count_an_import_inside_a_function(tmp_path: Path) -> None:
-    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(16)} | {"roboco/a/m16.py": ""}
-    assert checked(tmp_path, files | {"roboco/b.py": "def f():\n    import roboco.a.m0\n"})[0] == 0
+    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(14)} | {"roboco/a/m14.py": ""}
+    assert run_check(tmp_path, files | {"roboco/b.py": "def f():\n    import roboco.a.m0\n"})[0] == 0
+
+
+def test_check_does_not_count_the_imports_of_tests(tmp_path: Path) -> None:
+    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(14)} | {"roboco/a/m14.py": ""}
+    assert run_check(tmp_path, files | {"tests/first.py": "from roboco.a import m0\n"})[0] == 0

@@ -6,19 +6,19 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roboco.adapters.artifacts.mime import is_text
 from roboco.adapters.artifacts.store import NewArtifact, find_artifact, iter_pieces, list_artifacts, write_artifact
 from roboco.adapters.artifacts.text_reader import TextReader
-from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.search.result import PartKind, SearchFilters
 from roboco.adapters.tools.function_tool import describe_function
-from roboco.adapters.tools.python_tool import run_code
 from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
+
+RunCode = Callable[[str, ToolContext], tuple[dict[str, Any], tuple[Artifact, ...]]]
+"""Runs a Python program. Return its result, and the artifacts that it created."""
 
 MAX_CONTENT_CHARS = 1024 * 1024
 """Maximum number of characters of a text that `artifact_write` accepts."""
@@ -31,10 +31,10 @@ MAX_READ_OFFSET = 64 * 1024 * 1024
 class BuiltinTools:
     """Tools over the workspace of the task that calls them."""
 
-    def __init__(self, files: Files, index: MemoryIndex, sandbox: Sandbox) -> None:
+    def __init__(self, files: Files, index: MemoryIndex, run_code: RunCode) -> None:
         self._files = files
         self._index = index
-        self._sandbox = sandbox
+        self._run_code = run_code
         self._created_artifacts: dict[str, tuple[Artifact, ...]] = {}
         named: dict[str, Callable[..., Any]] = {
             ARTIFACT_WRITE: self._artifact_write,
@@ -112,35 +112,6 @@ class BuiltinTools:
 
         Files that it writes there become files of this task.
         """
-        result, made = run_code(self._files, self._sandbox, code, context)
+        result, made = self._run_code(code, context)
         self._created_artifacts[context.call_id] = made
         return result
-
-
-def artifact_reader(files: Files) -> Callable[[str, str, int], bytes | None]:
-    """Return a function that reads the beginning of text artifacts, for the search index."""
-
-    def read(task_id: str, name: str, most: int) -> bytes | None:
-        try:
-            artifact = find_artifact(files, task_id, name)
-        except UsageError:
-            return None
-        whole = (
-            b"".join(_first_pieces(iter_pieces(files, task_id, artifact), most))
-            if is_text(artifact.mime_type)
-            else None
-        )
-        return None if whole is None else whole[:most]
-
-    return read
-
-
-def _first_pieces(pieces: Any, max_bytes: int) -> list[bytes]:
-    """Return the pieces that contain the first `max_bytes` bytes."""
-    taken: list[bytes] = []
-    for piece in pieces:
-        taken.append(piece)
-        max_bytes -= len(piece)
-        if max_bytes <= 0:
-            break
-    return taken

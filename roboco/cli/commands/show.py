@@ -5,7 +5,7 @@ from contextlib import closing
 
 import click
 
-from roboco.cli.commands.task_summaries import TaskSummaries, check_complete
+from roboco.cli.commands.current_summary import check_complete, current_summary
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
 from roboco.cli.terminal.format import agent_usage, call_count, cost_suffix, status_colour, step_usage
@@ -28,9 +28,8 @@ def show(task_id: str, as_json: bool) -> None:
     and the tokens, calls and cost of each agent and tool.
     """
     with closing(Orchestrator(load_settings())) as orchestrator:
-        summaries = TaskSummaries(orchestrator)
-        summary = summaries.get(task_id)
         task = orchestrator.stored_task(task_id)
+        summary, stale = current_summary(task)
         steps, artifacts, failures = task.history(), task.artifacts(), task.call_failures()
     if as_json:
         failed = list(failures.values())
@@ -38,8 +37,8 @@ def show(task_id: str, as_json: bool) -> None:
     else:
         screen = Screen(sys.stdout)
         _print(screen, LiveView(screen, failures), summary, steps, artifacts)
-    if summaries.stale:
-        click.echo(summaries.stale, err=True)
+    if stale:
+        click.echo(stale, err=True)
     check_complete(summary, len(steps))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from roboco.cli.commands.task_summaries import TaskSummaries
+from roboco.cli.commands.current_summary import current_summary
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.decision.router import Router, route
 from roboco.domain.replay.replay import RecordedTask
@@ -27,11 +27,10 @@ class TaskReplay:
 
     def recorded(self, with_router: bool = True) -> RecordedTask:
         """Return the recorded task. Raises UsageError if there is none, or if its router cannot be imported here."""
-        summaries = TaskSummaries(self._orchestrator)
-        summary = summaries.get(self.task_id)
-        if summaries.stale:
-            click.echo(summaries.stale, err=True)
         task = self._orchestrator.stored_task(self.task_id)
+        summary, stale = current_summary(task)
+        if stale:
+            click.echo(stale, err=True)
         return task.recorded(summary, self.router(task.team()) if with_router else route)
 
     def open_changes(self) -> list[ToolDifference]:

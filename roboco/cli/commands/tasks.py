@@ -1,6 +1,7 @@
 """roboco tasks: a table of the workspace's tasks."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -8,7 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.cli.commands.task_summaries import TaskSummaries
+from roboco.cli.commands.current_summary import current_summary
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import age, status_colour
@@ -20,6 +21,36 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.errors import CorruptHistory, TransientError
 from roboco.settings import load_settings
+
+
+class TaskSummaries:
+    """Summaries of tasks. Once Redis does not answer, they are those of the workspace."""
+
+    def __init__(self, orchestrator: Orchestrator) -> None:
+        self._orchestrator = orchestrator
+        self.stale = ""
+        """Why the summaries are those of the workspace, or "" if they are current."""
+        self.broken: list[str] = []
+        """An error for each task that is left out, because neither its summary nor its history can be read."""
+
+    def __iter__(self) -> Iterator[TaskSummary]:
+        """Yield the summary of each task of the workspace, oldest first."""
+        task_ids = self._orchestrator.task_ids()
+        stored = [summary for task_id in task_ids if (summary := self._stored_or_none(task_id)) is not None]
+        return map(self._current, sorted(stored, key=lambda summary: summary.created_at))
+
+    def _current(self, stored: TaskSummary) -> TaskSummary:
+        if self.stale or stored.status.ended:
+            return stored
+        summary, self.stale = current_summary(self._orchestrator.stored_task(stored.task_id))
+        return summary
+
+    def _stored_or_none(self, task_id: str) -> TaskSummary | None:
+        try:
+            return self._orchestrator.stored_summary(task_id)
+        except CorruptHistory as error:
+            self.broken.append(str(error))
+            return None
 
 
 @click.command()

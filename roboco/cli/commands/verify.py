@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from roboco.cli.commands.task_summaries import TaskSummaries, check_complete
+from roboco.cli.commands.current_summary import check_complete, current_summary
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
@@ -41,8 +41,9 @@ def verify(task_or_file: str, as_json: bool) -> int:
 
 def _verify_task(task_id: str) -> int:
     with closing(Orchestrator(load_settings())) as orchestrator:
-        summary = TaskSummaries(orchestrator).get(task_id)
-        steps = orchestrator.stored_task(task_id).verify()
+        task = orchestrator.stored_task(task_id)
+        summary, _ = current_summary(task)
+        steps = task.verify()
     check_complete(summary, steps)
     return steps
 

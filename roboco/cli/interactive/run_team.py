@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
+from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
@@ -64,8 +66,9 @@ def run_team(team: Team, options: RunOptions) -> int:
     screen = Screen(sys.stdout)
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
-    with LocalStack(settings, missing_servers(team, os.environ, options.worker), note) as stack:
-        task = _submit(stack, team, options)
+    missing = missing_servers(team, os.environ, options.worker)
+    with LocalStack(settings, missing, note) as stack, closing(Orchestrator(stack.settings)) as orchestrator:
+        task = _submit(orchestrator, team, options)
         check = stack.check if stack.has_worker else _no_local_worker
         try:
             as_json = Conversation(task, JsonLines(sys.stdout), check=check) if options.as_json else None
@@ -98,8 +101,8 @@ def _note_command(notes: Screen, text: str) -> None:
     notes.line((f"  {text}", "dim"))
 
 
-def _submit(stack: LocalStack, team: Team, options: RunOptions) -> Task:
-    return stack.orchestrator.run(
+def _submit(orchestrator: Orchestrator, team: Team, options: RunOptions) -> Task:
+    return orchestrator.run(
         team,
         options.prompt,
         task_id=options.task_id,

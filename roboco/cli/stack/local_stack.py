@@ -18,7 +18,6 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.stack.celery_process import environment, kill, start_worker
 from roboco.cli.stack.local_model import LocalModel, Report, model_environment, names_model
 from roboco.cli.terminal.signals import Interrupted, ignore_signals
-from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team.team import Team
 from roboco.settings import Settings
 
@@ -50,7 +49,8 @@ class LocalStack:
     """Starts the missing servers on entering, and ends all of them on leaving, after errors too. Main thread only."""
 
     def __init__(self, settings: Settings, missing: MissingServers, report: Report) -> None:
-        self._settings = settings
+        self.settings = settings
+        """The settings that name the servers, those that were started here too."""
         self._missing = missing
         self._report = report
         self._servers: list[Server] = []
@@ -97,18 +97,16 @@ class LocalStack:
             self._exits.callback(model.close)
         if self._missing.redis or self._missing.worker:
             self._report(_announcement(self._missing, model))
-        settings = self._start_redis(folder)
+        self.settings = self._start_redis(folder)
         if self._missing.worker:
-            env = environment(settings, {} if port is None else model_environment(port))
+            env = environment(self.settings, {} if port is None else model_environment(port))
             self._servers.append(start_worker(_WORKER_NAME, "roboco.workers.app", env, folder / "worker.log"))
-        self.orchestrator = Orchestrator(settings)
-        self._exits.callback(self.orchestrator.close)
         if model is not None:
             self._servers.append(model.ready())
 
     def _start_redis(self, folder: Path) -> Settings:
         """Start a Redis if it is missing, and return the settings with its address and with a folder for the cache."""
-        settings = self._settings
+        settings = self.settings
         if settings.cache_dir is None:
             settings = settings.model_copy(update={"cache_dir": folder / "cache"})
         if not self._missing.redis:

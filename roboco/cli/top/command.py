@@ -19,7 +19,8 @@ from roboco.adapters.celery.worker_monitor import WorkerMonitor
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import PIPE_WIDTH
-from roboco.cli.top.snapshot import Sampler, TopSnapshot
+from roboco.cli.top.sampler import Sampler
+from roboco.cli.top.snapshot import TopSnapshot
 from roboco.cli.top.view import TopView
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer_app

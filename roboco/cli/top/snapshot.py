@@ -1,24 +1,11 @@
-"""TopSnapshot: tasks, workers, queues and rates at one moment, and Sampler, which takes one snapshot after another."""
+"""TopSnapshot: tasks, workers, queues and rates at one moment."""
 
-import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from celery import Celery
-
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
-from roboco.adapters.celery.worker_monitor import WorkerInfo, WorkerMonitor
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.monitor import LiveTask, RateUsage, RedisMonitor
-from roboco.client.orchestrator import Orchestrator
-from roboco.client.wiring import model_limits
-from roboco.domain.team.team import Team
-from roboco.errors import RobocoError, TransientError
-
-MAX_NEW_TEAMS = 5
-"""Teams that are read from the workspace for one picture. The others follow with the next pictures."""
+from roboco.adapters.celery.queue_stats import QueueStats
+from roboco.adapters.celery.worker_monitor import WorkerInfo
+from roboco.adapters.redis.monitor import LiveTask, RateUsage
 
 
 @dataclass(frozen=True)
@@ -68,65 +55,3 @@ class TopSnapshot:
             "rates": [asdict(one) for one in self.rates],
             "errors": list(self.errors),
         }
-
-
-class Sampler:
-    """Takes pictures. If a server does not answer, its part stays as it was, and the picture names the server."""
-
-    def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: WorkerMonitor) -> None:
-        settings = orchestrator.settings
-        self._app = app
-        self._orchestrator = orchestrator
-        self._client = connect(settings.redis_url)
-        self._redis = RedisMonitor(self._client, Keys(settings.prefix), model_limits(settings))
-        self._heartbeats = heartbeats
-        self._known: dict[str, Team | None] = {}
-        self._last = TopSnapshot(time.time())
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
-
-    def sample(self, max_tasks: int) -> TopSnapshot:
-        """Return a picture with at most `most` tasks."""
-        now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
-        for sample in (self._sample_redis, self._sample_queues):
-            try:
-                now = sample(now, max_tasks)
-            except TransientError as error:
-                now = replace(now, errors=(*now.errors, str(error)))
-        self._last = now
-        return now
-
-    def _sample_redis(self, now: TopSnapshot, most: int) -> TopSnapshot:
-        tasks = self._redis.tasks(most)
-        self._read_teams([task.task_id for task in tasks])
-        before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
-        seconds = now.at - self._last.at
-        return replace(
-            now,
-            open_tasks=self._redis.open_tasks(),
-            dead_letters=self._redis.dead_letters(),
-            tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
-            rates=tuple(self._redis.rates(self._known_teams())),
-        )
-
-    def _sample_queues(self, now: TopSnapshot, most: int) -> TopSnapshot:
-        return replace(now, queues=tuple(read_queue_stats(self._app, QUEUES)))
-
-    def _row(self, task: LiveTask, before: int | None, seconds: float) -> TaskRow:
-        team = self._known.get(task.task_id)
-        rate = None if before is None or seconds <= 0 else max(0.0, (task.tokens_out - before) / seconds)
-        return TaskRow(task, "" if team is None else team.name, rate)
-
-    def _read_teams(self, task_ids: list[str]) -> None:
-        """Read some teams that are not known yet. A team that cannot be read has no name."""
-        self._known = {task_id: self._known[task_id] for task_id in task_ids if task_id in self._known}
-        for task_id in [one for one in task_ids if one not in self._known][:MAX_NEW_TEAMS]:
-            try:
-                self._known[task_id] = self._orchestrator.stored_task(task_id).team()
-            except (RobocoError, OSError):
-                self._known[task_id] = None
-
-    def _known_teams(self) -> list[tuple[str, Team]]:
-        return [(task_id, team) for task_id, team in self._known.items() if team is not None]

@@ -1,8 +1,10 @@
 """LoopDetector: detects loops of agents: the same call with the same result, or hand-offs without work in between."""
 
+from collections.abc import Collection, Iterable, Sequence
+
 from roboco.domain.builtin_tools import CLIENT_PREFIX
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.limits import Limits
 from roboco.domain.schema import RecordModel
 
@@ -26,26 +28,30 @@ class LoopDetector(RecordModel):
     agents: tuple[str, ...] = ()
     """The agents of the last hand-offs."""
 
-    def after(self, step: TaskStep) -> "LoopDetector":
-        """Return the detector's state after one more step."""
-        if step.agent_name == USER:
-            return LoopDetector()
-        if step.agent_name == TOOL_EXECUTOR:
-            return self.model_copy(update={"open_calls": {}, "repeats": self._repeats(step)})
-        if not step.by_agent:
-            return self
-        asked = {
-            call.id: (call.tool_name, sha256(canonical_json([call.tool_name, call.args]))[:16]) for call in step.calls
-        }
-        others = [call for call in step.calls if call.tool_name != HANDOFF_RULE]
-        idle = not others and len(step.text) < MIN_WORK_CHARS
-        handed = (step.metadata.get("routing") or {}).get("rule") == HANDOFF_RULE
+    def after_turn(self, agent_name: str, text: str, calls: Sequence[ToolCall], rule: str | None) -> "LoopDetector":
+        """Return the detector's state after a turn of this agent, to which this rule led."""
+        asked = {call.id: (call.tool_name, sha256(canonical_json([call.tool_name, call.args]))[:16]) for call in calls}
+        others = [call for call in calls if call.tool_name != HANDOFF_RULE]
+        idle_handoff = rule == HANDOFF_RULE and not others and len(text) < MIN_WORK_CHARS
         return LoopDetector(
             open_calls=asked,
             repeats=self.repeats,
-            handoffs=self.handoffs + 1 if handed and idle else 0,
-            agents=tuple(dict.fromkeys((step.agent_name, *self.agents)))[:4] if handed and idle else (),
+            handoffs=self.handoffs + 1 if idle_handoff else 0,
+            agents=tuple(dict.fromkeys((agent_name, *self.agents)))[:4] if idle_handoff else (),
         )
+
+    def after_results(self, results: Iterable[ToolResult], denied: Collection[str]) -> "LoopDetector":
+        """Return the detector's state after these results. `denied` are the ids of the calls that a person denied."""
+        repeats = dict(self.repeats)
+        for result in results:
+            name, asked = self.open_calls.get(result.tool_call_id, (CLIENT_PREFIX, ""))
+            if name.startswith(CLIENT_PREFIX) or result.tool_call_id in denied:  # a client or person answered each time
+                continue
+            same = sha256(canonical_json([asked, result.is_error, result.error, result.result]))[:16]
+            _, times = repeats.pop(same, (name, 0))
+            repeats[same] = (name, times + 1)
+        newest = dict(list(repeats.items())[-MAX_COUNTED_CALLS:])
+        return self.model_copy(update={"open_calls": {}, "repeats": newest})
 
     def detect(self, limits: Limits) -> str | None:
         """Return a description of the task's loop, or None if there is none."""
@@ -63,16 +69,3 @@ class LoopDetector(RecordModel):
                 f"max_handoffs is {limits.max_handoffs}"
             )
         return None
-
-    def _repeats(self, step: TaskStep) -> dict[str, tuple[str, int]]:
-        repeats = dict(self.repeats)
-        judged = step.metadata.get("approvals") or {}
-        for result in step.results:
-            name, asked = self.open_calls.get(result.tool_call_id, (CLIENT_PREFIX, ""))
-            denied = (judged.get(result.tool_call_id) or {}).get("approved") is False
-            if name.startswith(CLIENT_PREFIX) or denied:  # a client or person has answered each time
-                continue
-            same = sha256(canonical_json([asked, result.is_error, result.error, result.result]))[:16]
-            _, times = repeats.pop(same, (name, 0))
-            repeats[same] = (name, times + 1)
-        return dict(list(repeats.items())[-MAX_COUNTED_CALLS:])

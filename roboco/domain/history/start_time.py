@@ -1,8 +1,9 @@
 """The start time of a task that is submitted for later."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
 
 ETA = "eta"
@@ -38,7 +39,7 @@ def requested_start_time(eta: str | None, countdown: float | None, now: datetime
     return begins if begins > now else None
 
 
-def start_time_of(first: TaskStep) -> datetime:
-    """Return the start time of the task with this first step: its submission, or later."""
-    eta = first.metadata.get(ETA)
-    return datetime.fromisoformat(eta) if isinstance(eta, str) else first.created_at
+def start_time_of(metadata: Mapping[str, Any], submitted_at: datetime) -> datetime:
+    """Return the start time of a task: its submission, or later if the metadata of its first step say so."""
+    eta = metadata.get(ETA)
+    return datetime.fromisoformat(eta) if isinstance(eta, str) else submitted_at

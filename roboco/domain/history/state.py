@@ -15,7 +15,7 @@ from roboco.domain.history.start_time import start_time_of
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
-from roboco.domain.usage import UNFINISHED_USAGE, Usage, number_or_zero, unfinished_usage, usage_of
+from roboco.domain.usage import UNFINISHED_USAGE, Usage, number_or_zero, tool_usage_of, unfinished_usage, usage_of
 
 REMINDED_GOALS = "reminded_goals"
 """The metadata key of a reminder's step for the names of the open goals."""
@@ -130,14 +130,14 @@ class TaskState(RecordModel):
             tokens_in=self.tokens_in + spent.tokens_in,
             tokens_out=self.tokens_out + spent.tokens_out,
             recent_item_ids=(*self.recent_item_ids, *item_ids_of(step))[-MAX_RECENT_ITEMS:],
-            started_at=self.started_at or start_time_of(step),
+            started_at=self.started_at or start_time_of(step.metadata, step.created_at),
             goals=goals,
             reminders=corrections,
             client_tools=tools or self.client_tools,
             scope=message.get("scope", self.scope),
             cost=round(self.cost + spent.cost, 9),
             summarized_until=max(self.summarized_until, int(number_or_zero(step.metadata.get("summarized_until")))),
-            loop=self.loop.after(step),
+            loop=self._loop_after(step, rule),
             **self._usage_after(step, spent),
             **self._limits_after(step),
         )
@@ -154,7 +154,7 @@ class TaskState(RecordModel):
             return {"agents": self.agents | {step.agent_name: mine}, "tools": self.tools, "calls": self.calls}
         if step.agent_name != TOOL_EXECUTOR:
             return {"agents": self._with_unfinished(step), "tools": self.tools, "calls": self.calls}
-        run = _tool_usage_of(step)
+        run = tool_usage_of(step.metadata)
         calls = sum(one.calls for one in run.values())
         caller = self.last_agent or ""
         used = {name: self.tool_usage(name).plus(one) for name, one in run.items()}
@@ -189,6 +189,13 @@ class TaskState(RecordModel):
             agent = str(step.metadata.get(LIMIT) or "")
             return {"limit_overrides": self.limit_overrides, "limit": step.error.message, "limited_agent": agent}
         return now
+
+    def _loop_after(self, step: TaskStep, rule: str | None) -> LoopDetector:
+        if step.agent_name == USER:
+            return LoopDetector()
+        if step.agent_name == TOOL_EXECUTOR:
+            return self.loop.after_results(step.results, _denied_calls(step))
+        return self.loop.after_turn(step.agent_name, step.text, step.calls, rule) if step.by_agent else self.loop
 
     def _goals_after(self, step: TaskStep) -> tuple[tuple[GoalState, ...], int]:
         if step.agent_name == USER:
@@ -247,21 +254,14 @@ def _achieved(goal: GoalState, call_id: str | None) -> GoalState:
     return goal.model_copy(update={"status": "achieved", "call_id": call_id})
 
 
+def _denied_calls(step: TaskStep) -> frozenset[str]:
+    """Return the ids of the calls that a person denied, from the metadata of a step of results."""
+    approvals = step.metadata.get("approvals") or {}
+    return frozenset(call_id for call_id, one in approvals.items() if (one or {}).get("approved") is False)
+
+
 def _incremented(counts: dict[str, int], key: str | None) -> dict[str, int]:
     return counts if key is None else counts | {key: counts.get(key, 0) + 1}
-
-
-def _tool_usage_of(step: TaskStep) -> dict[str, Usage]:
-    """Return the usage of the tools whose calls were run, from the metadata of a step of results."""
-    tools = step.metadata.get("tools") or {}
-    return {
-        str(name): Usage(
-            calls=int(number_or_zero(one.get("calls"))),
-            seconds=number_or_zero(one.get("seconds")),
-            cost=number_or_zero(one.get("cost")),
-        )
-        for name, one in tools.items()
-    }
 
 
 def is_limit_notice(step: TaskStep) -> bool:

@@ -27,10 +27,11 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
 from roboco.engine import notifications as notify
 from roboco.engine import usage
-from roboco.engine.coordinator import delegate, outage
+from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.archive import archive
+from roboco.engine.coordinator.delegate import start_sub_task, stop_sub_task
 from roboco.engine.coordinator.next_step import NextStep
-from roboco.engine.coordinator.pending_calls import start_sub_task
+from roboco.engine.coordinator.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import recover
@@ -82,8 +83,8 @@ def _start_calls(next_step: NextStep, action: CallTools) -> bool:
 def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, action: AppendStep) -> None:
     metadata = dict(action.metadata) | usage.unfinished_usage_metadata(team, task)
     for call in action.abandoned_sub_tasks:
-        delegate.stop_sub_task(engine, task_id, call, "its parent task does not need the result any more")
-        used, before = delegate.sub_task_usage(engine, task_id, call), metadata.get("usage") or {}
+        stop_sub_task(engine, task_id, call, "its parent task does not need the result any more")
+        used, before = sub_task_usage(engine, task_id, call), metadata.get("usage") or {}
         metadata["usage"] = {name: before.get(name, 0) + used.get(name, 0) for name in {*before, *used}}
     step = TaskStep(
         step_id=step_id_at(task_id, task.seq),

@@ -157,7 +157,7 @@ def _starts_later(engine: Engine, task_id: str, task: Snapshot, pending_items: t
     """Return True if the start time of the task is not reached, and schedule the next pass for it. A stop counts."""
     if task.seq > 1 or ETA not in task.first.metadata or any(isinstance(item, Stop) for item in pending_items):
         return False
-    delay = start_time_of(task.first).timestamp() - engine.clock.now()
+    delay = start_time_of(task.first.metadata, task.first.created_at).timestamp() - engine.clock.now()
     if delay <= 0:
         return False
     engine.schedule.set(task_id, delay)

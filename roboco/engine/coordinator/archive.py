@@ -18,7 +18,7 @@ from roboco.domain.paths import CLOSED, closing_marker, events_path, history_pat
 from roboco.domain.stream.event_file import merged_log, to_stored
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
-from roboco.engine.coordinator import delegate
+from roboco.engine.coordinator.sub_task_result import report_to_parent
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.errors import TransientError
@@ -56,7 +56,7 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
         return False
     summary = _current_summary(engine, task_id, task)
     _write_summary(engine, summary)
-    delegate.report_to_parent(engine, task_id, task)
+    report_to_parent(engine, task_id, task)
     notify.enqueue(engine, task_id, task)
     engine.files.delete(open_marker_path(task_id))
     expire_task(engine, task_id, task.generation)

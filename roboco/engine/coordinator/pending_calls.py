@@ -16,16 +16,15 @@ from roboco.domain.decision.tool_answers import (
     is_client_call,
     local_answers,
     needs_approval,
-    needs_resolution,
 )
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Item, Pause
 from roboco.domain.paths import intent_path, outcome_path
-from roboco.domain.stream.event import AnyEvent, ToolReturned, ToolUnknown
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator import delegate
+from roboco.engine.coordinator.call_outcome import close_call
+from roboco.engine.coordinator.delegate import start_sub_task
 from roboco.engine.coordinator.next_step import dispatch_call
 from roboco.engine.coordinator.pending import (
     EXPIRY_MARGIN,
@@ -36,21 +35,12 @@ from roboco.engine.coordinator.pending import (
     schedule_check_after_lease,
 )
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.dispatcher import AttemptStatus
 from roboco.ports.task_store import CallState, Snapshot
 from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
 
 _log = logging.getLogger(__name__)
-
-
-def start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
-    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call."""
-    try:
-        delegate.start_sub_task(engine, assignment.task_id, team, task, call)
-    except UsageError as error:
-        close_call(engine, assignment, call, failed_outcome(call.id, f"the sub-task could not be started: {error}"))
 
 
 @dataclass(frozen=True)
@@ -124,24 +114,6 @@ class PendingCalls:
     def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
         task = self.task
         return ToolAssignment(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
-
-
-def close_call(engine: Engine, assignment: ToolAssignment, call: ToolCall, outcome: ToolOutcome) -> None:
-    """Record the outcome of a call whose worker cannot do so: its time is up, or it was lost too often."""
-    if (
-        engine.calls.record_outcome(assignment, None, outcome, result_event(engine, assignment, call, outcome))
-        is not None
-    ):
-        engine.dispatcher.advance(assignment.task_id)
-
-
-def result_event(engine: Engine, assignment: ToolAssignment, call: ToolCall, outcome: ToolOutcome) -> AnyEvent:
-    """Return the event for followers: the result, or that a person has to resolve an unknown outcome."""
-    task_id, now, name = assignment.task_id, engine.now(), call.tool_name
-    if not needs_resolution(outcome):
-        return ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result)
-    reason = outcome.result.error or ""
-    return ToolUnknown(task_id=task_id, timestamp=now, tool_name=name, tool_call_id=call.id, reason=reason)
 
 
 def restart_call(

@@ -19,8 +19,10 @@ irreversible run again with every attempt, with neither file.
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json
@@ -31,7 +33,8 @@ from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unkn
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration
-from roboco.engine.coordinator.pending_calls import close_call, restart_call, result_event, stored_outcome
+from roboco.engine.coordinator.call_outcome import close_call, result_event
+from roboco.engine.coordinator.pending_calls import restart_call, stored_outcome
 from roboco.engine.engine import Engine
 from roboco.engine.execution.attempt_outcome import CallOutcome
 from roboco.engine.execution.not_runnable import release_call
@@ -44,6 +47,7 @@ from roboco.ports.task_store import Snapshot
 from roboco.ports.telemetry import TOOL_SECONDS, Operation, OperationSpan
 from roboco.ports.tools import ToolContext
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 LOST_REASON = "the worker that ran this call was lost, or the call was ended because its time was up"
@@ -162,7 +166,7 @@ class _ClaimedCall:
             if (refused := self._refusal()) is not None:
                 return refused
             run = partial(self.engine.toolbox.run, self.team, self.call, self.spec, self.context)
-            return self._offload_large(retry(self.engine, run, self._renew_lease, self._describe("call")))
+            return self._offload_large(self._retry(run, self._describe("call")))
         return self._run_once(self.spec)
 
     def _run_once(self, spec: ToolDeclaration) -> ToolOutcome | None:
@@ -199,7 +203,7 @@ class _ClaimedCall:
             begun = _irreversible(spec) and self.engine.files.size(intent_path(task_id, self.call.id)) is not None
             return None if begun else changed_tool_refusal(self.engine, self.team, task_id, self.call, spec)
 
-        return retry(self.engine, judged, self._renew_lease, self._describe("the listing for call"))
+        return self._retry(judged, self._describe("the listing for call"))
 
     def _store_intent(self) -> bool:
         """Store the intent. Return True if this attempt is the first to store one; only then may it run the tool.
@@ -210,12 +214,7 @@ class _ClaimedCall:
         facts = {"call": self.call.model_dump(mode="json"), "attempt": self.context.attempt, "token": self.token}
         data = canonical_json(facts).encode()
         try:
-            return retry(
-                self.engine,
-                lambda: self.engine.files.create(path, data),
-                self._renew_lease,
-                self._describe("the intent of call"),
-            )
+            return self._retry(lambda: self.engine.files.create(path, data), self._describe("the intent of call"))
         except Exception:
             self.engine.calls.release(self.order, self.token)
             raise
@@ -224,7 +223,7 @@ class _ClaimedCall:
         path, data = outcome_path(self.context.task_id, self.call.id), outcome.model_dump_json().encode()
         description = self._describe("the outcome of call")
         try:
-            retry(self.engine, lambda: self.engine.files.put(path, data), self._renew_lease, description)
+            self._retry(lambda: self.engine.files.put(path, data), description)
         except Exception as error:  # the exception of the pool at the time limit is one, too
             _log.warning("%s is stored in Redis alone: %r", description, error)
 
@@ -233,7 +232,7 @@ class _ClaimedCall:
         offload = partial(self.engine.toolbox.offload_large, outcome, self.context)
         description = self._describe("the large result of call")
         try:
-            return retry(self.engine, offload, self._renew_lease, description)
+            return self._retry(offload, description)
         except Exception as error:
             _log.warning("%s is truncated, because it cannot be stored: %r", description, error)
             return self.engine.toolbox.truncate_large(outcome)
@@ -255,7 +254,12 @@ class _ClaimedCall:
     def _confirm_lease(self) -> bool:
         """Return True if this worker still has the lease. If Redis does not answer, try again for one lease time."""
         description = self._describe("the lease of call")
-        return retry(self.engine, self._renew_lease, lambda: True, description, self.engine.policy.lease)
+        return retry(self._renew_lease, lambda: True, description, self.engine.clock, self.engine.policy.lease)
+
+    def _retry(self, operation: Callable[[], T], description: str) -> T:
+        """Return the result of the operation, retried while its server does not answer and the lease is held."""
+        clock, timeout = self.engine.clock, self.engine.policy.store_timeout
+        return retry(operation, self._renew_lease, description, clock, timeout)
 
     def _describe(self, what: str) -> str:
         return f"{what} {self.call.id} of task {self.context.task_id}"

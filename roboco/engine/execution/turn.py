@@ -281,10 +281,11 @@ def _commit(
         metadata=routing | metadata | content.metadata() | unfinished_usage_metadata(turn.team, task),
     ).sealed(task.state.last_digest)
     stored = retry(
-        engine,
         lambda: engine.histories.append(order.task_id, step),
         lambda: bool(engine.turns.renew(claim)),
         f"step {step.seq} of task {order.task_id}",
+        engine.clock,
+        engine.policy.store_timeout,
     )
     record_turn_metrics(engine, turn.span, turn.model, step, engine.clock.now() - turn.claimed_at)
     if stored.digest != step.digest:

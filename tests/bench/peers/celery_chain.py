@@ -1,7 +1,7 @@
-"""The errand as a shop writes it with Celery alone: three tasks in a chain, what was said travelling in the messages.
+"""The errand with Celery alone: a chain of three tasks, whose messages carry the texts of the earlier agents.
 
-Tasks are acknowledged late, so that a killed worker's come back after the visibility timeout, which must be longer than
-the longest turn. Only the last result is kept.
+Tasks are acknowledged late, so that the broker redelivers those of a killed worker after the visibility timeout, which
+must exceed the longest turn. Only the last result is stored.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from typing import Any
 from celery import Celery, chain
 
 TURN = "errand.turn"
-VISIBILITY = 60
-"""Seconds after which a dead worker's messages come back."""
+VISIBILITY_TIMEOUT = 60
+"""Seconds after which the broker redelivers the messages of a dead worker."""
 
 
 def application(url: str) -> Celery:
-    """The application, of workers and callers."""
+    """Return the application of workers and callers."""
     app = Celery("errand", broker=url, backend=url)
     app.conf.update(
-        broker_transport_options={"visibility_timeout": VISIBILITY},
-        result_backend_transport_options={"visibility_timeout": VISIBILITY},
+        broker_transport_options={"visibility_timeout": VISIBILITY_TIMEOUT},
+        result_backend_transport_options={"visibility_timeout": VISIBILITY_TIMEOUT},
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,
@@ -28,7 +28,7 @@ def application(url: str) -> Celery:
 
 
 def errand(app: Celery, task: str, prompts: Sequence[str]) -> Any:
-    """The chain, whose last task has this id."""
+    """Return the chain, whose last task has this id."""
     ids = task_ids(task, len(prompts))
     turns: list[Any] = [
         app.signature(TURN, kwargs={"task": task, "prompt": prompt}).set(task_id=one)
@@ -41,5 +41,5 @@ def errand(app: Celery, task: str, prompts: Sequence[str]) -> Any:
 
 
 def task_ids(task: str, turns: int) -> list[str]:
-    """The ids of the chain's Celery tasks."""
+    """Return the ids of the Celery tasks in the chain."""
     return [*(f"{task}-{number}" for number in range(turns - 1)), task]

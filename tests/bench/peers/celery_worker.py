@@ -1,12 +1,12 @@
-"""`celery -A tests.bench.peers.celery_worker worker --pool threads --concurrency 100`: an agent's turn as a task."""
+"""`celery -A tests.bench.peers.celery_worker worker --pool threads --concurrency 100`: a turn as a Celery task."""
 
 import os
 
 from openai import OpenAI
 from redis import Redis
 
-from tests.bench.peers.call import tokens
 from tests.bench.peers.celery_chain import TURN, application
+from tests.bench.peers.model_call import stream_tokens
 
 CONNECTIONS = 200
 
@@ -17,9 +17,9 @@ _model = OpenAI(max_retries=0)
 
 @app.task(name=TURN)
 def turn(texts: list[str], task: str, prompt: str) -> list[str]:
-    """What was said, and what this agent says; each token is published."""
-    said = ""
-    for text in tokens(_model, prompt, texts):
+    """Publish each token of this agent. Return the earlier texts and its own."""
+    reply = ""
+    for text in stream_tokens(_model, prompt, texts):
         _redis.publish(f"errand:{task}", text)
-        said += text
-    return [*texts, said]
+        reply += text
+    return [*texts, reply]

@@ -1,4 +1,4 @@
-"""Seconds of CPU of processes and all that they have started, as Linux counts them."""
+"""CPU seconds of processes and their descendants, from Linux' /proc."""
 
 import os
 from collections import defaultdict
@@ -7,17 +7,17 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 _PARENT, _USED = 1, slice(11, 15)
-"""Places in /proc/PID/stat after the name: the parent, and own and ended children's time in user and kernel mode."""
+"""Positions in /proc/PID/stat after the name: the parent, and the user and kernel times of process and children."""
 
 
-def used(pids: Iterable[int]) -> float:
-    """Seconds that the processes of these ids have used, with their children, also those that have ended."""
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of the processes with these ids and of their descendants, also of ended ones."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):  # has ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # the process has ended
             continue
         pid = int(path.parent.name)
         children[int(fields[_PARENT])].append(pid)

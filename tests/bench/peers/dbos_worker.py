@@ -1,8 +1,8 @@
 """`python -m tests.bench.peers.dbos_worker --executor NAME`: the errand as a DBOS workflow whose turns are steps.
 
-The workflow comes from a queue that every worker polls. Tokens are written to a DBOS stream from within the step, or
-published in Redis where the environment names one. The id of the executor is each process's own: whoever starts again
-under it takes up what it had begun. Steps are preemptible: a cancelled workflow ends its model call.
+Every worker polls the queue of workflows. A step writes its tokens to a DBOS stream, or publishes them in Redis if the
+environment has its URL. Each process has another executor id: a process that starts again with the same id continues
+its workflows. Steps are preemptible: a cancelled workflow ends its model call.
 """
 
 import argparse
@@ -14,12 +14,12 @@ from dbos import DBOS
 from openai import AsyncOpenAI
 from redis.asyncio import Redis
 
-from tests.bench.peers.call import atokens
+from tests.bench.peers.model_call import astream_tokens
 
 NAME, QUEUE, STREAM, VERSION = "errand", "errands", "text", "1"
 CONCURRENCY = 100
-POLLING = 0.05
-"""Seconds from one look into the queue to the next, of each worker; the default is a second."""
+POLL_INTERVAL = 0.05
+"""Seconds between two polls of the queue by a worker; the default is a second."""
 
 
 @cache
@@ -34,16 +34,16 @@ def _redis() -> Redis | None:
 
 
 async def turn(prompt: str, texts: list[str]) -> str:
-    """One agent's turn: what it says."""
-    said = ""
-    async for text in atokens(_model(), prompt, texts):
+    """Relay each token of one agent's turn, and return its text."""
+    reply = ""
+    async for text in astream_tokens(_model(), prompt, texts):
         await relay(text)
-        said += text
-    return said
+        reply += text
+    return reply
 
 
 async def relay(text: str) -> None:
-    """Bring the token to readers."""
+    """Send the token to readers."""
     if redis := _redis():
         await redis.publish(f"errand:{DBOS.workflow_id}", text)
     else:
@@ -51,7 +51,7 @@ async def relay(text: str) -> None:
 
 
 def main() -> None:
-    """Work until SIGTERM."""
+    """Run workflows until SIGTERM."""
     parser = argparse.ArgumentParser(description="A worker of the errand on DBOS.")
     parser.add_argument("--executor", required=True)
     options = parser.parse_args()
@@ -76,7 +76,7 @@ def main() -> None:
     DBOS.workflow(name=NAME)(errand)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     DBOS.launch()
-    DBOS.register_queue(QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=POLLING)
+    DBOS.register_queue(QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=POLL_INTERVAL)
     print("ready.", flush=True)
     signal.pause()
 

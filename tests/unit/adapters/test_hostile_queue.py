@@ -1,4 +1,4 @@
-"""What other readers of the broker meet: sweepers that look into a queue, and workers on RabbitMQ."""
+"""Malformed messages for the other readers of the broker: sweepers that inspect a queue, and workers on RabbitMQ."""
 
 import zlib
 from types import SimpleNamespace
@@ -18,17 +18,17 @@ from tests.faults.hostile.producer import BODY, MALFORMED, headers
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_a_sweeper_looks_at_any_message(case: str) -> None:
+def test_a_sweeper_inspects_any_message(case: str) -> None:
     at = sent_at(headers_of(MALFORMED[case]))
     assert at is None or isinstance(at, float)
 
 
 @pytest.mark.parametrize("value", [10**400, "NaN", "inf", float("nan"), [], None])
-def test_a_time_that_is_none_is_not_known(value: object) -> None:
+def test_a_malformed_time_is_read_as_unknown(value: object) -> None:
     assert sent_at({SENT_AT: value}) is None
 
 
-def on_rabbitmq(body: bytes = BODY, **changed: Any) -> AmqpMessage:
+def rabbitmq_message(body: bytes = BODY, **changed: Any) -> AmqpMessage:
     properties = {"content_type": "application/json", "content_encoding": "utf-8", "application_headers": headers()}
     return AmqpMessage(
         SimpleNamespace(
@@ -37,9 +37,9 @@ def on_rabbitmq(body: bytes = BODY, **changed: Any) -> AmqpMessage:
     )
 
 
-def test_nothing_is_unpacked_on_rabbitmq() -> None:
+def test_a_compressed_message_is_refused_on_rabbitmq_without_decompression() -> None:
     packed = zlib.compress(b" " * 10_000_000)
-    message: Any = on_rabbitmq(packed, application_headers=headers(compression="application/x-gzip"))
+    message: Any = rabbitmq_message(packed, application_headers=headers(compression="application/x-gzip"))
     assert message.body == packed
     [(_, error, _)] = message.errors
     assert "compressed messages are not read" in str(error)
@@ -56,10 +56,10 @@ def test_nothing_is_unpacked_on_rabbitmq() -> None:
         {"content_type": "application/x-python-serialize"},
     ],
 )
-def test_a_malformed_message_on_rabbitmq_is_refused_and_kept(changed: dict[str, Any]) -> None:
-    message: Any = on_rabbitmq(**changed)
+def test_a_malformed_message_on_rabbitmq_is_refused_and_recorded(changed: dict[str, Any]) -> None:
+    message: Any = rabbitmq_message(**changed)
     reason = validation_error(message, {TURN_TASK}, SigningKeys(()))
     assert reason is not None
     canonical_json(record_of(message, reason)).encode()
-    good: Any = on_rabbitmq()
+    good: Any = rabbitmq_message()
     assert validation_error(good, {TURN_TASK}, SigningKeys(())) is None

@@ -1,4 +1,4 @@
-"""JSON Schemas that callers bring."""
+"""JSON Schemas of callers."""
 
 from typing import Any
 
@@ -11,13 +11,18 @@ from roboco.adapters.json_schema import MAX_ERROR_CHARS, schema_error, value_err
 from tests.faults.hostile import tenant
 from tests.faults.hostile.producer import nested
 
-NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+NUMBER_SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "expected"),
     [
-        (NUMBER, ""),
+        (NUMBER_SCHEMA, ""),
         ({}, ""),
         ({"properties": {"pattern": {"type": "string"}, "patternProperties": {}}}, ""),
         ({"properties": {"x": {"pattern": "^[a-z]+$"}}}, ""),
@@ -28,14 +33,14 @@ NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
         ({"properties": 5}, "is no JSON Schema"),
     ],
 )
-def test_a_schema_is_checked(schema: Any, told: str) -> None:
+def test_a_schema_is_checked(schema: Any, expected: str) -> None:
     found = schema_error(schema)
-    assert told in found
-    assert bool(told) == bool(found)
+    assert expected in found
+    assert bool(expected) == bool(found)
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         ({"n": 1}, ""),
         ({}, "'n' is a required property"),
@@ -43,67 +48,67 @@ def test_a_schema_is_checked(schema: Any, told: str) -> None:
         ([], "$: "),
     ],
 )
-def test_a_value_is_checked(value: Any, told: str) -> None:
-    assert value_error(NUMBER, value).startswith(told) or told in value_error(NUMBER, value)
-    assert bool(value_error(NUMBER, value)) == bool(told)
+def test_a_value_is_checked(value: Any, expected: str) -> None:
+    assert value_error(NUMBER_SCHEMA, value).startswith(expected) or expected in value_error(NUMBER_SCHEMA, value)
+    assert bool(value_error(NUMBER_SCHEMA, value)) == bool(expected)
 
 
 @pytest.mark.parametrize("ref", ["http://127.0.0.1:1/x.json", "file:///etc/passwd", "#/$defs/none"])
-def test_nothing_is_fetched(ref: str) -> None:
+def test_an_external_reference_is_refused_and_not_fetched(ref: str) -> None:
     assert "does not lead to a schema in it" in schema_error({"$ref": ref})
     assert "the schema cannot be used" in value_error({"$ref": ref}, {})
 
 
-def test_a_schema_within_itself_is_read() -> None:
+def test_a_recursive_schema_is_supported() -> None:
     tree = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
     assert schema_error(tree) == ""
     assert value_error(tree, {"child": {"child": {}}}) == ""
     assert "unexpected" in value_error(tree, {"child": {"x": 1}})
 
 
-def test_a_schema_that_never_ends_is_refused() -> None:
+def test_a_reference_to_itself_is_refused() -> None:
     assert "lead back to themselves" in schema_error({"$ref": "#"})
     assert "the schema cannot be used" in value_error({"$ref": "#"}, {})
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "told"),
+    ("schema", "value", "expected"),
     [
         ({"multipleOf": float("nan")}, 1, "ValueError: "),
         ({"multipleOf": 0}, 1, "ZeroDivisionError: "),
         ({"uniqueItems": True}, nested(2000), "it is nested too deeply"),
     ],
 )
-def test_a_schema_that_the_validator_cannot_use_is_named(schema: dict[str, Any], value: Any, told: str) -> None:
-    """Tool functions of the operator have schemas that no rule has checked."""
+def test_a_schema_that_the_validator_cannot_use_is_named(schema: dict[str, Any], value: Any, expected: str) -> None:
+    """Tool functions of the operator have schemas that were never checked."""
     found = value_error(schema, value)
     assert found.startswith("the schema cannot be used: ")
-    assert told in found
+    assert expected in found
 
 
-def test_no_value_makes_a_pattern_slow() -> None:
+def test_a_pattern_is_matched_in_linear_time() -> None:
     slow = {"properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
     assert "does not match" in value_error(slow, {"x": "a" * 5000 + "!"})
     assert value_error(slow, {"x": "aaa"}) == ""
 
 
-def test_a_pattern_of_a_tool_function_that_rust_does_not_have_decides_nothing() -> None:
+def test_an_unsupported_pattern_of_a_tool_function_is_ignored() -> None:
     assert value_error({"properties": {"x": {"pattern": "^(?!a)"}}}, {"x": "a"}) == ""
 
 
 @pytest.mark.parametrize("name", tenant.REFUSED_SCHEMAS)
-def test_a_hostile_schema_is_refused_in_few_words(name: str) -> None:
+def test_a_hostile_schema_is_refused_with_a_short_error(name: str) -> None:
     assert 0 < len(schema_error(tenant.REFUSED_SCHEMAS[name])) <= MAX_ERROR_CHARS
 
 
 @pytest.mark.parametrize("name", tenant.ENDLESS_SCHEMAS)
-def test_an_endless_validation_is_ended(name: str) -> None:
+def test_a_validation_without_end_is_stopped(name: str) -> None:
     schema, value = tenant.ENDLESS_SCHEMAS[name]
     assert schema_error(schema) == ""
     assert "a validation takes more than" in value_error(schema, value)
 
 
-def test_a_mistake_is_short_whatever_the_value_holds() -> None:
+def test_the_error_for_any_value_is_short() -> None:
     long = "n" * 100_000
     closed = {"additionalProperties": {"additionalProperties": {"type": "integer"}}}
     assert len(value_error(closed, {long: {long: long}})) <= MAX_ERROR_CHARS
@@ -121,16 +126,16 @@ def test_a_mistake_is_short_whatever_the_value_holds() -> None:
         {"properties": {"x": {"oneOf": [{"type": "null"}], "discriminator": {"propertyName": "y"}}}},
     ],
 )
-def test_usual_schemas_are_accepted(schema: dict[str, Any]) -> None:
+def test_common_schemas_are_accepted(schema: dict[str, Any]) -> None:
     assert schema_error(schema) == ""
 
 
-NUMBERS = st.sampled_from([0, 1, 2, -1, 1.0, 0.5, 2.5, 1e300, 10**20])
-SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, st.sampled_from(["", "a", "ab", "b1"]))
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+ANY_NUMBERS = st.sampled_from([0, 1, 2, -1, 1.0, 0.5, 2.5, 1e300, 10**20])
+ANY_SCALARS = st.one_of(st.none(), st.booleans(), ANY_NUMBERS, st.sampled_from(["", "a", "ab", "b1"]))
+ANY_VALUES = st.recursive(
+    ANY_SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
 )
-COUNTS = st.integers(0, 3)
+ANY_COUNTS = st.integers(0, 3)
 
 
 def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -140,16 +145,16 @@ def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
     kinds = st.sampled_from(["string", "number", "integer", "boolean", "object", "array", "null"])
     fields: dict[str, st.SearchStrategy[Any]] = {
         "type": kinds | st.lists(kinds, min_size=1, max_size=3, unique=True),
-        "enum": st.lists(VALUES, min_size=1, max_size=3),
-        "const": VALUES,
+        "enum": st.lists(ANY_VALUES, min_size=1, max_size=3),
+        "const": ANY_VALUES,
         "multipleOf": st.sampled_from([1, 2, 0.5]),
         "pattern": st.sampled_from(["^a", "b$", "[0-9]"]),
         "required": names,
         "dependentRequired": st.dictionaries(st.sampled_from("abc"), names, max_size=2),
         "uniqueItems": st.booleans(),
-        **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), NUMBERS),
-        **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), COUNTS),
-        **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), COUNTS),
+        **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), ANY_NUMBERS),
+        **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), ANY_COUNTS),
+        **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), ANY_COUNTS),
         **dict.fromkeys(("properties", "dependentSchemas"), named),
         **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), listed),
         **dict.fromkeys(("items", "additionalProperties", "contains", "propertyNames", "not"), inner),
@@ -158,16 +163,16 @@ def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
     return st.fixed_dictionaries({}, optional=fields)
 
 
-REF = st.sampled_from([{"$ref": "#/$defs/a"}, {"$ref": "#/definitions/b"}])
-SCHEMAS = st.recursive(st.booleans() | REF, _schemas, max_leaves=8)
+ANY_REF = st.sampled_from([{"$ref": "#/$defs/a"}, {"$ref": "#/definitions/b"}])
+ANY_SCHEMAS = st.recursive(st.booleans() | ANY_REF, _schemas, max_leaves=8)
 
 
 @settings(max_examples=50, deadline=None)
-@given(schema=_schemas(SCHEMAS), a=_schemas(st.booleans()), b=_schemas(st.booleans()), value=VALUES)
-def test_a_value_fits_as_another_validator_says(
+@given(schema=_schemas(ANY_SCHEMAS), a=_schemas(st.booleans()), b=_schemas(st.booleans()), value=ANY_VALUES)
+def test_a_value_is_valid_exactly_if_another_validator_accepts_it(
     schema: dict[str, Any], a: dict[str, Any], b: dict[str, Any], value: Any
 ) -> None:
     whole = {**schema, "$defs": {"a": a}, "definitions": {"b": b}}
-    told = schema_error({**whole, "type": "object"})
-    assert told == ""
+    error = schema_error({**whole, "type": "object"})
+    assert error == ""
     assert (value_error(whole, value) == "") == Draft202012Validator(whole).is_valid(value)

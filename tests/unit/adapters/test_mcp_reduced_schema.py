@@ -1,4 +1,4 @@
-"""Schemas of MCP servers: a keyword that is not accepted is left out alone, and nothing is refused because of that."""
+"""Schemas of MCP servers: only an unsupported keyword is left out, and no schema is refused because of it."""
 
 import time
 from typing import Any
@@ -37,12 +37,12 @@ ZOD_EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][
         ({"$id": "https://a.example/b", "type": "string"}, True, ""),
     ],
 )
-def test_keyword_that_is_not_accepted_is_left_out_alone(value: Any, reduced: Any, left_out: str) -> None:
+def test_only_an_unsupported_keyword_is_left_out(value: Any, reduced: Any, left_out: str) -> None:
     schema = {"type": "object", "properties": {"x": value, "y": {"type": "integer"}}, "required": ["y"]}
-    made, places = _reduced(schema)
-    assert made == schema | {"properties": {"x": reduced, "y": {"type": "integer"}}}
+    reduced_root, places = _reduce(schema)
+    assert reduced_root == schema | {"properties": {"x": reduced, "y": {"type": "integer"}}}
     assert places[0].startswith(f"#/properties/x/{left_out}".rstrip("/"))
-    assert value_error(made, {"y": "none"}) == "$.y: 'none' is not of type 'integer'"
+    assert value_error(reduced_root, {"y": "none"}) == "$.y: 'none' is not of type 'integer'"
 
 
 @pytest.mark.parametrize(
@@ -52,29 +52,29 @@ def test_keyword_that_is_not_accepted_is_left_out_alone(value: Any, reduced: Any
         ({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}, None),
     ],
 )
-def test_root_keeps_what_can_be_kept(schema: Any, reduced: Any) -> None:
-    assert _reduced(schema)[0] == (reduced or {"properties": {"a": {}}, "$defs": {"a": {}}, "required": ["a"]})
+def test_root_keeps_its_supported_keywords(schema: Any, reduced: Any) -> None:
+    assert _reduce(schema)[0] == (reduced or {"properties": {"a": {}}, "$defs": {"a": {}}, "required": ["a"]})
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, 5, {"allOf": [{}] * 16_000, "nullable": True}])
-def test_schema_that_cannot_be_used_at_all(schema: Any) -> None:
+def test_unusable_schema_becomes_that_of_any_object(schema: Any) -> None:
     assert isinstance(reduced_schema(schema), str)
     assert describe_tool("text", schema, EffectHints()).input_schema == {"type": "object"}
 
 
-def test_definition_that_lost_something_is_excluded_from_nothing() -> None:
+def test_reference_to_a_reduced_definition_is_left_out_of_not() -> None:
     schema = {"$defs": {"a": STRING | {"pattern": "(?=x)"}}, "properties": {"x": {"not": {"$ref": "#/$defs/a"}}}}
-    assert _reduced(schema)[0] == {"$defs": {"a": STRING}, "properties": {"x": {}}}
+    assert _reduce(schema)[0] == {"$defs": {"a": STRING}, "properties": {"x": {}}}
 
 
 def test_patterns_that_are_too_heavy_together_are_left_out() -> None:
     schema = {"properties": {str(number): {"pattern": f"a{{900}}{number}"} for number in range(4)}}
-    made, places = _reduced(schema)
-    assert list(made["properties"].values()) == [{"pattern": "a{900}0"}, {"pattern": "a{900}1"}, {}, {}]
+    reduced_root, places = _reduce(schema)
+    assert list(reduced_root["properties"].values()) == [{"pattern": "a{900}0"}, {"pattern": "a{900}1"}, {}, {}]
     assert places == ("#/properties/2/pattern", "#/properties/3/pattern")
 
 
-def test_description_names_what_is_left_out() -> None:
+def test_description_names_the_omitted_keywords() -> None:
     properties = {f"p{number}\ud800{'x' * 99}": {"pattern": "(?=x)"} for number in range(9)}
     tool = describe_tool("Buy.", {"type": "object", "properties": properties}, EffectHints())
     assert tool.description.startswith("Buy. (Left out of the server's schema of the arguments: #/properties/p0")
@@ -84,17 +84,17 @@ def test_description_names_what_is_left_out() -> None:
 
 def test_reduction_takes_a_bounded_time() -> None:
     schema = {"properties": {f"p{number}": {"pattern": f"(?=x){'a' * 20}{number}"} for number in range(900)}}
-    begun = time.thread_time()
-    _reduced(schema)
-    assert time.thread_time() - begun < 1
+    start = time.thread_time()
+    _reduce(schema)
+    assert time.thread_time() - start < 1
 
 
-_VALUES = st.recursive(
+_ANY_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "x", "ab"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
     max_leaves=6,
 )
-_LEAVES = st.sampled_from(
+_LEAF_SCHEMAS = st.sampled_from(
     [
         *(True, False, {}, {"type": "string"}, {"type": "integer"}, {"pattern": "(?=x)"}, {"pattern": "x"}),
         *({"const": 1}, {"minimum": 2}, {"required": ["a"]}, {"dependentRequired": {"a": ["b"]}}, {"enum": [1, "x"]}),
@@ -103,7 +103,7 @@ _LEAVES = st.sampled_from(
 )
 
 
-def _around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _nested_schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     named = st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=2)
     several = st.lists(inner, min_size=1, max_size=2)
     parts: dict[str, st.SearchStrategy[Any]] = {
@@ -119,22 +119,26 @@ def _around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @settings(max_examples=300)
-@given(st.recursive(_LEAVES, _around, max_leaves=8), _LEAVES, st.lists(_VALUES, min_size=5, max_size=5))
+@given(
+    st.recursive(_LEAF_SCHEMAS, _nested_schemas, max_leaves=8),
+    _LEAF_SCHEMAS,
+    st.lists(_ANY_VALUES, min_size=5, max_size=5),
+)
 def test_reduced_schema_refuses_no_value_that_the_schema_accepts(schema: Any, definition: Any, values: Any) -> None:
     root = {"properties": {"a": schema}, "$defs": {"d": definition}}
-    made = reduced_schema(root)
-    assert not isinstance(made, str)
-    assert schema_error(made[0]) == ""
+    reduced_root = reduced_schema(root)
+    assert not isinstance(reduced_root, str)
+    assert schema_error(reduced_root[0]) == ""
     for value in values:
         try:
             fits = Draft202012Validator(root).is_valid({"a": value})
         except RecursionError:
             return
-        assert not fits or value_error(made[0], {"a": value}) == "", (made, value)
+        assert not fits or value_error(reduced_root[0], {"a": value}) == "", (reduced_root, value)
 
 
-def _reduced(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    made = reduced_schema(schema)
-    assert not isinstance(made, str), made
-    assert schema_error(made[0]) == ""
-    return made
+def _reduce(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    reduced_root = reduced_schema(schema)
+    assert not isinstance(reduced_root, str), reduced_root
+    assert schema_error(reduced_root[0]) == ""
+    return reduced_root

@@ -1,4 +1,4 @@
-"""PerProcess: a process makes one value, however many of its threads ask for the first one at once."""
+"""PerProcess: a process creates one value, also if several threads ask for the first one at the same time."""
 
 import os
 import signal
@@ -10,53 +10,53 @@ from itertools import count
 from roboco.adapters.per_process import PerProcess
 
 
-def test_per_process_two_threads_at_once_share_one_value() -> None:
-    """A second engine would be dropped after its first turn, with the connection to the model server still open."""
+def test_per_process_two_concurrent_threads_share_one_value() -> None:
+    """A second engine would be dropped after its first turn, and leave its connection to the model server open."""
     both = threading.Barrier(2)
     numbers = count(1)
 
-    def make() -> int:
+    def create() -> int:
         with suppress(threading.BrokenBarrierError):
-            both.wait(0.2)  # passed at once only if two threads are making a value
+            both.wait(0.2)  # passes before the timeout only if two threads create a value
         return next(numbers)
 
-    once = PerProcess(make)
+    per_process = PerProcess(create)
     with ThreadPoolExecutor(2) as pool:
-        assert [asked.result() for asked in [pool.submit(once), pool.submit(once)]] == [1, 1]
+        assert [pending.result() for pending in [pool.submit(per_process), pool.submit(per_process)]] == [1, 1]
 
 
-def test_per_process_after_an_error_the_next_caller_makes_it() -> None:
+def test_per_process_after_an_error_the_next_caller_creates_the_value() -> None:
     numbers = count(1)
 
-    def make() -> int:
+    def create() -> int:
         if (number := next(numbers)) == 1:
             raise OSError("away")
         return number
 
-    once = PerProcess(make)
+    per_process = PerProcess(create)
     with suppress(OSError):
-        once()
-    assert (once(), once()) == (2, 2)
+        per_process()
+    assert (per_process(), per_process()) == (2, 2)
 
 
-def test_per_process_child_makes_its_own_while_a_thread_of_the_parent_makes_one() -> None:
-    making, forked = threading.Event(), threading.Event()
+def test_per_process_forked_child_creates_its_own_value_while_the_parent_creates_one() -> None:
+    creating, forked = threading.Event(), threading.Event()
     parent = os.getpid()
 
-    def make() -> int:
+    def create() -> int:
         if os.getpid() == parent:
-            making.set()
+            creating.set()
             assert forked.wait(30)
         return os.getpid()
 
-    once = PerProcess(make)
+    per_process = PerProcess(create)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(once)
-        assert making.wait(30)
+        pending = pool.submit(per_process)
+        assert creating.wait(30)
         if (child := os.fork()) == 0:
-            signal.alarm(30)  # if it waits for its parent's lock, this ends it
-            os._exit(0 if once() == os.getpid() else 1)
+            signal.alarm(30)  # ends the child if it waits for the lock of its parent
+            os._exit(0 if per_process() == os.getpid() else 1)
         _, status = os.waitpid(child, 0)
         forked.set()
         assert os.waitstatus_to_exitcode(status) == 0
-        assert asked.result() == parent
+        assert pending.result() == parent

@@ -1,4 +1,4 @@
-"""What an S3 store that refuses a request means for a user."""
+"""The errors that a user sees if an S3 store refuses a request."""
 
 from collections.abc import Callable
 

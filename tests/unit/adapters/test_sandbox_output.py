@@ -1,4 +1,4 @@
-"""What is kept of an output."""
+"""OutputBuffer: the beginning and the end of an output."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from roboco.adapters.sandbox.output_buffer import OutputBuffer
 
 
 @given(st.lists(st.text(max_size=20)), st.integers(2, 200))
-def test_an_output_within_its_cap_is_kept_as_it_is(pieces: list[str], cap: int) -> None:
+def test_an_output_within_its_cap_is_kept_whole(pieces: list[str], cap: int) -> None:
     data = "".join(pieces).encode()
     output = OutputBuffer(cap)
     for at in range(0, len(data), 3):
@@ -19,7 +19,7 @@ def test_an_output_within_its_cap_is_kept_as_it_is(pieces: list[str], cap: int) 
 
 
 @given(st.binary(min_size=41, max_size=300))
-def test_beginning_and_end_are_kept_of_any_bytes(data: bytes) -> None:
+def test_the_output_of_any_bytes_is_limited(data: bytes) -> None:
     output = OutputBuffer(40)
     output.append(data)
     assert len(output.text().encode()) < 40 * 3 + 60
@@ -27,7 +27,7 @@ def test_beginning_and_end_are_kept_of_any_bytes(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("shift", range(4))
-def test_a_cut_leaves_no_half_of_a_character(shift: int) -> None:
+def test_truncation_splits_no_character(shift: int) -> None:
     output = OutputBuffer(64)
     output.append(b"x" * shift + "🐟".encode() * 100)
     text = output.text()
@@ -36,7 +36,7 @@ def test_a_cut_leaves_no_half_of_a_character(shift: int) -> None:
     assert text.endswith("🐟")
 
 
-def test_the_cut_says_how_much_is_missing() -> None:
+def test_a_truncated_output_says_how_much_is_missing() -> None:
     output = OutputBuffer(10)
     output.append(b"12345" + b"-" * 90 + b"67890")
     assert output.text() == "12345\n[... 90 bytes of output left out here ...]\n67890"

@@ -1,4 +1,4 @@
-"""Code that means no harm, and what is kept of the files it leaves, however they look."""
+"""Harmless code in the sandbox, and the files that are kept of it, whatever their names and kinds are."""
 
 import platform
 import sys
@@ -17,20 +17,20 @@ from roboco.errors import UsageError
 
 
 @pytest.fixture
-def able() -> None:
-    """The sandbox can start on this machine."""
+def sandbox_available() -> None:
+    """Skip the test if the sandbox cannot start on this machine."""
     refusal = Sandbox().refusal()
     if refusal:
         pytest.skip(refusal)
 
 
-def ran(code: str, inputs: dict[str, Path] | None = None, limits: SandboxLimits | None = None) -> RunResult:
-    """What came of the code; its files can no longer be read."""
+def run_code(code: str, inputs: dict[str, Path] | None = None, limits: SandboxLimits | None = None) -> RunResult:
+    """Return the result of the code. Its files can no longer be read."""
     with Sandbox(limits or SandboxLimits()).run(code, inputs or {}, lambda: False) as result:
         return result
 
 
-@pytest.mark.usefixtures("able")
+@pytest.mark.usefixtures("sandbox_available")
 @pytest.mark.parametrize(
     ("code", "output"),
     [
@@ -49,13 +49,13 @@ def ran(code: str, inputs: dict[str, Path] | None = None, limits: SandboxLimits 
         ("import tempfile\nprint(len(tempfile.TemporaryFile().read()))", "0\n"),
     ],
 )  # fmt: skip
-def test_code_runs(code: str, output: str) -> None:
-    assert ran(code) == RunResult(output=output, exit_code=0, end_reason="", files=(), skipped=())
+def test_code_runs_and_its_output_is_returned(code: str, output: str) -> None:
+    assert run_code(code) == RunResult(output=output, exit_code=0, end_reason="", files=(), skipped=())
 
 
-@pytest.mark.usefixtures("able")
+@pytest.mark.usefixtures("sandbox_available")
 @pytest.mark.parametrize(
-    ("code", "exit_code", "told"),
+    ("code", "exit_code", "expected"),
     [
         ("1 / 0", 1, 'File "/tmp/code.py", line 1, in <module>'),
         ("raise SystemExit(7)", 7, ""),
@@ -67,14 +67,14 @@ def test_code_runs(code: str, output: str) -> None:
         ("(" * 100_000, 1, "SyntaxError"),
     ],
 )
-def test_code_that_fails_says_how(code: str, exit_code: int, told: str) -> None:
-    result = ran(code)
+def test_code_that_fails_reports_its_error(code: str, exit_code: int, expected: str) -> None:
+    result = run_code(code)
     assert (result.exit_code, result.end_reason) == (exit_code, "")
-    assert told in result.output
+    assert expected in result.output
 
 
-@pytest.mark.usefixtures("able")
-def test_files_that_are_new_or_changed_come_back(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("sandbox_available")
+def test_new_and_changed_files_are_returned(tmp_path: Path) -> None:
     inputs = {name: tmp_path / name for name in ("same.txt", "touched.txt", "changed.txt", "longer.txt", "gone.txt")}
     for path in inputs.values():
         path.write_text("abc")
@@ -92,7 +92,7 @@ print(open('same.txt').read()); os.chmod('new.bin', 0); os.chmod('.', 0)
     assert (result.output, result.skipped) == ("abc\n", ())
 
 
-HOSTILE = r"""
+HOSTILE_FILES = r"""
 import os, socket
 open('kept.txt', 'w').write('x')
 for name in (b'line\nbreak', b'\xff\xfe', b'..x', b'.hidden', 'ü'.encode(), b'a' * 255, b'a b', b'-rf', b'\x1b[31m'):
@@ -103,24 +103,24 @@ socket.socket(socket.AF_UNIX).bind('socket'); os.link('kept.txt', 'twice.txt')
 """
 
 
-@pytest.mark.usefixtures("able")
-def test_a_nul_is_refused_and_not_cut_at() -> None:
+@pytest.mark.usefixtures("sandbox_available")
+def test_code_with_a_nul_is_refused_and_not_truncated() -> None:
     with pytest.raises(UsageError, match="NUL character at position 8"):
-        ran("print(1)\0print(2)")
+        run_code("print(1)\0print(2)")
 
 
-@pytest.mark.usefixtures("able")
-def test_what_is_not_kept_is_told_in_one_line_each() -> None:
-    result = ran(HOSTILE)
+@pytest.mark.usefixtures("sandbox_available")
+def test_each_skipped_file_is_reported_in_one_line() -> None:
+    result = run_code(HOSTILE_FILES)
     assert [file.name for file in result.files] == ["kept.txt", "twice.txt"]
     assert len(result.skipped) == 14
     assert "'below' is a folder: write files directly into the working folder" in result.skipped
     assert all(line.isprintable() and len(line) < 300 for line in result.skipped)
 
 
-@pytest.mark.usefixtures("able")
+@pytest.mark.usefixtures("sandbox_available")
 @pytest.mark.parametrize(
-    ("code", "files", "told"),
+    ("code", "files", "expected"),
     [
         ("for n in range(200): open(f'f{n:03}', 'w').write('x')", 32, "and 148 more that are not kept"),
         ("for n in range(40): open(f'f{n:03}', 'w').truncate(1 << 20)", 8, "with which the files exceed"),
@@ -129,28 +129,28 @@ def test_what_is_not_kept_is_told_in_one_line_each() -> None:
         ("import os\nfor n in range(400): os.mkdir('d'); os.chdir('d')", 0, "is a folder"),
     ],
 )
-def test_files_are_kept_up_to_the_limits(code: str, files: int, told: str) -> None:
-    result = ran(code, limits=SandboxLimits(disk=8 * MIB))
+def test_files_are_kept_up_to_the_limits(code: str, files: int, expected: str) -> None:
+    result = run_code(code, limits=SandboxLimits(disk=8 * MIB))
     assert len(result.files) == files
-    assert told in "\n".join(result.skipped)
+    assert expected in "\n".join(result.skipped)
 
 
-@pytest.mark.usefixtures("able")
-def test_an_input_left_as_it_is_is_not_told_of_however_large(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("sandbox_available")
+def test_an_unchanged_input_of_any_size_is_not_reported(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(3 * MIB))
     inputs = {f"in{number}": tmp_path / "large" for number in range(5)}
-    result = ran("print(sum(1 for _ in open('in4', 'rb').read()))", inputs, SandboxLimits(disk=2 * MIB, files=2))
+    result = run_code("print(sum(1 for _ in open('in4', 'rb').read()))", inputs, SandboxLimits(disk=2 * MIB, files=2))
     assert (result.output, result.files, result.skipped) == (f"{3 * MIB}\n", (), ())
 
 
-@pytest.mark.usefixtures("able")
-def test_a_run_cancelled_while_it_starts_is_over() -> None:
+@pytest.mark.usefixtures("sandbox_available")
+def test_a_run_cancelled_while_it_starts_ends() -> None:
     with Sandbox().run("print(1)", {}, lambda: True) as result:
         assert (result.end_reason, result.exit_code, result.files) == ("cancelled", None, ())
 
 
-@pytest.mark.usefixtures("able")
-def test_runs_of_many_threads_do_not_meet(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("sandbox_available")
+def test_concurrent_runs_do_not_share_files(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("0")
     seen: dict[int, tuple[str, str]] = {}
 
@@ -177,36 +177,40 @@ def test_runs_of_many_threads_do_not_meet(tmp_path: Path) -> None:
         Programs("/bin/true", "/usr/bin/python3"),
     ],
 )
-def test_without_a_sandbox_nothing_runs(broken: Programs | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_sandbox_code_is_refused_with_the_remedy(
+    broken: Programs | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sandbox, "_probe", sandbox._Probe())
     monkeypatch.setattr(sandbox, "find_programs", lambda: iter([broken] if broken else []))
     refusal = Sandbox().refusal()
     assert "cannot start on this worker" in refusal
     assert "to allow it" in refusal
     with pytest.raises(UsageError) as raised, Sandbox().run("print(1)", {}, lambda: False):
-        pytest.fail("it ran")
+        pytest.fail("the code ran")
     assert str(raised.value) == refusal
 
 
-def test_elsewhere_than_on_linux_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_is_refused_on_other_systems_than_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert "needs Linux" in Sandbox().refusal()
 
 
-def test_an_unknown_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_is_refused_on_an_unknown_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert "'riscv64'" in Sandbox().refusal()
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_a_filter_is_a_program_of_whole_steps(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_call_filter_is_a_sequence_of_whole_instructions(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     steps, rest = divmod(len(system_call_filter()), 8)
     assert 100 < steps < 4096
     assert not rest
 
 
-def test_an_interpreter_elsewhere_is_mounted_by_its_own_folders_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_folders_of_a_custom_interpreter_are_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "base_prefix", "/opt/python")
     found = list(programs._interpreters())
     assert found[0][1] == "/opt/python"

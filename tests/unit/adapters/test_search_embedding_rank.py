@@ -1,4 +1,4 @@
-"""EmbeddingRank: meaning beside words, from a server that speaks the embeddings protocol; words alone without it."""
+"""OpenAIEmbedder: search by meaning_counts and words with an embeddings server, and by words alone without one."""
 
 import json
 import logging
@@ -20,41 +20,41 @@ from tests.unit.domain.steps import steps_of
 
 TASK, SECRET = "t1", "sk-very-secret"
 MEANINGS = ("sea", "money", "other")
-WORDS = {"ocean": "sea", "waves": "sea", "sailing": "sea", "invoice": "money", "payment": "money"}
-LINES = ("Ocean waves at dawn", "The invoice of May", "Lunch was fine", "A payment for the ocean liner")
+MEANING_OF = {"ocean": "sea", "waves": "sea", "sailing": "sea", "invoice": "money", "payment": "money"}
+TEXTS = ("Ocean waves at dawn", "The invoice of May", "Lunch was fine", "A payment for the ocean liner")
 
 
-def meaning(text: str) -> list[float]:
-    """How often the text means each of the meanings."""
-    meant = [WORDS.get(word, "other") for word in text.lower().split()]
-    return [float(meant.count(one)) for one in MEANINGS]
+def meaning_counts(text: str) -> list[float]:
+    """Return how often the text contains each of the meanings."""
+    meanings = [MEANING_OF.get(word, "other") for word in text.lower().split()]
+    return [float(meanings.count(one)) for one in MEANINGS]
 
 
-class Endpoint(ThreadingHTTPServer):
-    """A server of embeddings; `answer` makes status and body of the texts of a request."""
+class EmbeddingsServer(ThreadingHTTPServer):
+    """A server of embeddings; `answer` returns the status and body for the texts of a request."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.answer: Callable[[list[str]], tuple[int, Any]] = embedded
-        self.held = threading.Event()
-        self.held.set()
+        self.answer: Callable[[list[str]], tuple[int, Any]] = embeddings_of
+        self.released = threading.Event()
+        self.released.set()
 
     @property
     def url(self) -> str:
-        """What a client is told."""
+        """Return the base URL for clients."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Endpoint
+    server: EmbeddingsServer
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append({"path": self.path, **body})
         self.server.keys.append(self.headers["authorization"])
-        self.server.held.wait(30)
+        self.server.released.wait(30)
         status, answer = self.server.answer(body["input"])
         data = json.dumps(answer).encode()
         try:
@@ -67,34 +67,36 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
-def embedded(texts: list[str]) -> tuple[int, Any]:
-    """A proper answer, not in order."""
-    data = [{"object": "embedding", "index": index, "embedding": meaning(text)} for index, text in enumerate(texts)]
+def embeddings_of(texts: list[str]) -> tuple[int, Any]:
+    """Return a proper answer whose vectors are out of order."""
+    data = [
+        {"object": "embedding", "index": index, "embedding": meaning_counts(text)} for index, text in enumerate(texts)
+    ]
     return 200, {"object": "list", "model": "m", "data": data[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
 
 @pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingsServer]:
     monkeypatch.setenv("EMBEDDINGS_KEY", SECRET)
-    with Endpoint() as server:
+    with EmbeddingsServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
-        server.held.set()
+        server.released.set()
         server.shutdown()
         thread.join()
 
 
-def rank_of(endpoint: Endpoint, **options: Any) -> OpenAIEmbedder:
+def embedder_of(endpoint: EmbeddingsServer, **options: Any) -> OpenAIEmbedder:
     return OpenAIEmbedder("m", endpoint.url, "EMBEDDINGS_KEY", **options)
 
 
 def index_of(folder: Path, rank: OpenAIEmbedder | None, *lines: str) -> MemoryIndex:
     histories = MemoryHistories()
-    for step in steps_of(*(("one", line) for line in lines or LINES)):
+    for step in steps_of(*(("one", line) for line in lines or TEXTS)):
         histories.append(TASK, step)
     return MemoryIndex(histories, lambda *_: None, folder, rank)
 
@@ -103,48 +105,50 @@ def seqs(found: SearchResult) -> list[int]:
     return [hit.seq for hit in found.hits]
 
 
-def test_a_query_without_common_words_finds_what_means_the_same(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_query_without_common_words_finds_a_text_of_the_same_meaning(
+    endpoint: EmbeddingsServer, tmp_path: Path
+) -> None:
     assert seqs(index_of(tmp_path, None).search(TASK, "sailing", 2)) == []
-    found = index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 2)
+    found = index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 2)
     assert (seqs(found)[0], found.note) == (0, "")
     assert endpoint.requests[0]["path"] == "/v1/embeddings"
     assert endpoint.requests[0]["model"] == "m"
     assert set(endpoint.keys) == {f"Bearer {SECRET}"}
 
 
-def test_words_and_meaning_count_together(endpoint: Endpoint, tmp_path: Path) -> None:
-    find = index_of(tmp_path, rank_of(endpoint)).search
+def test_a_rank_combines_words_and_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    find = index_of(tmp_path, embedder_of(endpoint)).search
     assert seqs(find(TASK, "payment invoice", 4))[:2] in ([1, 3], [3, 1])
     assert seqs(find(TASK, "waves sailing", 4))[0] == 0
 
 
-def test_filters_hold_for_what_only_means_the_same(endpoint: Endpoint, tmp_path: Path) -> None:
-    assert not index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 5, SearchFilters(agent="two")).hits
+def test_filters_apply_to_hits_by_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    assert not index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 5, SearchFilters(agent="two")).hits
 
 
-def test_a_query_without_words_asks_nobody(endpoint: Endpoint, tmp_path: Path) -> None:
-    assert index_of(tmp_path, rank_of(endpoint)).search(TASK, "?!", 5) == SearchResult()
+def test_a_query_without_words_sends_no_request(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    assert index_of(tmp_path, embedder_of(endpoint)).search(TASK, "?!", 5) == SearchResult()
     assert not endpoint.requests
 
 
-def test_a_vector_is_asked_for_once(endpoint: Endpoint, tmp_path: Path) -> None:
-    index_of(tmp_path, rank_of(endpoint)).search(TASK, "sailing", 2)
-    index_of(tmp_path, rank_of(endpoint), *LINES, "one more").search(TASK, "waves", 2)
-    assert [len(request["input"]) for request in endpoint.requests] == [1 + len(LINES), 1 + 1]
+def test_a_vector_is_requested_once(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 2)
+    index_of(tmp_path, embedder_of(endpoint), *TEXTS, "one more").search(TASK, "waves", 2)
+    assert [len(request["input"]) for request in endpoint.requests] == [1 + len(TEXTS), 1 + 1]
     other = OpenAIEmbedder("other", endpoint.url, "EMBEDDINGS_KEY")
-    index_of(tmp_path, other, *LINES, "one more").search(TASK, "waves", 2)
-    assert len(endpoint.requests[-1]["input"]) == 1 + len(LINES) + 1
+    index_of(tmp_path, other, *TEXTS, "one more").search(TASK, "waves", 2)
+    assert len(endpoint.requests[-1]["input"]) == 1 + len(TEXTS) + 1
 
 
-def test_many_texts_are_asked_for_in_batches(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_vectors_of_many_texts_are_requested_in_batches(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
     lines = [f"ocean {number}" for number in range(100)]
-    assert index_of(tmp_path, rank_of(endpoint), *lines).search(TASK, "ocean", 5).hits
+    assert index_of(tmp_path, embedder_of(endpoint), *lines).search(TASK, "ocean", 5).hits
     assert max(len(request["input"]) for request in endpoint.requests) == BATCH_SIZE
     assert sum(len(request["input"]) for request in endpoint.requests) <= 1 + 60 + MAX_NEWEST
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reasons"),
     [
         (lambda _: (401, {"error": {"message": f"bad key {SECRET}"}}), "refused: status 401"),
         (lambda _: (500, {}), "refused: status 500"),
@@ -158,50 +162,52 @@ def test_many_texts_are_asked_for_in_batches(endpoint: Endpoint, tmp_path: Path)
         ),
     ],
 )
-def test_an_endpoint_that_fails_leaves_the_order_of_words(
-    endpoint: Endpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Any, told: str
+def test_hits_are_ranked_by_words_if_the_server_fails(
+    endpoint: EmbeddingsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Any, reasons: str
 ) -> None:
     endpoint.answer = answer
     caplog.set_level(logging.DEBUG)
-    found = index_of(tmp_path, rank_of(endpoint)).search(TASK, "ocean payment", 4)
+    found = index_of(tmp_path, embedder_of(endpoint)).search(TASK, "ocean payment", 4)
     assert seqs(found) == seqs(index_of(tmp_path / "words", None).search(TASK, "ocean payment", 4)) != []
     assert found.note.startswith("ranked by words alone: embeddings model 'm' ")
-    assert any(part in found.note for part in told.split("|"))
+    assert any(part in found.note for part in reasons.split("|"))
     assert SECRET not in found.note + caplog.text
 
 
-def test_an_endpoint_that_is_slow_leaves_the_order_of_words(endpoint: Endpoint, tmp_path: Path) -> None:
-    endpoint.held.clear()
-    found = index_of(tmp_path, rank_of(endpoint, timeout=0.1)).search(TASK, "ocean", 4)
+def test_hits_are_ranked_by_words_if_the_server_is_slow(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    endpoint.released.clear()
+    found = index_of(tmp_path, embedder_of(endpoint, timeout=0.1)).search(TASK, "ocean", 4)
     assert sorted(seqs(found)) == [0, 3]
     assert found.note == "ranked by words alone: embeddings model 'm' did not answer within 0.1 s"
 
 
-def test_an_endpoint_that_failed_rests(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_failed_server_is_not_asked_before_the_retry_delay(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
     endpoint.answer = lambda _: (500, {})
-    rank = rank_of(endpoint)
+    rank = embedder_of(endpoint)
     for _ in range(3):
         assert index_of(tmp_path, rank).search(TASK, "ocean", 4).note
     assert len(endpoint.requests) == 1
-    eager = rank_of(endpoint, retry_delay=0.0)
-    assert index_of(tmp_path, eager).search(TASK, "ocean", 4).note
-    endpoint.answer = embedded
-    assert index_of(tmp_path, eager).search(TASK, "ocean", 4).note == ""
+    without_delay = embedder_of(endpoint, retry_delay=0.0)
+    assert index_of(tmp_path, without_delay).search(TASK, "ocean", 4).note
+    endpoint.answer = embeddings_of
+    assert index_of(tmp_path, without_delay).search(TASK, "ocean", 4).note == ""
 
 
-def test_an_endpoint_that_is_not_there_leaves_the_order_of_words(tmp_path: Path) -> None:
+def test_hits_are_ranked_by_words_if_the_server_is_unreachable(tmp_path: Path) -> None:
     found = index_of(tmp_path, OpenAIEmbedder("m", "http://127.0.0.1:9/v1", "NO_SUCH_KEY")).search(TASK, "ocean", 4)
     assert found.hits
     assert found.note == "ranked by words alone: embeddings model 'm' failed: APIConnectionError"
 
 
-def test_a_key_that_cannot_be_sent_is_not_told(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_an_unsendable_key_does_not_contain_it(
+    endpoint: EmbeddingsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EMBEDDINGS_KEY", "schlüssel\n")
     with pytest.raises(TransientError, match="the key in EMBEDDINGS_KEY holds characters that cannot be sent"):
-        rank_of(endpoint).vectors(["x"])
+        embedder_of(endpoint).vectors(["x"])
 
 
-def test_a_vector_without_direction_is_none() -> None:
+def test_a_vector_without_a_direction_is_refused() -> None:
     assert list(unit_vector([0.0, 3.0, 4.0])) == pytest.approx([0.0, 0.6, 0.8])
     for numbers in ([], [0.0], [float("nan")], [float("inf")]):
         with pytest.raises(ValueError, match="without a direction"):

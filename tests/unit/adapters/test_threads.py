@@ -1,4 +1,4 @@
-"""Threads: who asks for the same shares an answer, but never one that was begun before it asked."""
+"""ThreadPool: callers that ask for the same call share its result, but not one that started before they asked."""
 
 import asyncio
 import threading
@@ -9,30 +9,30 @@ from roboco.adapters.threads import ThreadPool
 from tests.support.stack import until
 
 
-class Looks:
-    """Counts itself; the first look lasts until it is let go."""
+class NumberedCall:
+    """A call that returns its number; the first one waits until it is released."""
 
     def __init__(self) -> None:
-        self.begun = 0
-        self.go = threading.Event()
+        self.started = 0
+        self.release = threading.Event()
 
     def __call__(self) -> int:
-        self.begun += 1
-        number = self.begun
+        self.started += 1
+        number = self.started
         if number == 1:
-            assert self.go.wait(10)
+            assert self.release.wait(10)
         return number
 
 
-def test_a_look_that_was_begun_earlier_is_no_answer() -> None:
+def test_a_call_that_started_earlier_is_not_shared() -> None:
     async def main() -> None:
-        threads, look = ThreadPool(4), Looks()
-        first = asyncio.create_task(threads.run_shared("a", look))
-        await asyncio.to_thread(until, lambda: look.begun, 10, "the first look is made")
-        later = [asyncio.create_task(threads.run_shared("a", look)) for _ in range(5)]
+        threads, call = ThreadPool(4), NumberedCall()
+        first = asyncio.create_task(threads.run_shared("a", call))
+        await asyncio.to_thread(until, lambda: call.started, 10, "the first call has started")
+        later = [asyncio.create_task(threads.run_shared("a", call)) for _ in range(5)]
         other = asyncio.create_task(threads.run_shared("b", lambda: 7))
         assert await other == 7
-        look.go.set()
+        call.release.set()
         assert await first == 1
         assert await asyncio.gather(*later) == [2] * 5
         assert threads._shared_calls == {}
@@ -40,27 +40,27 @@ def test_a_look_that_was_begun_earlier_is_no_answer() -> None:
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-def test_who_is_cancelled_takes_nothing_from_the_others() -> None:
+def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async def main() -> None:
-        threads, look = ThreadPool(4), Looks()
-        leaves, stays = (asyncio.create_task(threads.run_shared("a", look)) for _ in range(2))
-        await asyncio.to_thread(until, lambda: look.begun, 10, "the look is made")
-        leaves.cancel()
-        look.go.set()
-        assert await stays in (1, 2)
+        threads, call = ThreadPool(4), NumberedCall()
+        cancelled, remaining = (asyncio.create_task(threads.run_shared("a", call)) for _ in range(2))
+        await asyncio.to_thread(until, lambda: call.started, 10, "the call has started")
+        cancelled.cancel()
+        call.release.set()
+        assert await remaining in (1, 2)
         with pytest.raises(asyncio.CancelledError):
-            await leaves
+            await cancelled
 
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-def test_an_error_is_told_to_each_who_asked() -> None:
+def test_an_error_is_raised_to_every_caller() -> None:
     def fail() -> None:
         raise OSError("gone")
 
     async def main() -> None:
         threads = ThreadPool(2)
-        told = await asyncio.gather(*(threads.run_shared("a", fail) for _ in range(3)), return_exceptions=True)
-        assert [str(error) for error in told] == ["gone"] * 3
+        results = await asyncio.gather(*(threads.run_shared("a", fail) for _ in range(3)), return_exceptions=True)
+        assert [str(error) for error in results] == ["gone"] * 3
 
     asyncio.run(asyncio.wait_for(main(), 20))

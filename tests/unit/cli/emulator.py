@@ -3,11 +3,11 @@
 import io
 import re
 
-_PIECE = re.compile(r"\x1b\[(?P<number>[\d;]*)(?P<code>[A-Za-z])|(?P<sign>.)", re.DOTALL)
+_PIECE = re.compile(r"\x1b\[(?P<number>[\d;]*)(?P<code>[A-Za-z])|(?P<character>.)", re.DOTALL)
 
 
 class Emulator(io.StringIO):
-    """A file that counts as a terminal; `screen` is what a person sees."""
+    """A file that counts as a terminal; `screen` returns the visible lines."""
 
     def __init__(self, columns: int = 80) -> None:
         super().__init__()
@@ -20,8 +20,8 @@ class Emulator(io.StringIO):
         """Return the lines, without spaces at their ends."""
         cells = _Cells(self.columns)
         for piece in _PIECE.finditer(self.getvalue()):
-            if piece["sign"]:
-                cells.write(piece["sign"])
+            if piece["character"]:
+                cells.write(piece["character"])
             else:
                 cells.control(piece["code"], piece["number"])
         return ["".join(line).rstrip() for line in cells.lines]
@@ -33,18 +33,18 @@ class _Cells:
         self._columns = columns
         self._row = self._column = 0
 
-    def write(self, sign: str) -> None:
-        if sign == "\r":
+    def write(self, character: str) -> None:
+        if character == "\r":
             self._column = 0
             return
-        if sign == "\n" or self._column == self._columns:
+        if character == "\n" or self._column == self._columns:
             self._row, self._column = self._row + 1, 0
             if self._row == len(self.lines):
                 self.lines.append([])
-        if sign != "\n":
+        if character != "\n":
             line = self.lines[self._row]
             line += [" "] * (self._column + 1 - len(line))
-            line[self._column] = sign
+            line[self._column] = character
             self._column += 1
 
     def control(self, code: str, number: str) -> None:

@@ -1,4 +1,4 @@
-"""What `roboco doctor` finds at the broker, where workers are slow to answer."""
+"""The queues that `roboco doctor` finds consumed, even if workers answer slowly."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -8,34 +8,34 @@ from roboco.adapters.celery.names import QUEUES
 from roboco.cli.doctor import broker as check_broker
 
 
-def app_of(*answers: dict[str, list[dict[str, str]]] | None) -> tuple[Any, list[float]]:
-    """An application whose workers answer so to each question, and the times that they had for it."""
-    asked: list[float] = []
+def app_with_answers(*answers: dict[str, list[dict[str, str]]] | None) -> tuple[Any, list[float]]:
+    """Return an application whose workers give one answer to each question, and the timeouts of the questions."""
+    timeouts: list[float] = []
 
     def inspect(timeout: float, connection: Any) -> Any:
-        asked.append(timeout)
-        return SimpleNamespace(active_queues=lambda: answers[len(asked) - 1])
+        timeouts.append(timeout)
+        return SimpleNamespace(active_queues=lambda: answers[len(timeouts) - 1])
 
-    return SimpleNamespace(control=SimpleNamespace(inspect=inspect), connection_for_write=nullcontext), asked
+    return SimpleNamespace(control=SimpleNamespace(inspect=inspect), connection_for_write=nullcontext), timeouts
 
 
-def consuming(*queues: str) -> list[dict[str, str]]:
+def queue_records(*queues: str) -> list[dict[str, str]]:
     return [{"name": queue} for queue in queues]
 
 
-def test_a_worker_that_is_slow_is_asked_again() -> None:
-    app, asked = app_of({"quick": consuming(QUEUES[0])}, {"slow": consuming(*QUEUES[1:])})
+def test_a_slow_worker_is_asked_again() -> None:
+    app, timeouts = app_with_answers({"quick": queue_records(QUEUES[0])}, {"slow": queue_records(*QUEUES[1:])})
     assert check_broker._consumed_queues(app) == {"quick": {QUEUES[0]}, "slow": set(QUEUES[1:])}
-    assert len(asked) == 2
+    assert len(timeouts) == 2
 
 
-def test_nobody_is_asked_again_when_each_queue_has_somebody() -> None:
-    app, asked = app_of({"all": consuming(*QUEUES)})
+def test_workers_are_asked_once_if_each_queue_is_consumed() -> None:
+    app, timeouts = app_with_answers({"all": queue_records(*QUEUES)})
     assert check_broker._consumed_queues(app) == {"all": set(QUEUES)}
-    assert len(asked) == 1
+    assert len(timeouts) == 1
 
 
-def test_where_nobody_answers_there_is_nobody() -> None:
-    app, asked = app_of(None, None, None)
+def test_no_queue_is_consumed_if_no_worker_answers() -> None:
+    app, timeouts = app_with_answers(None, None, None)
     assert check_broker._consumed_queues(app) == {}
-    assert len(asked) == 3
+    assert len(timeouts) == 3

@@ -1,4 +1,4 @@
-"""The commands that need no server, called as click calls them."""
+"""Commands that need no server, invoked through click."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from roboco.cli.doctor.machine import check_model
 from roboco.cli.main import commands
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
-from tests.unit.cli.shown import BEGAN
+from tests.unit.cli.live_items import STARTED_AT
 
 BAD = """
 name: bad team
@@ -26,7 +26,7 @@ agents:
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("ROBOCO_TOOL_MODULES", "ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL"):
@@ -37,7 +37,7 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(commands, arguments, standalone_mode=False)
 
 
-def test_help() -> None:
+def test_help_lists_every_command() -> None:
     result = call()
     assert result.return_value is None
     for name in commands.commands:
@@ -45,20 +45,20 @@ def test_help() -> None:
         assert "..." not in call(name, "--help").output.partition("Options:")[0].replace("[ARGS]...", "")
 
 
-def test_demo_always_ends() -> None:
+def test_demo_team_is_small() -> None:
     team = shipped_team("demo")
     assert [agent.name for agent in team.agents] == ["writer", "critic"]
     assert sum(len(agent.prompt) for agent in team.agents) < 4 * 500
 
 
-def test_validate(tmp_path: Path) -> None:
+def test_validate_reports_all_mistakes(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(BAD)
     error = call("validate", "bad.yaml").exception
     assert isinstance(error, InvalidTeam)
-    said = call("validate", "bad.yaml", "--json")
-    assert said.return_value == 2
-    assert json.loads(said.output) == {
+    result = call("validate", "bad.yaml", "--json")
+    assert result.return_value == 2
+    assert json.loads(result.output) == {
         "valid": False,
         "code": "invalid_team",
         "message": str(error),
@@ -107,17 +107,17 @@ def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypat
     team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
     (tmp_path / "team.json").write_text(json.dumps(team))
     monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_cli")
-    said = call("validate", "team.json")
-    assert said.exception is None
-    assert said.stderr == (
+    result = call("validate", "team.json")
+    assert result.exception is None
+    assert result.stderr == (
         "team.json: warning: tools[0]: tool 'one' has no description for the models: write a docstring for "
         "'bare_of_test_cli:search', or a `description` here\n"
     )
-    assert "is valid" in said.stdout
+    assert "is valid" in result.stdout
     assert len(json.loads(call("validate", "team.json", "--json").stdout)["warnings"]) == 1
 
 
-def test_schema_knows_what_only_files_have() -> None:
+def test_schema_includes_the_fields_of_team_files() -> None:
     printed = json.loads(call("schema").output)
     assert printed == team_file_schema()
     definitions: dict[str, Any] = printed["$defs"]
@@ -129,11 +129,15 @@ def test_schema_knows_what_only_files_have() -> None:
     assert "required" not in server
 
 
-def history(tmp_path: Path, count: int = 3) -> Path:
+def write_history(tmp_path: Path, count: int = 3) -> Path:
     lines, digest = [], ""
     for seq in range(count):
         step = TaskStep(
-            step_id=f"step_{seq}", seq=seq, agent_name="user", parts=(TextPart(text=f"text {seq}"),), created_at=BEGAN
+            step_id=f"step_{seq}",
+            seq=seq,
+            agent_name="user",
+            parts=(TextPart(text=f"text {seq}"),),
+            created_at=STARTED_AT,
         ).sealed(digest)
         lines.append(step.line() + "\n")
         digest = step.digest
@@ -142,8 +146,8 @@ def history(tmp_path: Path, count: int = 3) -> Path:
     return path
 
 
-def test_verify_a_file(tmp_path: Path) -> None:
-    path = history(tmp_path)
+def test_verify_reports_damage_in_a_file(tmp_path: Path) -> None:
+    path = write_history(tmp_path)
     assert call("verify", str(path)).output == "3 steps are intact\n"
     path.write_text(path.read_text() + '{"half')
     assert "a last line without its end" in call("verify", str(path)).output
@@ -153,16 +157,16 @@ def test_verify_a_file(tmp_path: Path) -> None:
     assert "step 1" in json.loads(result.output)["message"]
 
 
-def test_verify_a_task_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_reports_missing_steps_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
     folder = tmp_path / "task_1"
     folder.mkdir()
-    history(folder)
-    times = {"created_at": BEGAN.isoformat(), "updated_at": BEGAN.isoformat()}
+    write_history(folder)
+    times = {"created_at": STARTED_AT.isoformat(), "updated_at": STARTED_AT.isoformat()}
     summary = {"task_id": "task_1", "team": "t", "status": "completed", "steps": 3} | times
     (folder / "task.json").write_text(json.dumps(summary))
     assert json.loads(call("verify", "task_1", "--json").output)["steps"] == 3
-    history(folder, 2)
+    write_history(folder, 2)
     assert (
         "is completed with 3 steps, but its history has 2; restore 'task_1/history.jsonl'"
         in json.loads(call("verify", "task_1", "--json").output)["message"]
@@ -170,14 +174,14 @@ def test_verify_a_task_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(call("verify", "task_2").exception, UsageError)
 
 
-def test_tasks_passes_over_what_is_no_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_skips_folders_that_are_no_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
     (tmp_path / "_doctor").mkdir()
     (tmp_path / "lost+found").mkdir()
     assert json.loads(call("tasks", "--json").output) == []
 
 
-def test_context_is_pairs() -> None:
+def test_context_must_be_pairs() -> None:
     for wrong in ("tone", "=x"):
         result = CliRunner().invoke(commands, ["run", "team.yaml", "hi", "--context", wrong])
         assert result.exit_code == 2
@@ -185,7 +189,7 @@ def test_context_is_pairs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("resolve", "t", "tc_1", "--happened", "--result", "{"), "must be JSON"),
         (("answer", "t", "tc_1", "--result", "nonsense"), "must be JSON"),
@@ -198,10 +202,10 @@ def test_context_is_pairs() -> None:
         (("fork", "t", "--seq", "-1"), "-1 is not in the range"),
     ],
 )
-def test_wrong_options(arguments: tuple[str, ...], told: str) -> None:
+def test_an_invalid_option_is_refused(arguments: tuple[str, ...], message: str) -> None:
     result = CliRunner().invoke(commands, arguments)
     assert result.exit_code == 2
-    assert told in " ".join(result.output.replace("│", " ").split())
+    assert message in " ".join(result.output.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
@@ -221,7 +225,7 @@ def test_wrong_options(arguments: tuple[str, ...], told: str) -> None:
         ("delta", "none"),
     ],
 )
-def test_a_task_that_does_not_exist(
+def test_an_unknown_task_is_refused(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
@@ -239,7 +243,7 @@ agents: [{name: a, prompt: x}]
 """
 
 
-def test_models(tmp_path: Path) -> None:
+def test_models_lists_the_profiles_of_a_team(tmp_path: Path) -> None:
     (tmp_path / "desk.yaml").write_text(MODELS)
     _, fast, good = call("models", "desk.yaml").output.splitlines()
     assert fast.split() == ["fast", "gpt-4o-mini", "Fast", "For", "most", "things."]
@@ -250,12 +254,12 @@ def test_models(tmp_path: Path) -> None:
     assert call("models", "plain.yaml").output == "the team declares no model profiles\n"
 
 
-def test_ctrl_c_is_told() -> None:
+def test_help_explains_ctrl_c() -> None:
     for name in ("run", "demo"):
-        told = "Ctrl-C asks for a message and interrupts the team with it; twice stops the task"
-        assert told in " ".join(call(name, "--help").output.split())
+        message = "Ctrl-C asks for a message and interrupts the team with it; twice stops the task"
+        assert message in " ".join(call(name, "--help").output.split())
 
 
-def test_model_check() -> None:
+def test_check_model_warns_without_a_server() -> None:
     assert check_model({}).state == "warn"
     assert check_model({"OPENAI_BASE_URL": "http://x"}).state == "ok"

@@ -1,4 +1,4 @@
-"""The findings of `roboco doctor` that need no server."""
+"""Checks of `roboco doctor` that need no server."""
 
 import resource
 from pathlib import Path
@@ -19,59 +19,59 @@ from roboco.domain.builtin_tools import PYTHON
 GOOD = "agents: [{name: a, prompt: x}]"
 
 
-def one(checks: Any) -> dict[str, str]:
+def states_of(checks: Any) -> dict[str, str]:
     made: list[CheckResult] = list(checks)
     assert all(check.todo for check in made if check.state != "ok")
     return {check.name: check.state for check in made}
 
 
-def test_tools_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_that_cannot_be_imported_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     (tmp_path / "broken_shop.py").write_text("raise OSError('no licence')")
     (tmp_path / "good_shop.py").write_text("def add(): ...")
     settings = Settings(tool_modules=("good_shop", "broken_shop", "missing_shop"))
     expected = {"tools good_shop": "ok", "tools broken_shop": "fail", "tools missing_shop": "fail"}
-    assert one(check_tools(settings)) == expected
+    assert states_of(check_tools(settings)) == expected
 
 
-def test_teams_that_do_not_load(tmp_path: Path) -> None:
+def test_teams_that_do_not_load_fail(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(f"name: good\n{GOOD}")
     (tmp_path / "bad.yaml").write_text("name: bad")
-    tool = 'tools: [{name: t, function: "shop_of_nobody:t", effect: pure}]'
+    tool = 'tools: [{name: t, function: "missing_shop:t", effect: pure}]'
     (tmp_path / "toolless.yaml").write_text(f"name: toolless\n{GOOD}\n{tool}")
     settings = Settings(teams_dir=tmp_path)
     teams = dict(loaded_teams(settings))
     expected = {"team bad": "fail", "team good": "ok", "team toolless": "fail"}
-    assert one(check_teams(settings, teams)) == expected
+    assert states_of(check_teams(settings, teams)) == expected
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert one(check_teams(Settings(teams_dir=empty), {})) == {"teams": "warn"}
-    assert one(check_teams(Settings(), {})) == {}
+    assert states_of(check_teams(Settings(teams_dir=empty), {})) == {"teams": "warn"}
+    assert states_of(check_teams(Settings(), {})) == {}
 
 
-def test_mcp_servers_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_mcp_servers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHOP_TOKEN", raising=False)
-    assert one(check_mcp(Settings(allowed_mcp_servers=("https://shop.example/mcp",)))) == {"mcp": "ok"}
+    assert states_of(check_mcp(Settings(allowed_mcp_servers=("https://shop.example/mcp",)))) == {"mcp": "ok"}
     settings = Settings(allowed_mcp_servers=("no-such-program --stdio",), allowed_mcp_env=("SHOP_TOKEN",))
-    assert one(check_mcp(settings)) == {"mcp": "fail", "mcp variable": "warn"}
-    assert one(check_mcp(Settings())) == {}
+    assert states_of(check_mcp(settings)) == {"mcp": "fail", "mcp variable": "warn"}
+    assert states_of(check_mcp(Settings())) == {}
 
 
-def test_a_model_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_without_a_key_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert one(check_models([])) == {"model gpt-4o-mini": "fail"}
+    assert states_of(check_models([])) == {"model gpt-4o-mini": "fail"}
 
 
-def test_too_few_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
-    assert one(check_limits(100)) == {"open files": "warn", "sqlite": "ok"}
-    assert one(check_limits(10)) == {"open files": "ok", "sqlite": "ok"}
+    assert states_of(check_limits(100)) == {"open files": "warn", "sqlite": "ok"}
+    assert states_of(check_limits(10)) == {"open files": "ok", "sqlite": "ok"}
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert one(check_limits(1000)) == {"open files": "ok", "sqlite": "ok"}
+    assert states_of(check_limits(1000)) == {"open files": "ok", "sqlite": "ok"}
 
 
-def test_a_machine_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_sandbox_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sandbox, "refusal", lambda self: "bwrap cannot start: install it")
     check = check_sandbox()
     assert (check.state, check.found) == ("warn", "bwrap cannot start")
@@ -80,7 +80,7 @@ def test_a_machine_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_sandbox().state == "ok"
 
 
-def test_check_sandbox_with_too_little_memory_says_what_to_raise() -> None:
+def test_check_sandbox_with_too_little_memory_names_the_setting() -> None:
     check = check_sandbox(read_budget(40, 1))
     assert (check.state, check.found) == ("warn", "the sandbox for code has too little memory")
     assert check.todo.startswith(f"only the tool {PYTHON} needs it: ")
@@ -88,7 +88,7 @@ def test_check_sandbox_with_too_little_memory_says_what_to_raise() -> None:
     assert "raise ROBOCO_SANDBOX_MEMORY" in check.todo
 
 
-def test_check_sandbox_says_the_memory_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_sandbox_names_the_memory_of_one_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sandbox, "refusal", lambda self: "")
     assert check_sandbox(read_budget(300, 1)).found == "works, with 299 MiB if it runs alone"
     assert check_sandbox(read_budget(3000, 1)).found == "works, with 854 MiB if it runs alone"
@@ -106,7 +106,7 @@ def test_check_sandbox_says_the_memory_of_one(monkeypatch: pytest.MonkeyPatch) -
         ({"Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"ExpiredObjectDeleteMarker": True}}, False),
     ],
 )
-def test_which_rules_of_a_bucket_delete_the_workspace(rule: dict[str, Any], expected: bool) -> None:
+def test_bucket_rules_that_delete_the_workspace_are_found(rule: dict[str, Any], expected: bool) -> None:
     assert deletes_old_objects(rule, "work/space") is expected
 
 
@@ -124,6 +124,6 @@ def test_which_rules_of_a_bucket_delete_the_workspace(rule: dict[str, Any], expe
         ({"NoncurrentVersionExpiration": {}}, None),
     ],
 )
-def test_which_rules_of_a_bucket_forget_old_versions(changes: dict[str, Any], expected: int | None) -> None:
+def test_bucket_rules_that_expire_old_versions_are_found(changes: dict[str, Any], expected: int | None) -> None:
     rule = {"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 30}} | changes
     assert version_expiry_days(rule, "work/space") == expected

@@ -1,4 +1,4 @@
-"""The command `roboco`: each command is imported when it is used, and its help says the same before and after that."""
+"""The command `roboco` imports a command on its first use, and lists it with the same help before."""
 
 import subprocess
 import sys
@@ -24,11 +24,11 @@ def test_a_command_has_the_name_and_help_of_the_list(name: str) -> None:
 
 
 def test_help_imports_no_command() -> None:
-    asked = (
+    program = (
         "import sys; from roboco.cli.main import commands; commands(['--help'], standalone_mode=False);"
         "print(sorted({'celery', 'redis', 'pydantic', 'openai', 'boto3', 'rich', 'jinja2'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "Operate:" in done.stdout
 

@@ -11,7 +11,7 @@ from roboco.cli.commands.init import next_commands, on_shell_path
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the `bin` of a virtual environment with roboco, which is no part of PATH."""
+    """Return the `bin` of a virtual environment with roboco, which is not on PATH."""
     folder = tmp_path / "venv" / "bin"
     folder.mkdir(parents=True)
     for name in ("roboco", "activate"):

@@ -1,4 +1,4 @@
-"""The command line uses public methods of the client library alone."""
+"""The command line uses only public methods of the client library."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Nothing that a model writes reaches a terminal as a command."""
+"""Control sequences in the text of a model do not reach the terminal."""
 
 import json
 import unicodedata
@@ -29,7 +29,7 @@ from roboco.cli.terminal.screen import Screen
         ("[31m", "[31m"),
     ],
 )
-def test_printable(text: str, shown: str) -> None:
+def test_control_sequences_are_stripped(text: str, shown: str) -> None:
     assert strip_control(text) == shown
 
 
@@ -41,12 +41,12 @@ def test_no_control_character_is_left(text: str) -> None:
     assert strip_control(strip_control(text)) == strip_control(text)
 
 
-def test_escaped_hides_nothing() -> None:
+def test_invisible_characters_are_escaped_and_others_kept() -> None:
     assert escape_invisible("grün\n\x1b[31m\u202e\x7f") == "grün\n\\u001b[31m\\u202e\\u007f"
 
 
 @pytest.mark.parametrize(
-    "sign",
+    "character",
     [
         *"\t\r\x00\x1b\x7f\x85\x9b",
         *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
@@ -57,23 +57,23 @@ def test_escaped_hides_nothing() -> None:
     ],
     ids=ascii,
 )
-def test_a_sign_that_does_not_show_is_escaped(sign: str) -> None:
-    shown = escape_invisible(f"a{sign}b")
+def test_an_invisible_character_is_escaped(character: str) -> None:
+    shown = escape_invisible(f"a{character}b")
     assert shown.isascii()
     assert shown.isprintable()
-    assert json.loads(f'"{shown}"') == f"a{sign}b"
-    assert one_line(f"a{sign}b", 40) == ("a b" if sign in "\t\r" else shown)
+    assert json.loads(f'"{shown}"') == f"a{character}b"
+    assert one_line(f"a{character}b", 40) == ("a b" if character in "\t\r" else shown)
     out = StringIO()
-    Screen(out).line(f"a{sign}b", (f"a{sign}b", "bold"))
+    Screen(out).line(f"a{character}b", (f"a{character}b", "bold"))
     assert out.getvalue() == f"{shown}{shown}\n"
 
 
 @pytest.mark.parametrize("text", ["größer\nals ö", "漢字 и кириллица", "\U0001f388 – “quotes” …", "e\u0301 हिन्दी"])
-def test_text_that_shows_is_not_escaped(text: str) -> None:
+def test_visible_text_is_not_escaped(text: str) -> None:
     assert escape_invisible(text) == text
 
 
-def test_one_line() -> None:
+def test_one_line_is_escaped_and_shortened() -> None:
     assert one_line("two\nlines\tand \x1b[1mmore\x1b[0m", 100) == "two lines and \\u001b[1mmore\\u001b[0m"
     assert one_line("abcdef", 6) == "abcdef"
     assert one_line("abcdefg", 6) == "abcde…"

@@ -11,7 +11,7 @@ from roboco.cli.terminal.word_wrap import WordWrap
 from roboco.domain.history.part import TextPart
 from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.emulator import Emulator
-from tests.unit.cli.shown import called, delta, event, final, returned
+from tests.unit.cli.live_items import delta, event, final, tool_call, tool_result
 
 WORDS = [f"{'word' * (length % 5)}{length}" for length in range(120)]
 TEXT = " ".join(WORDS)
@@ -70,7 +70,7 @@ def test_paragraph_indents_its_further_lines() -> None:
     assert all(line.startswith("     ") and line[5] != " " and len(line) < 80 for line in rest)
 
 
-def test_words_without_spaces() -> None:
+def test_text_without_spaces_is_broken_at_the_width() -> None:
     wrap = WordWrap()
     assert wrap.feed("x" * 200, 80) + wrap.flush(80) == "x" * 79 + "\n" + "x" * 79 + "\n" + "x" * 42
     wide = WordWrap()
@@ -96,8 +96,8 @@ SELECTED = event("agent_select", agent_name="writer", step_id="step_1", reason="
         ((event("task_start", team="desk"),), "starting"),
         ((SELECTED,), "writer is thinking"),
         ((SELECTED, delta("Once ")), "writer is writing"),
-        ((SELECTED, called("add", a=1)), "add runs"),
-        ((SELECTED, called("add", a=1), returned(3)), "deciding"),
+        ((SELECTED, tool_call("add", a=1)), "add runs"),
+        ((SELECTED, tool_call("add", a=1), tool_result(3)), "deciding"),
         ((SELECTED, event("status", status="running", reason="")), "starting"),
     ],
 )
@@ -111,7 +111,7 @@ def test_status_line_names_the_running_work(items: tuple[ItemData, ...], work: s
     "last",
     [event("status", status="approval", reason="add"), event("task_end", status="completed", reason="done", usage={})],
 )
-def test_status_line_is_absent_while_nothing_works(last: ItemData) -> None:
+def test_status_line_is_absent_while_the_task_waits_or_has_ended(last: ItemData) -> None:
     file, view = view_of(SELECTED, delta("Once "), last)
     before = file.getvalue()
     view.show_status()
@@ -136,8 +136,12 @@ def test_results_of_parallel_calls_of_one_tool_name_their_arguments() -> None:
                 part.update({"id": f"tc_{number}"} if "id" in part else {"tool_call_id": f"tc_{number}"})
         return type(item).model_validate(data)
 
-    calls = [numbered(1, called("add", a=1, b=2)), numbered(2, called("add", a=3, b=4)), numbered(3, called("now"))]
-    results = [numbered(3, returned("noon")), numbered(2, returned(7)), numbered(1, returned(3, runtime_ms=0))]
+    calls = [
+        numbered(1, tool_call("add", a=1, b=2)),
+        numbered(2, tool_call("add", a=3, b=4)),
+        numbered(3, tool_call("now")),
+    ]
+    results = [numbered(3, tool_result("noon")), numbered(2, tool_result(7)), numbered(1, tool_result(3, runtime_ms=0))]
     file, view = view_of(*calls)
     view.show_status()
     assert file.screen()[-1] == "   add, now run · 0 s"
@@ -156,19 +160,19 @@ def test_results_of_parallel_calls_of_one_tool_name_their_arguments() -> None:
     assert "   ← add(a=3, b=4) · 5 ms · 7" in whole.screen()
 
 
-def test_download_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+def test_download_bar_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
     file = Emulator()
-    bar = DownloadBar("downloading", 100_000_000, file, told.append)
+    bar = DownloadBar("downloading", 100_000_000, file, lines.append)
     bar.show(0)
     bar.show(50_000_000)
     assert file.screen() == ["downloading " + "━" * 15 + "╌" * 15 + " 50 of 100 MB"]
     bar.clear()
     assert file.screen() == [""]
-    assert told == []
+    assert lines == []
     monkeypatch.setattr("roboco.cli.stack.download_bar.LINE_INTERVAL", 0.0)
     monkeypatch.setattr(file, "isatty", lambda: False)
-    quiet = DownloadBar("downloading", 100_000_000, file, told.append)
+    quiet = DownloadBar("downloading", 100_000_000, file, lines.append)
     quiet.show(7_000_000)
     quiet.clear()
-    assert told == ["downloading: 7 of 100 MB"]
+    assert lines == ["downloading: 7 of 100 MB"]

@@ -1,4 +1,4 @@
-"""What a command imports before it does anything: its startup time is made of that."""
+"""The packages that a command imports at its start; they determine its startup time."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The pictures of `roboco top`, on terminals of several sizes."""
+"""The view of `roboco top` on terminals of several sizes."""
 
 import io
 from dataclasses import replace
@@ -22,7 +22,7 @@ def task(number: int) -> TaskRow:
     return TaskRow(now, "newsroom", 25.0)
 
 
-PICTURE = TopSnapshot(
+SNAPSHOT = TopSnapshot(
     at=NOW,
     open_tasks=5000,
     dead_letters=2,
@@ -37,16 +37,16 @@ PICTURE = TopSnapshot(
 )
 
 
-def shown(picture: TopSnapshot, width: int, lines: int | None) -> list[str]:
-    """The lines that a terminal of this size shows."""
+def render(snapshot: TopSnapshot, width: int, lines: int | None) -> list[str]:
+    """Return the lines that a terminal of this size shows."""
     out = io.StringIO()
-    Console(file=out, width=width, height=lines or 100, highlight=False).print(TopView(picture, "redis://a/0", lines))
+    Console(file=out, width=width, height=lines or 100, highlight=False).print(TopView(snapshot, "redis://a/0", lines))
     return out.getvalue().splitlines()
 
 
 @pytest.mark.parametrize(("width", "lines"), [(200, 60), (132, 40), (120, 30), (80, 24), (60, 16), (40, 12)])
-def test_a_picture_fits_its_terminal(width: int, lines: int) -> None:
-    found = shown(PICTURE, width, lines)
+def test_the_view_fits_its_terminal(width: int, lines: int) -> None:
+    found = render(SNAPSHOT, width, lines)
     assert len(found) <= lines
     assert max(map(len, found)) <= width
     text = "\n".join(found)
@@ -58,19 +58,19 @@ def test_a_picture_fits_its_terminal(width: int, lines: int) -> None:
 
 STATUSES = ("running", "approval", "paused", "client_tool_turn", "user_turn", "queued")
 LONG_IDS = replace(
-    PICTURE,
+    SNAPSHOT,
     tasks=tuple(
         replace(row, task=replace(row.task, task_id=f"task_{number:02d}{'c143a3' * 5}", status=STATUSES[number % 6]))
-        for number, row in enumerate(PICTURE.tasks)
+        for number, row in enumerate(SNAPSHOT.tasks)
     ),
-    workers=tuple(replace(one, name=f"{one.name}@worker-host-7d9f8b6c5-x2x9z") for one in PICTURE.workers),
-    rates=(replace(PICTURE.rates[0], model="/var/lib/models/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+    workers=tuple(replace(one, name=f"{one.name}@worker-host-7d9f8b6c5-x2x9z") for one in SNAPSHOT.workers),
+    rates=(replace(SNAPSHOT.rates[0], model="/var/lib/models/SmolLM2-135M-Instruct.Q4_1.gguf"),),
 )
 
 
 @pytest.mark.parametrize("width", [200, 150, 132, 110, 80, 60])
 def test_ids_are_shortened_and_words_are_not(width: int) -> None:
-    found = shown(LONG_IDS, width, 60)
+    found = render(LONG_IDS, width, 60)
     assert max(map(len, found)) <= width
     shortened = [word for line in found for word in line.split() if "…" in word]
     ids = ("task_", "celery@", "…")
@@ -84,8 +84,8 @@ def test_ids_are_shortened_and_words_are_not(width: int) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_a_wide_picture_says_everything() -> None:
-    text = "\n".join(shown(PICTURE, 200, None))
+def test_a_wide_view_shows_everything() -> None:
+    text = "\n".join(render(SNAPSHOT, 200, None))
     assert "2 dead letters" in text
     assert "100 followers" in text
     assert "290 of 300" in text
@@ -97,15 +97,15 @@ def test_a_wide_picture_says_everything() -> None:
 
 
 def test_a_worker_that_is_lost_or_has_ended_consumes_nothing() -> None:
-    assert [PICTURE.consumers(queue) for queue in QUEUES] == [0, 1, 0]
-    record = PICTURE.record()
+    assert [SNAPSHOT.consumers(queue) for queue in QUEUES] == [0, 1, 0]
+    record = SNAPSHOT.record()
     assert [worker["alive"] for worker in record["workers"]] == [True, False, False]
     assert [queue["workers"] for queue in record["queues"]] == [0, 1, 0]
 
 
-def test_an_empty_stack_says_so_and_an_outage_is_named() -> None:
+def test_the_view_of_an_empty_stack_names_outages() -> None:
     empty = TopSnapshot(NOW, queues=tuple(QueueStats(name, 0) for name in QUEUES), errors=("redis is away",))
-    text = "\n".join(shown(empty, 80, 24))
+    text = "\n".join(render(empty, 80, 24))
     assert "no task is open" in text
     assert "redis is away" in text
-    assert "0 workers" in "\n".join(shown(replace(empty, errors=()), 60, 16))
+    assert "0 workers" in "\n".join(render(replace(empty, errors=()), 60, 16))

@@ -1,4 +1,4 @@
-"""Messages from outside: the ids that Roboco makes itself cannot be taken by a sender."""
+"""Messages of other applications: a sender cannot use the item ids that Roboco reserves."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.support.memory_ports.world import TASK, World, given
 @pytest.mark.parametrize(
     "item_id", [answer_id("call_1"), approval_id("call_1"), change_id("call_1"), fork_item_id("task_1"), "stop-call_1"]
 )
-def test_a_sender_cannot_take_an_id_of_roboco(item_id: str) -> None:
+def test_a_sender_cannot_use_a_reserved_id(item_id: str) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     message = {"task_id": TASK, "message": "hello", "item_id": item_id}
@@ -27,7 +27,7 @@ def test_a_sender_cannot_take_an_id_of_roboco(item_id: str) -> None:
     assert item_id not in world.untaken()
 
 
-def test_a_submission_while_too_much_waits_is_refused_on_the_tasks_channel(tmp_path: Path) -> None:
+def test_a_submission_beyond_capacity_is_refused_on_the_tasks_channel(tmp_path: Path) -> None:
     (tmp_path / "desk.yaml").write_text(json.dumps(MANUAL.team.model_dump(mode="json", by_alias=True)))
     world = World(given(lambda request: None, policy=Policy(15.0, 10.0, max_queued=0)))
     submission = {"task_id": TASK, "team": "desk", "prompt": "hello"}

@@ -16,12 +16,12 @@ READS = ("summary", "history", "session", "delta", "result", "text", "stream", "
 
 
 class Caller:
-    """Stands for a task: it notes the threads that call it."""
+    """A task that records the threads that call it."""
 
     def __init__(self) -> None:
         self.threads: list[str] = []
         self.running = 0
-        self.most = 0
+        self.max_running = 0
         self.go = threading.Event()
 
     def add(self, a: int, b: int = 1) -> int:
@@ -36,7 +36,7 @@ class Caller:
     def block(self) -> None:
         """Wait."""
         self.running += 1
-        self.most = max(self.most, self.running)
+        self.max_running = max(self.max_running, self.running)
         assert self.go.wait(10)
         self.running -= 1
 
@@ -56,15 +56,15 @@ def test_async_form_has_the_same_arguments_result_and_errors() -> None:
 def test_calls_of_a_process_share_a_bounded_pool_and_do_not_block_the_loop() -> None:
     caller = Caller()
 
-    async def crowd() -> None:
+    async def call_together() -> None:
         calls = [asyncio.create_task(caller.ablock()) for _ in range(3 * MAX_THREADS)]
         while caller.running < MAX_THREADS:
             await asyncio.sleep(0.001)
         caller.go.set()
         await asyncio.gather(*calls)
 
-    asyncio.run(crowd())
-    assert caller.most == MAX_THREADS
+    asyncio.run(call_together())
+    assert caller.max_running == MAX_THREADS
 
 
 def test_async_form_calls_the_method_of_a_subclass() -> None:
@@ -82,7 +82,7 @@ def test_task_has_an_async_form_of_each_method_beside_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "task", "upload"])
-def test_orchestrator_has_an_async_form_of_what_a_service_calls(name: str) -> None:
+def test_orchestrator_has_an_async_form_of_each_method_for_services(name: str) -> None:
     assert isinstance(inspect.getattr_static(Orchestrator, f"a{name}"), in_thread)
 
 
@@ -101,7 +101,9 @@ def test_async_controls_of_a_task_reach_its_controls(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("control", ["astop", "ainterrupt"])
-def test_waiting_for_an_effect_keeps_no_thread(control: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_waiting_for_an_effect_occupies_no_thread(
+    control: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     now = datetime.now(UTC)
     effects: set[str] = set()
 
@@ -119,7 +121,7 @@ def test_waiting_for_an_effect_keeps_no_thread(control: str, monkeypatch: pytest
     monkeypatch.setattr(Task, "receipt", receipt)
     monkeypatch.setattr(Task, "send", send)
 
-    async def crowd(task: Task) -> list[Receipt]:
+    async def call_together(task: Task) -> list[Receipt]:
         controls = [getattr(task, control)("now", item_id=str(number), timeout=60) for number in range(2 * MAX_THREADS)]
         waiting = [asyncio.ensure_future(one) for one in controls]
         await asyncio.sleep(0.1)
@@ -127,7 +129,7 @@ def test_waiting_for_an_effect_keeps_no_thread(control: str, monkeypatch: pytest
         return list(await asyncio.gather(*waiting))
 
     with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
-        receipts = asyncio.run(crowd(orchestrator._task("t")))
+        receipts = asyncio.run(call_together(orchestrator._task("t")))
     assert [one.applied_at_seq for one in receipts] == [1] * (2 * MAX_THREADS)
 
 

@@ -1,4 +1,4 @@
-"""The session view of tasks: whole, and as what is new."""
+"""The session view of tasks: whole sessions, and deltas."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
-class Client:
-    """Polls deltas, as a browser would."""
+class PollingClient:
+    """A client that polls deltas, as a browser does."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -26,26 +26,26 @@ class Client:
         self.status: TaskStatus | None = None
 
     def poll(self) -> SessionDelta:
-        """Ask for what is new, and take it."""
+        """Poll a delta, and apply it."""
         new = delta(self.world.engine, TASK, self.token)
         if new.rewind_to is not None:
-            self.messages = {at: message for at, message in self.messages.items() if at < new.rewind_to}
+            self.messages = {index: message for index, message in self.messages.items() if index < new.rewind_to}
         self.messages |= new.messages_by_idx
         self.token = new.continuation_token
         self.status = new.status or self.status
         return new
 
     def check(self) -> None:
-        """It holds what a client holds that reads everything."""
+        """Assert that the client holds the messages and status of the whole session."""
         whole = session(self.world.engine, TASK)
-        assert [self.messages[at] for at in sorted(self.messages)] == whole.messages
+        assert [self.messages[index] for index in sorted(self.messages)] == whole.messages
         assert sorted(self.messages) == list(range(len(whole.messages)))
         assert self.status is whole.status
 
 
-def polling(journey_name: str, every: int) -> tuple[World, Client]:
-    """A journey's world, polled at every so many port calls."""
-    clients: list[Client] = []
+def run_and_poll(journey_name: str, every: int) -> tuple[World, PollingClient]:
+    """Run a journey, and poll at every `every`-th port call of stores. Return its world and the client."""
+    clients: list[PollingClient] = []
     calls: list[str] = []
 
     def watch(name: str, call: Any) -> Any:
@@ -61,22 +61,22 @@ def polling(journey_name: str, every: int) -> tuple[World, Client]:
 
     world = JOURNEYS[journey_name].world(watch)
     world.submit(JOURNEYS[journey_name].team)
-    clients.append(Client(world))
+    clients.append(PollingClient(world))
     JOURNEYS[journey_name].travel(world, submitted=True)
     return world, clients[0]
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 @pytest.mark.parametrize("name", sorted(JOURNEYS))
-def test_who_polls_holds_what_is_there(name: str, every: int) -> None:
-    world, client = polling(name, every)
+def test_a_polling_client_holds_the_whole_session(name: str, every: int) -> None:
+    world, client = run_and_poll(name, every)
     client.poll()
     client.check()
     assert [message.text for message in client.messages.values()] == [step.text for step in world.history()]
 
 
-def noting(seen: list[str]) -> Any:
-    """A watch that notes the names of calls."""
+def record_names(seen: list[str]) -> Any:
+    """Return a watch that records the names of port calls."""
 
     def watch(name: str, call: Any) -> Any:
         seen.append(name)
@@ -85,18 +85,18 @@ def noting(seen: list[str]) -> Any:
     return watch
 
 
-def test_nothing_new_costs_one_look() -> None:
+def test_a_poll_without_news_costs_one_load() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
-    client = Client(world)
+    client = PollingClient(world)
     client.poll()
     seen: list[str] = []
-    world.watch = noting(seen)
+    world.watch = record_names(seen)
     new = client.poll()
     assert (new.messages_by_idx, new.status, new.rewind_to, new.goals) == ({}, None, None, None)
     assert seen == ["board.load"]
 
 
-def test_a_turn_that_begins_again_is_rewound() -> None:
+def test_a_restarted_turn_is_rewound() -> None:
     worlds: list[World] = []
     seen: list[tuple[str, MessageStatus]] = []
 
@@ -108,7 +108,7 @@ def test_a_turn_that_begins_again_is_rewound() -> None:
             raise Crash
 
     worlds.append(World(given(lambda request: Said(("half ", "said"), meanwhile=meanwhile))))
-    client = Client(worlds[0])
+    client = PollingClient(worlds[0])
     worlds[0].submit(team_of(agents=[member("only")]))
     worlds[0].drain()
     worlds[0].clock.move(100)
@@ -123,7 +123,7 @@ def test_a_turn_that_begins_again_is_rewound() -> None:
     assert seen == [("half said", MessageStatus.GENERATING)] * 2
 
 
-def test_what_was_interrupted_is_cancelled() -> None:
+def test_an_interrupted_message_is_cancelled() -> None:
     worlds: list[World] = []
 
     def script(request: Request) -> Said:
@@ -143,24 +143,24 @@ def test_what_was_interrupted_is_cancelled() -> None:
     ]
 
 
-def test_an_ended_task_that_redis_has_forgotten_is_read_from_the_workspace() -> None:
+def test_an_ended_task_that_left_redis_is_read_from_the_workspace() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
-    client = Client(world)
+    client = PollingClient(world)
     client.poll()
     world.server.wipe()
     client.poll()
     client.check()
     assert client.status is TaskStatus.COMPLETED
-    late = Client(world)
+    late = PollingClient(world)
     late.poll()
     late.check()
 
 
-def test_a_waiting_task_whose_redis_was_lost() -> None:
+def test_a_waiting_task_is_complete_after_a_loss_of_redis() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
-    client = Client(world)
+    client = PollingClient(world)
     client.poll()
     world.server.wipe()
     world.sweep()
@@ -176,7 +176,7 @@ def test_a_waiting_task_whose_redis_was_lost() -> None:
     ]
 
 
-def test_a_session_says_what_the_task_is() -> None:
+def test_a_session_has_title_model_status_and_goals() -> None:
     world = World(given(lambda request: said("x")))
     models = {"small": {"model": "s", "default": True}, "large": {"model": "l"}}
     goal = {"name": "answer", "description": "a number", "schema": {"type": "object"}}
@@ -199,7 +199,7 @@ def test_a_turn_in_the_queue_is_not_started() -> None:
     assert (message.agent_name, message.status, message.content) == ("first", MessageStatus.NOT_STARTED, [])
 
 
-def test_there_must_be_such_a_task_and_token() -> None:
+def test_an_unknown_task_or_token_is_refused() -> None:
     world = SEQUENTIAL.world()
     with pytest.raises(UsageError, match="no task"):
         session(world.engine, "unknown")

@@ -1,4 +1,4 @@
-"""TaskResult: what it takes from summary and history, and which statuses raise."""
+"""TaskResult: its fields from summary and history, and the statuses that raise."""
 
 import pickle
 from typing import Any
@@ -22,13 +22,13 @@ STEPS = steps_of(
 )
 
 
-def came_to(status: TaskStatus = TaskStatus.COMPLETED, **changes: Any) -> TaskResult:
+def result_with(status: TaskStatus = TaskStatus.COMPLETED, **changes: Any) -> TaskResult:
     summary = TaskSummary(task_id="t1", team="desk", status=status, created_at=START, updated_at=START, **changes)
     return result_of(summary, STEPS)
 
 
 def test_result_holds_text_goals_and_files_of_the_history() -> None:
-    found = came_to()
+    found = result_with()
     assert found.text == "Done."
     assert [(goal.name, goal.status, goal.outcome) for goal in found.goals] == [("booking", "achieved", {"time": "8"})]
     assert [file.name for file in found.files] == ["menu.pdf", "plan.md"]
@@ -43,14 +43,14 @@ def test_result_holds_the_usage_of_the_summary() -> None:
         "tokens_out": 7,
         "cost": 0.25,
     }
-    found = came_to(**used)
+    found = result_with(**used)
     assert found.usage == Usage(steps=5, tokens_in=10, tokens_out=7, seconds=1.75, calls=1, cost=0.25)
     assert found.cost == 0.25
 
 
 @pytest.mark.parametrize("status", [TaskStatus.COMPLETED, TaskStatus.USER_TURN])
 def test_result_that_is_an_answer_is_returned(status: TaskStatus) -> None:
-    found = came_to(status)
+    found = result_with(status)
     assert found.raise_for_status() is found
 
 
@@ -59,12 +59,12 @@ def test_result_that_is_no_answer_raises_reason_and_remedy(status: TaskStatus) -
     if status in (TaskStatus.COMPLETED, TaskStatus.USER_TURN):
         return
     with pytest.raises(TaskFailed) as raised:
-        came_to(status, reason="the model is away").raise_for_status()
-    told = str(pickle.loads(pickle.dumps(raised.value)))
-    assert told.startswith(f"task t1 is {status}: the model is away; ")
-    assert "Task" in told
-    assert told.endswith("(roboco why t1)")
+        result_with(status, reason="the model is away").raise_for_status()
+    message = str(pickle.loads(pickle.dumps(raised.value)))
+    assert message.startswith(f"task t1 is {status}: the model is away; ")
+    assert "Task" in message
+    assert message.endswith("(roboco why t1)")
 
 
 def test_result_survives_pickling() -> None:
-    assert pickle.loads(pickle.dumps(came_to())) == came_to()
+    assert pickle.loads(pickle.dumps(result_with())) == result_with()

@@ -12,7 +12,7 @@ from roboco.errors import InvalidTeam, UsageError
 from roboco.settings import Settings
 
 
-def stored(folder: Path, name: str) -> Path:
+def write_team(folder: Path, name: str) -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"name": "desk", "description": name, "agents": [{"name": "x", "prompt": "y"}]}))
@@ -24,15 +24,15 @@ def stored(folder: Path, name: str) -> Path:
 def test_a_name_is_resolved_in_the_folder_of_teams(
     resolve: Callable[[Settings, str], Team], tmp_path: Path, name: str, file: str
 ) -> None:
-    stored(tmp_path, file)
-    stored(tmp_path, "notes.txt")
+    write_team(tmp_path, file)
+    write_team(tmp_path, "notes.txt")
     assert resolve(Settings(teams_dir=tmp_path), name).description == file
 
 
 @pytest.mark.parametrize("name", ["e", "notes", "../a", "a.yaml", "", "d/team", "/etc"])
 def test_a_message_with_another_string_than_a_name_is_refused(tmp_path: Path, name: str) -> None:
-    stored(tmp_path, "a.yaml")
-    stored(tmp_path, "notes.txt")
+    write_team(tmp_path, "a.yaml")
+    write_team(tmp_path, "notes.txt")
     with pytest.raises(UsageError, match=r"no team .* possible are a$"):
         resolve_sent_team(Settings(teams_dir=tmp_path), name)
 
@@ -43,13 +43,13 @@ def test_a_name_without_a_folder_of_teams_is_refused() -> None:
 
 
 def test_a_local_caller_may_pass_a_path_or_a_team(tmp_path: Path) -> None:
-    path = stored(tmp_path, "a.yaml")
+    path = write_team(tmp_path, "a.yaml")
     team = resolve_team(Settings(), path)
     assert resolve_team(Settings(), str(path)) == resolve_team(Settings(), team) == team
 
 
 def test_a_message_may_hold_the_team_itself(tmp_path: Path) -> None:
-    data = json.loads(stored(tmp_path, "a.yaml").read_text())
+    data = json.loads(write_team(tmp_path, "a.yaml").read_text())
     assert resolve_sent_team(Settings(), data) == resolve_team(Settings(), tmp_path / "a.yaml")
     with pytest.raises(InvalidTeam):
         resolve_sent_team(Settings(), tmp_path / "a.yaml")

@@ -15,38 +15,38 @@ TASK = "t1"
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 Line = tuple[str, Any] | tuple[str, Any, dict[str, Any]]
-"""A step in short: its author, its text or parts, and metadata."""
+"""The short form of a step: author, text or parts, and optional metadata."""
 
 
-def text(said: str) -> dict[str, Any]:
-    """A text part."""
-    return {"type": "text", "text": said}
+def text(content: str) -> dict[str, Any]:
+    """Return a text part."""
+    return {"type": "text", "text": content}
 
 
 def call(call_id: str, name: str = "add", args: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A tool call part."""
+    """Return a tool call part."""
     return {"type": "tool_call", "tool_call": {"id": call_id, "tool_name": name, "args": args or {}}}
 
 
 def result(call_id: str, value: Any = None, error: str | None = None) -> dict[str, Any]:
-    """A tool result part."""
-    told = {"tool_call_id": call_id, "result": value, "is_error": error is not None, "error": error}
-    return {"type": "tool_result", "tool_result": told}
+    """Return a tool result part."""
+    record = {"tool_call_id": call_id, "result": value, "is_error": error is not None, "error": error}
+    return {"type": "tool_result", "tool_result": record}
 
 
 def artifact(name: str) -> dict[str, Any]:
-    """An artifact part."""
+    """Return an artifact part."""
     record = {"artifact_id": name, "uri": f"file://artifacts/{name}", "mime_type": "text/plain"}
     return {"type": "artifact", "artifact": record}
 
 
 def failed(code: str, message: str = "why") -> dict[str, Any]:
-    """An error part."""
+    """Return an error part."""
     return {"type": "error", "code": code, "message": message}
 
 
 def steps_of(*lines: Line) -> list[TaskStep]:
-    """Sealed steps, chained from the first on."""
+    """Return sealed steps, each chained to the one before."""
     steps: list[TaskStep] = []
     for seq, line in enumerate(lines):
         author, parts = line[0], line[1]
@@ -65,20 +65,20 @@ def steps_of(*lines: Line) -> list[TaskStep]:
 
 
 def history_of(steps: Iterable[TaskStep], tail: int = 64) -> History:
-    """What a router sees of the steps."""
+    """Return the history that a router receives for these steps."""
     known = list(steps)
     return History(fold(known), tuple(known[-tail:]))
 
 
 def routed(to: str, rule: str = "next") -> dict[str, Any]:
-    """The metadata of a step that a route led to."""
+    """Return the metadata of a step that a route started."""
     return {"routing": {"to": to, "router": "graph", "rule": rule, "reason": "", "candidates": []}}
 
 
 def histories(agents: tuple[str, ...] = ("one", "two"), closed: bool = True) -> st.SearchStrategy[list[TaskStep]]:
-    """Histories as they can come to be: each step with calls is followed by the results of exactly these calls.
+    """Return a strategy of valid histories: each step with calls is followed by the results of exactly these calls.
 
-    Where `closed` is false the last step may have calls without results.
+    If `closed` is false, the last step may have calls without results.
     """
     visit = st.tuples(st.sampled_from(("user", *agents)), st.integers(0, 3), st.integers(0, 10_000))
     return st.builds(_history, st.lists(visit, max_size=12), st.just(closed))
@@ -89,9 +89,9 @@ def _history(visits: list[tuple[str, int, int]], closed: bool) -> list[TaskStep]
     for author, calls, seed in visits:
         pick = Random(seed)
         ids = [call_id_at(TASK, len(lines), index, "add", {}) for index in range(calls if author != "user" else 0)]
-        said = pick.choice(TEXTS)
-        parts = [text(said)] if said or not ids else []
-        lines.append((author, [*parts, *(call(one, args={"a": said}) for one in ids)], _metadata(pick)))
+        content = pick.choice(TEXTS)
+        parts = [text(content)] if content or not ids else []
+        lines.append((author, [*parts, *(call(one, args={"a": content}) for one in ids)], _metadata(pick)))
         if ids:
             lines.append(("tool_executor", [part for one in ids for part in _answer(pick, one)]))
     if not closed and lines[-1][0] == "tool_executor":
@@ -126,4 +126,4 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc\u00fc"), inner, max_size=3),
     max_leaves=6,
 )
-"""Any JSON, small."""
+"""Small JSON values."""

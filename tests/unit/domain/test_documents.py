@@ -1,4 +1,4 @@
-"""The shapes and the example code of the documents that describe Roboco's objects, as they are written there."""
+"""The object shapes and the example code of the documents on Roboco's objects are accepted as written."""
 
 import json
 import uuid
@@ -39,7 +39,7 @@ def test_task_step_constructor_makes_ids_and_times() -> None:
     [
         {"id": "step_1", "created_at": NOW},
         {"step_id": "step_1", "timestamp": NOW},
-        {"step_id": "step_1", "timestamp": datetime(2026, 1, 2, 3, 4, 5)},  # as utcnow() gives it
+        {"step_id": "step_1", "timestamp": datetime(2026, 1, 2, 3, 4, 5)},  # as utcnow() returns it
     ],
     ids=["document 000", "document 001", "document 001 with utcnow"],
 )
@@ -77,7 +77,7 @@ def test_tool_call_constructor_makes_an_id() -> None:
 
 @pytest.mark.parametrize("missing", ["step_id", "created_at"])
 def test_recorded_step_without_an_id_or_a_time_is_corrupt(missing: str) -> None:
-    """Each reading would make up another one."""
+    """Otherwise each parse would create a new value."""
     record = {name: value for name, value in STEP.items() if name != missing}
     with pytest.raises(CorruptHistory, match=f"a recorded TaskStep must have the field '{missing}'"):
         parse_step(json.dumps(record))

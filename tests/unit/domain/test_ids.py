@@ -1,4 +1,4 @@
-"""Ids: what may name a folder, a key and a channel, and what is derived from a place."""
+"""Ids: the characters that they may have, and the ids and paths derived from a position."""
 
 import re
 from itertools import product
@@ -35,7 +35,7 @@ PIECES = st.sampled_from(["a", "Z", "0", "_", "-", ".", "..", "/", "\\", "{", "}
 
 
 @pytest.mark.parametrize("task_id", ["a", "task_1", "Task-1.2", "0", "x" * 128, "acme:1", "a-b_c:Task.1"])
-def test_task_ids(task_id: str) -> None:
+def test_valid_task_ids_are_accepted(task_id: str) -> None:
     assert check_task_id(task_id) == task_id
 
 
@@ -63,25 +63,25 @@ def test_task_ids(task_id: str) -> None:
         b"a",
     ],
 )
-def test_what_is_no_task_id(task_id: object) -> None:
+def test_invalid_task_ids_are_refused(task_id: object) -> None:
     with pytest.raises(UsageError, match="is not allowed: use 1 to 128"):
         check_task_id(task_id)
 
 
 @pytest.mark.parametrize("item_id", ["", "_a", "a.b", "a/b", "a\n", "x" * 65, None, 5])
-def test_what_is_no_item_id(item_id: object) -> None:
+def test_invalid_item_ids_are_refused(item_id: object) -> None:
     with pytest.raises(UsageError, match="is not allowed: use 1 to 64"):
         check_item_id(item_id)
     assert check_item_id("a-B_9") == "a-B_9"
 
 
-def test_a_long_wrong_id_is_told_in_short() -> None:
+def test_error_for_a_long_id_is_short() -> None:
     with pytest.raises(UsageError) as raised:
         check_task_id("/" * 10_000)
     assert len(str(raised.value)) < 300
 
 
-def test_derived_ids_are_stable_and_differ_by_place() -> None:
+def test_derived_ids_are_stable_and_differ_by_position() -> None:
     ids = [step_id_at(task, seq) for task in ("a", "b") for seq in (0, 1, 10)]
     contents: list[tuple[str, object]] = [("add", {}), ("add", {"a": 1}), ("add", "{}"), ("adda", {}), ("send", {})]
     places = list(product(("a", "b"), (0, 1, 10), (0, 1)))
@@ -92,7 +92,7 @@ def test_derived_ids_are_stable_and_differ_by_place() -> None:
     assert step_id_at("a", 0) == step_id_at("a", 0)
     one = call_id_at("a", 0, 0, "add", {"a": 1, "b": 2})
     assert one == call_id_at("a", 0, 0, "add", {"b": 2, "a": 1}) == "tc_094363f59314c1d55d4265175edec7d3", (
-        "in each release"
+        "the same in each release"
     )
     assert check_item_id(one)
 
@@ -118,7 +118,7 @@ def test_no_path_leaves_the_tasks_folder(name: str) -> None:
         assert not {"", ".", ".."} & set(path.split("/"))
 
 
-def test_where_things_stand() -> None:
+def test_paths_are_below_the_folder_of_the_task() -> None:
     assert team_path("t") == "t/team.json"
     assert summary_path("t") == "t/task.json"
     assert history_path("t") == "t/history.jsonl"
@@ -130,7 +130,7 @@ def test_where_things_stand() -> None:
     assert outcome_path("t", "tc_1") == "t/effects/tc_1.outcome.json"
 
 
-def test_a_tenant_names_its_own_tasks() -> None:
+def test_ids_are_qualified_with_the_tenant() -> None:
     assert qualified_id(None, "acme:1") == "acme:1"
     assert qualified_id(None, "1") == "1"
     assert qualified_id("acme", "1") == qualified_id("acme", "acme:1") == "acme:1"
@@ -141,6 +141,6 @@ def test_a_tenant_names_its_own_tasks() -> None:
 
 
 @pytest.mark.parametrize("tenant", ["", "A", "a:b", "a/b", "a.b", "a" * 33, "-a", 5])
-def test_what_is_no_tenant(tenant: object) -> None:
+def test_invalid_tenants_are_refused(tenant: object) -> None:
     with pytest.raises(UsageError, match="is not allowed: use 1 to 32"):
         check_tenant(tenant)

@@ -42,7 +42,7 @@ from tests.faults.hostile import tenant
         ("a)", 2),
     ],
 )
-def test_weight(pattern: str, expected: int) -> None:
+def test_weight_of_a_pattern(pattern: str, expected: int) -> None:
     assert weight(pattern) == expected
 
 
@@ -59,7 +59,7 @@ def test_usual_patterns_are_accepted(pattern: str) -> None:
     assert check_pattern(pattern) == pattern
 
 
-def test_no_pattern_is_no_pattern() -> None:
+def test_none_is_accepted_as_no_pattern() -> None:
     assert check_pattern(None) is None
 
 

@@ -1,4 +1,4 @@
-"""How attempts are shown to end whose workers cannot say it: each has an end, and those that say it themselves none."""
+"""The reported ends of attempts whose workers crashed: each has one end, and a finished attempt has none."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,12 @@ from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Call, Crash, make
 from tests.support.memory_ports.world import World, given, team_of
 
-ONE = team_of(agents=[member("first")])
-LAST = 3
+ONE_AGENT = team_of(agents=[member("first")])
+LAST_ATTEMPT = 3
 
 
-def dying(where: str, after: bool = False, times: int = 1000) -> Callable[[str, Call], Any]:
-    """Ends so many processes at this port call, before or after its effect."""
+def crash_at(where: str, after: bool = False, times: int = 1000) -> Callable[[str, Call], Any]:
+    """Return a watch that crashes the given number of processes at this port call, before or after its effect."""
     left = [times]
 
     def watch(name: str, call: Call) -> Any:
@@ -30,37 +30,37 @@ def dying(where: str, after: bool = False, times: int = 1000) -> Callable[[str, 
     return watch
 
 
-def one_agent(watch: Any = make, script: Any = lambda request: said("done")) -> World:
+def submit_one(watch: Any = make, script: Any = lambda request: said("done")) -> World:
     world = World(given(script))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.watch = watch
     return world
 
 
-def test_nothing_is_shown_of_what_ends_by_itself() -> None:
+def test_no_end_is_reported_for_finished_attempts() -> None:
     for journey in (GRAPH, TOOLS):
         world = journey.world()
         journey.travel(world)
         assert world.dispatcher.ends == {}
 
 
-def test_the_last_attempt_at_a_turn_was_lost() -> None:
-    world = one_agent(dying("model.stream"))
+def test_the_last_attempt_of_a_turn_is_reported_as_lost() -> None:
+    world = submit_one(crash_at("model.stream"))
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    assert world.dispatcher.ends == {(1, "first", LAST): AttemptStatus.LOST}
+    assert world.dispatcher.ends == {(1, "first", LAST_ATTEMPT): AttemptStatus.LOST}
 
 
-def test_a_turn_whose_step_was_stored_is_done_although_its_worker_died() -> None:
-    world = one_agent(dying("histories.append", after=True, times=1))
+def test_a_turn_with_a_stored_step_is_reported_as_done_although_its_worker_crashed() -> None:
+    world = submit_one(crash_at("histories.append", after=True, times=1))
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.DONE}
 
 
-def test_a_stored_step_is_the_attempts_that_made_it() -> None:
-    """The second attempt was handed out before the first one had stored its step."""
-    world = one_agent()
+def test_a_stored_step_is_attributed_to_the_attempt_that_created_it() -> None:
+    """The second attempt was dispatched before the first one had stored its step."""
+    world = submit_one()
 
     def watch(name: str, call: Call) -> Any:
         if name != "histories.append":
@@ -77,25 +77,29 @@ def test_a_stored_step_is_the_attempts_that_made_it() -> None:
     assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.DONE}
 
 
-def test_a_turn_that_was_interrupted_and_lost_is_passed_over() -> None:
+def test_a_turn_that_was_interrupted_and_lost_is_reported_as_superseded() -> None:
     worlds: list[World] = []
 
     def script(request: Any) -> Said:
-        def dies() -> None:
+        def crash_after_interrupt() -> None:
             worlds[0].interrupt("shorter")
             raise Crash
 
-        return said("brief") if len(worlds[0].given.model.requests) > 1 else Said(("half",), meanwhile=dies)
+        return (
+            said("brief")
+            if len(worlds[0].given.model.requests) > 1
+            else Said(("half",), meanwhile=crash_after_interrupt)
+        )
 
-    worlds.append(one_agent(script=script))
+    worlds.append(submit_one(script=script))
     worlds[0].settle()
     assert [step.text for step in worlds[0].history()] == ["go", "shorter", "brief"]
     assert worlds[0].dispatcher.ends == {(1, "first", 1): AttemptStatus.SUPERSEDED}
 
 
-def test_a_turn_that_waits_for_its_rate_and_is_stopped_is_passed_over() -> None:
+def test_a_deferred_turn_that_is_stopped_is_reported_as_superseded() -> None:
     refusal = Said(error=ModelError("rate_limit", "at its limit", True, 600.0))
-    world = one_agent(script=lambda request: refusal)
+    world = submit_one(script=lambda request: refusal)
     world.drain()
     world.stop()
     world.settle()
@@ -103,24 +107,24 @@ def test_a_turn_that_waits_for_its_rate_and_is_stopped_is_passed_over() -> None:
     assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.SUPERSEDED}
 
 
-def test_a_turn_that_no_worker_took_ends_by_its_message() -> None:
-    world = one_agent()
+def test_no_end_is_reported_for_an_unclaimed_turn() -> None:
+    world = submit_one()
     world.deliver(world.dispatcher.queue.popleft())
     world.stop()
     world.settle()
     assert world.dispatcher.ends == {}
 
 
-def test_the_last_attempts_at_calls_were_lost() -> None:
-    world = TOOLS.world(dying("toolbox.run"))
+def test_the_last_attempts_of_calls_are_reported_as_lost() -> None:
+    world = TOOLS.world(crash_at("toolbox.run"))
     TOOLS.travel(world)
-    calls = {key: end for key, end in world.dispatcher.ends.items() if key[2] == LAST}
+    calls = {key: end for key, end in world.dispatcher.ends.items() if key[2] == LAST_ATTEMPT}
     assert world.dispatcher.ends == calls
     assert set(calls.values()) == {AttemptStatus.LOST}
     assert len(calls) >= 1
 
 
-def test_calls_that_run_and_are_not_wanted_any_more_are_passed_over() -> None:
+def test_running_calls_of_a_stopped_task_are_reported_as_superseded() -> None:
     worlds: list[World] = []
 
     def add(args: dict[str, Any], context: Any) -> int:
@@ -134,10 +138,10 @@ def test_calls_that_run_and_are_not_wanted_any_more_are_passed_over() -> None:
     assert worlds[0].dispatcher.ends == {(1, "add", 1): AttemptStatus.SUPERSEDED}
 
 
-def test_who_dies_before_it_is_shown_leaves_it_to_the_next() -> None:
-    world = one_agent(dying("model.stream"))
-    deadly = world.watch
-    once = dying("dispatcher.report_attempt_end", times=1)
-    world.watch = lambda name, call: deadly(name, lambda: once(name, call))
+def test_the_next_process_reports_an_end_that_a_crashed_one_did_not() -> None:
+    world = submit_one(crash_at("model.stream"))
+    crash_in_stream = world.watch
+    crash_once = crash_at("dispatcher.report_attempt_end", times=1)
+    world.watch = lambda name, call: crash_in_stream(name, lambda: crash_once(name, call))
     world.settle()
-    assert world.dispatcher.ends == {(1, "first", LAST): AttemptStatus.LOST}
+    assert world.dispatcher.ends == {(1, "first", LAST_ATTEMPT): AttemptStatus.LOST}

@@ -1,4 +1,4 @@
-"""A backlog is not multiplied, what got lost in it is found, and whoever takes work late is still looked after."""
+"""A backlog is not multiplied, its lost messages are found, and work that is claimed late is still monitored."""
 
 import copy
 from dataclasses import replace
@@ -16,20 +16,20 @@ from tests.support.memory_ports.world import World, given
 HOUR = 3600.0
 
 
-def queued(count: int) -> World:
-    """A world in which so many tasks wait for their first turn, and no agents worker runs."""
+def world_with_queued_turns(count: int) -> World:
+    """Return a world in which this number of tasks wait for their first turn, and no agents worker runs."""
     world = GRAPH.world()
     for number in range(count):
         world.submit(GRAPH.team, task_id=f"task_{number}")
         advance(world.engine, f"task_{number}")
-    world.dispatcher.queue = type(world.dispatcher.queue)(turns(world))
-    assert len(turns(world)) == count
+    world.dispatcher.queue = type(world.dispatcher.queue)(queued_turns(world))
+    assert len(queued_turns(world)) == count
     return world
 
 
-def multiplied(world: World, count: int) -> None:
-    """So many copies of the world's only task, as if each had been submitted."""
-    [turn] = turns(world)
+def multiply_task(world: World, count: int) -> None:
+    """Copy the world's only task to this number of tasks, as if each had been submitted."""
+    [turn] = queued_turns(world)
     for number in range(1, count):
         name = f"{turn.order.task_id}_{number}"
         with world.server as held:
@@ -40,107 +40,107 @@ def multiplied(world: World, count: int) -> None:
         world.dispatcher.turn(replace(turn.order, task_id=name), turn.agent)
 
 
-def turns(world: World) -> list[Turn]:
+def queued_turns(world: World) -> list[Turn]:
     return [message for message in world.dispatcher.queue if isinstance(message, Turn)]
 
 
-def sweep_for(world: World, seconds: float, pause: float = 5.0) -> None:
-    """Sweep every few seconds for so long."""
+def sweep_for(world: World, seconds: float, interval: float = 5.0) -> None:
+    """Sweep every few seconds for this time."""
     end = world.clock.now() + seconds
     while world.clock.now() < end:
-        world.clock.move(pause)
+        world.clock.move(interval)
         world.sweep()
 
 
 def seconds_until_more(world: World) -> float:
-    """How long it takes until a sweeper sends another message."""
-    began, waiting = world.clock.now(), len(world.dispatcher.queue)
+    """Return the seconds until a sweeper sends another message."""
+    start, waiting = world.clock.now(), len(world.dispatcher.queue)
     while len(world.dispatcher.queue) == waiting:
         world.sweep()
-    return world.clock.now() - began
+    return world.clock.now() - start
 
 
 def test_five_thousand_queued_turns_stay_five_thousand() -> None:
-    world = queued(1)
-    multiplied(world, 5000)
-    sweep_for(world, 120, pause=0.5)
-    assert min(task.rings for task in world.server.held.tasks.values()) >= 1, "all of them were looked at"
-    assert len(turns(world)) == 5000
+    world = world_with_queued_turns(1)
+    multiply_task(world, 5000)
+    sweep_for(world, 120, interval=0.5)
+    assert min(task.rings for task in world.server.held.tasks.values()) >= 1, "all of them were reconciled"
+    assert len(queued_turns(world)) == 5000
 
 
-def test_a_backlog_of_hours_is_not_multiplied_and_all_of_it_is_done() -> None:
-    world = queued(50)
+def test_a_backlog_of_hours_is_not_multiplied_and_is_completed() -> None:
+    world = world_with_queued_turns(50)
     sweep_for(world, 5 * HOUR)
-    assert len(turns(world)) == 50
+    assert len(queued_turns(world)) == 50
     world.drain()
     assert all(len(world.history(f"task_{number}")) == 7 for number in range(50))
     assert len(world.given.model.requests) == 50 * 6
 
 
-def test_a_message_that_got_lost_in_a_backlog_is_sent_again_when_those_before_it_are_gone() -> None:
-    world = queued(10)
+def test_a_lost_message_is_redelivered_when_no_older_message_waits() -> None:
+    world = world_with_queued_turns(10)
     queue = world.dispatcher.queue
     lost = queue[4]
     queue.remove(lost)
     sweep_for(world, HOUR)
-    assert len(queue) == 9, "older messages wait: ours may still be among them"
+    assert len(queue) == 9, "older messages wait: the lost one may still be among them"
     world.drain()
     sweep_for(world, 600)
     assert list(queue) == [lost]
 
 
-def test_a_turn_that_was_taken_late_is_restarted_one_lease_after_its_worker_died() -> None:
-    """The pauses between two looks had grown to minutes by then."""
-    world = queued(1)
+def test_a_turn_that_was_claimed_late_is_restarted_one_lease_after_the_crash() -> None:
+    """By then, the time between two passes has grown to minutes."""
+    world = world_with_queued_turns(1)
     sweep_for(world, HOUR)
-    world.watch = _die_at_the_model
+    world.watch = _crash_in_model_or_tool
     world.deliver(world.dispatcher.queue.popleft())
     world.watch = make
     assert seconds_until_more(world) < world.given.policy.lease + 2
 
 
 @pytest.mark.parametrize("lease", [2.0, 15.0])
-def test_a_pause_longer_than_the_lease_does_not_put_off_a_restart(lease: float) -> None:
+def test_a_redelivery_delay_longer_than_the_lease_does_not_delay_a_restart(lease: float) -> None:
     made = given(GRAPH.script, policy=Policy(lease=lease, redelivery_delay=300.0))
-    world = World(made, _die_at_the_model)
+    world = World(made, _crash_in_model_or_tool)
     world.submit(GRAPH.team)
     world.drain()
     world.watch = make
     assert seconds_until_more(world) < lease + 2
 
 
-def test_a_call_that_was_taken_late_is_restarted_one_lease_after_its_worker_died() -> None:
-    world = calls_handed_out()
+def test_a_call_that_was_claimed_late_is_restarted_one_lease_after_the_crash() -> None:
+    world = world_with_queued_calls()
     calls = len(world.dispatcher.queue)
     sweep_for(world, HOUR)
     assert len(world.dispatcher.queue) == calls
-    world.watch = _die_at_the_model
+    world.watch = _crash_in_model_or_tool
     while world.dispatcher.queue:
         world.deliver(world.dispatcher.queue.popleft())
     world.watch = make
     assert seconds_until_more(world) < world.given.policy.lease + 2
 
 
-def _die_at_the_model(name: str, call: object) -> object:
+def _crash_in_model_or_tool(name: str, call: object) -> object:
     if name in ("model.stream", "toolbox.run"):
         raise Crash
     assert callable(call)
     return call()
 
 
-def test_a_dead_call_is_noticed_while_another_one_of_its_step_waits() -> None:
-    world = calls_handed_out()
+def test_a_lost_call_is_restarted_while_another_call_of_its_step_waits() -> None:
+    world = world_with_queued_calls()
     first = world.dispatcher.queue.popleft()
     sweep_for(world, HOUR)
-    world.watch = _die_at_the_model
+    world.watch = _crash_in_model_or_tool
     world.deliver(first)
     world.watch = make
     assert seconds_until_more(world) < world.given.policy.lease + 2
 
 
-def test_a_restarted_call_is_sent_once() -> None:
-    world = calls_handed_out()
-    world.watch = _die_at_the_model
+def test_a_restarted_call_is_dispatched_once() -> None:
+    world = world_with_queued_calls()
+    world.watch = _crash_in_model_or_tool
     world.deliver(world.dispatcher.queue.popleft())
     world.watch = make
     others = len(world.dispatcher.queue)
@@ -148,8 +148,8 @@ def test_a_restarted_call_is_sent_once() -> None:
     assert len(world.dispatcher.queue) == others + 1
 
 
-def calls_handed_out() -> World:
-    """A world whose queue holds the calls of a step."""
+def world_with_queued_calls() -> World:
+    """Return a world whose queue holds the calls of a step."""
     world = TOOLS.world()
     world.submit(TOOLS.team)
     while not isinstance(world.dispatcher.queue[0], Tool):

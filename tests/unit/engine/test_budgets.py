@@ -1,4 +1,4 @@
-"""Budgets: what is left is reserved before it is spent, and what becomes of a task at its limit."""
+"""Budgets: the remaining amount is reserved before it is spent, and the policy of a team decides at its limit."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
 def team(limits: dict[str, Any], **fields: Any) -> Team:
-    """One agent that speaks again and again."""
+    """Return a team of one agent that answers again and again."""
     return team_of(
         **{
             "agents": [{"name": "one", "prompt": "hi"}],
@@ -36,18 +36,18 @@ def run(limits: dict[str, Any], said: Any = None, **fields: Any) -> World:
     return world
 
 
-def allow(world: World, item_id: str = "raise1", **limits: Any) -> None:
+def change_limits(world: World, item_id: str = "raise1", **limits: Any) -> None:
     set_limits(world.engine, TASK, LimitOverrides.model_validate(limits), item_id)
     world.settle()
 
 
-def test_a_turn_may_say_no_more_than_is_left() -> None:
+def test_a_turn_requests_at_most_the_remaining_tokens() -> None:
     world = run({"max_tokens_out": 12})
     assert [request.max_tokens for request in world.given.model.requests] == [12, 7, 2]
     assert world.summary().reason == "the task has used 15 tokens out, max_tokens_out is 12"
 
 
-def test_a_turn_that_does_not_fit_is_not_made() -> None:
+def test_a_turn_beyond_the_limit_is_not_started() -> None:
     world = run({"max_tokens": 100})
     assert world.summary().tokens_in + world.summary().tokens_out <= 100
     assert "and the next turn sends about" in world.summary().reason
@@ -55,7 +55,7 @@ def test_a_turn_that_does_not_fit_is_not_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "turns", "told"),
+    ("limits", "turns", "reason"),
     [
         ({"max_cost": 0.05}, 2, "the task has cost 0.04, max_cost is 0.05, and the next turn sends about"),
         ({"max_cost": 0.02}, 1, "the task has cost 0.02, max_cost is 0.02"),
@@ -64,64 +64,64 @@ def test_a_turn_that_does_not_fit_is_not_made() -> None:
         ({"agents": {"one": {"max_cost": 0.041}}}, 1, "agent one has cost 0.02, max_cost is 0.041, and the next turn"),
     ],
 )
-def test_each_limit_ends_the_task(limits: dict[str, Any], turns: int, told: str) -> None:
+def test_each_limit_ends_the_task(limits: dict[str, Any], turns: int, reason: str) -> None:
     models = {"m": {"model": "m", "price_in": 1000, "price_out": 2000}}
     world = run(limits, models=models)
     assert world.summary().status is TaskStatus.FAILED
-    assert world.summary().reason.startswith(told)
+    assert world.summary().reason.startswith(reason)
     assert len([step for step in world.history() if step.by_agent]) == turns
     assert world.summary().cost == pytest.approx(0.02 * turns)
     assert world.events()[-1]["usage"]["cost"] == world.summary().cost
     assert world.events()[-1]["agents"]["one"]["steps"] == turns
 
 
-def test_a_limit_that_is_raised_lets_a_paused_task_go_on() -> None:
+def test_a_paused_task_continues_when_its_limit_is_raised() -> None:
     world = run({"max_steps": 3, "at_limit": "pause"})
     assert world.status() is TaskStatus.PAUSED
     assert world.server.held.tasks[TASK].reason == "the task has 3 steps, max_steps is 3; raise the limit to go on"
     world.send("more")
     world.settle()
     assert world.untaken() == ["item1"]
-    allow(world, max_steps=7)
+    change_limits(world, max_steps=7)
     assert world.status() is TaskStatus.PAUSED
     assert [step.agent_name for step in world.history()] == [
         *("user", "one", "one", "orchestrator", "orchestrator", "user", "one", "orchestrator")
     ]
-    allow(world, "raise2", max_steps=9)
-    allow(world, "raise2", max_steps=9)
+    change_limits(world, "raise2", max_steps=9)
+    change_limits(world, "raise2", max_steps=9)
     assert [step.agent_name for step in world.history()[8:]] == ["orchestrator", "orchestrator"]
 
 
-def test_a_raise_counts_at_once_and_after_a_loss_of_redis() -> None:
+def test_changed_limits_apply_immediately_and_after_a_loss_of_redis() -> None:
     world = run({"max_steps": 3, "at_limit": "pause"})
     world.server.wipe()
     world.settle_for(3)
-    allow(world, agents={"one": {"max_steps": 4}}, max_steps=50)
+    change_limits(world, agents={"one": {"max_steps": 4}}, max_steps=50)
     assert world.server.held.tasks[TASK].reason.startswith("agent one has 4 steps, max_steps is 4")
     assert len([step for step in world.history() if step.by_agent]) == 4
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "error"),
     [
         ({}, "name at least one"),
-        ({"agents": {"nobody": {"max_steps": 1}}}, "no agent 'nobody'"),
+        ({"agents": {"absent": {"max_steps": 1}}}, "no agent 'absent'"),
         ({"tools": {"hammer": {"max_calls": 1}}}, "no tool 'hammer'"),
     ],
 )
-def test_limits_that_cannot_be_raised(limits: dict[str, Any], told: str) -> None:
+def test_invalid_limits_are_refused(limits: dict[str, Any], error: str) -> None:
     world = run({"max_steps": 3, "at_limit": "pause"})
-    with pytest.raises(UsageError, match=told):
-        allow(world, **limits)
+    with pytest.raises(UsageError, match=error):
+        change_limits(world, **limits)
 
 
-def test_an_ended_task_takes_no_limits() -> None:
+def test_limits_of_an_ended_task_cannot_be_changed() -> None:
     world = run({"max_steps": 3})
     with pytest.raises(UsageError, match="has ended"):
-        allow(world, max_steps=9)
+        change_limits(world, max_steps=9)
 
 
-def test_a_team_that_wraps_up_says_what_has_come_of_it() -> None:
+def test_a_team_that_wraps_up_ends_with_a_last_answer() -> None:
     def script(request: Any) -> Said:
         last = request.messages[-1]["content"]
         return said("so far") if "This is the last turn" in last else said("", ("look", {}))
@@ -139,7 +139,7 @@ def test_a_team_that_wraps_up_says_what_has_come_of_it() -> None:
     assert world.given.model.requests[-1].tools == ()
 
 
-def test_a_last_turn_calls_no_tools_whatever_the_model_says() -> None:
+def test_calls_of_a_last_turn_are_not_run() -> None:
     tools = [{"name": "look", "function": "shop.a:look", "effect": "pure"}]
     world = World(given(lambda request: said("", ("look", {})), {"look": lambda args, context: "seen"}))
     agents = [{"name": "one", "prompt": "hi", "tools": ["look"]}]
@@ -150,8 +150,8 @@ def test_a_last_turn_calls_no_tools_whatever_the_model_says() -> None:
     assert len(world.given.toolbox.runs) == 1
 
 
-def calling(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, list[str]]:
-    """A world in which an agent makes so many calls at once, then speaks; and how each of them ended."""
+def run_calls(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, list[str]]:
+    """Return a world whose agent makes this number of calls in one step, and the result or error of each call."""
 
     def script(request: Any) -> Said:
         asked = request.messages[-1]["role"] != "tool"
@@ -166,7 +166,7 @@ def calling(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, lis
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "error"),
     [
         ({"tools": {"look": {"max_calls": 2}}}, "not run: look was called 2 times in this task, max_calls is 2"),
         ({"tools": {"look": {"max_seconds": 20}}}, "not run: the calls of look have used, or may yet use, 20 seconds"),
@@ -177,26 +177,26 @@ def calling(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, lis
         ({"agents": {"one": {"max_calls": 2}}}, "not run: agent one has used 2 tool calls, max_calls is 2"),
     ],
 )
-def test_calls_of_one_step_do_not_go_beyond_a_limit_together(limits: dict[str, Any], told: str) -> None:
-    world, ended = calling({"max_steps": 4} | limits, 4, price=0.02)
+def test_calls_of_one_step_do_not_exceed_a_limit_together(limits: dict[str, Any], error: str) -> None:
+    world, ended = run_calls({"max_steps": 4} | limits, 4, price=0.02)
     assert ended[:2] == ["0", "1"]
-    assert all(one.startswith(told) for one in ended[2:])
+    assert all(one.startswith(error) for one in ended[2:])
     assert len(world.given.toolbox.runs) == 2
     assert world.history()[2].metadata["tools"] == {"look": {"calls": 2, "seconds": 0.0, "cost": 0.04}}
     assert world.summary().tools["look"].cost == world.summary().agents["one"].cost == world.summary().cost == 0.04
 
 
-def test_a_limit_of_cost_may_be_used_to_its_last_cent() -> None:
-    _, ended = calling({"tools": {"look": {"max_cost": 0.3}}}, 4, price=0.1)
+def test_a_cost_limit_can_be_used_completely() -> None:
+    _, ended = run_calls({"tools": {"look": {"max_cost": 0.3}}}, 4, price=0.1)
     assert ended[:3] == ["0", "1", "2"]
     assert ended[3] == "not run: look has cost, or may yet cost, 0.3, max_cost is 0.3, and the call costs 0.1"
 
 
-PRICED = {"m": {"model": "m", "price_in": 1000, "price_out": 2000}}
+PRICED_MODELS = {"m": {"model": "m", "price_in": 1000, "price_out": 2000}}
 
 
 @pytest.mark.parametrize("limits", [{"max_tokens_out": 12}, {"agents": {"one": {"max_tokens_out": 12}}}])
-def test_answers_that_break_count(limits: dict[str, Any]) -> None:
+def test_interrupted_answers_are_charged(limits: dict[str, Any]) -> None:
     broken = ModelError("connection", "the connection broke", True)
     world = run(limits, lambda request: Said(("12345678" * 2,), error=broken))
     assert [request.max_tokens for request in world.given.model.requests] == [12, 8, 4][
@@ -206,8 +206,8 @@ def test_answers_that_break_count(limits: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("ended", ["exhausted", "stopped", "interrupted"])
-def test_an_answer_that_is_lost_with_its_worker_counts(ended: str) -> None:
-    """Nobody commits it, so the step counts that takes its place."""
+def test_an_answer_that_is_lost_with_its_worker_is_charged(ended: str) -> None:
+    """No worker commits the answer, so the step that takes its place is charged."""
 
     def die(name: str, call: Any) -> Any:
         answer = call()
@@ -218,7 +218,7 @@ def test_an_answer_that_is_lost_with_its_worker_counts(ended: str) -> None:
     attempts = 1 if ended == "exhausted" else 5
     model = given(lambda request: Said(("one tw", "o"), tokens=(10, 5)), policy=Policy(max_attempts=attempts))
     world = World(model, die)
-    world.submit(team({"max_steps": 3}, models=PRICED))
+    world.submit(team({"max_steps": 3}, models=PRICED_MODELS))
     for _ in range(2):
         world.deliver(world.dispatcher.queue.popleft())
     world.watch = make
@@ -229,16 +229,16 @@ def test_an_answer_that_is_lost_with_its_worker_counts(ended: str) -> None:
     world.settle()
     step = world.history()[1]
     assert step.agent_name == ("user" if ended == "interrupted" else "orchestrator")
-    told = step.metadata["unfinished_usage"]
-    sent = told["tokens_in"]
-    assert told == {"agent": "one", "tokens_in": sent, "tokens_out": 2, "cost": round(sent / 1000 + 0.004, 9)}
+    usage = step.metadata["unfinished_usage"]
+    sent = usage["tokens_in"]
+    assert usage == {"agent": "one", "tokens_in": sent, "tokens_out": 2, "cost": round(sent / 1000 + 0.004, 9)}
     more = [step for step in world.history() if step.by_agent]
     assert world.summary().tokens_in == sent + 10 * len(more)
     assert world.summary().agents["one"].cost == pytest.approx(world.summary().cost)
-    assert world.summary().cost == pytest.approx(told["cost"] + 0.02 * len(more))
+    assert world.summary().cost == pytest.approx(usage["cost"] + 0.02 * len(more))
 
 
-def test_a_sub_task_gets_what_calls_beside_it_leave() -> None:
+def test_a_sub_task_gets_the_budget_that_other_calls_leave() -> None:
     def script(request: Any) -> Said:
         if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
             return Said(("word",), tokens=(0, 0))
@@ -257,8 +257,8 @@ def test_a_sub_task_gets_what_calls_beside_it_leave() -> None:
     )
     world.settle()
     children = [task_id for task_id in world.server.held.tasks if task_id != TASK]
-    given_to = {world.engine.frozen_teams.get(child).limits.max_cost for child in children}
-    assert (len(children), given_to) == (2, {0.4})
+    limits_of_children = {world.engine.frozen_teams.get(child).limits.max_cost for child in children}
+    assert (len(children), limits_of_children) == (2, {0.4})
     assert world.summary().cost == 1.0
 
 
@@ -281,7 +281,7 @@ def test_the_same_call_with_the_same_result_is_a_loop() -> None:
     assert len(counted) == 5
 
 
-def test_hand_offs_with_nothing_done_are_a_loop() -> None:
+def test_handoffs_without_other_work_are_a_loop() -> None:
     def script(request: Any) -> Said:
         me = "two" if request.messages[0]["content"] == "I am two" else "one"
         return said("", ("handoff", {"destination_agent": "one" if me == "two" else "two", "reason": "yours"}))
@@ -295,15 +295,15 @@ def test_hand_offs_with_nothing_done_are_a_loop() -> None:
     )
 
 
-def test_a_limit_cannot_be_lifted_where_there_must_be_one() -> None:
+def test_a_mandatory_limit_cannot_be_removed() -> None:
     world = run({"max_steps": 3, "max_cost": 5, "at_limit": "pause"})
     with pytest.raises(UsageError, match="cannot be removed"):
-        allow(world, max_steps=None)
-    allow(world, max_cost=None, max_steps=4)
+        change_limits(world, max_steps=None)
+    change_limits(world, max_cost=None, max_steps=4)
     assert world.server.held.tasks[TASK].reason.startswith("the task has 5 steps, max_steps is 4")
 
 
-def test_an_interruption_at_a_limit_is_heard_and_the_limit_still_holds() -> None:
+def test_an_interruption_at_a_limit_is_applied_and_the_limit_stays() -> None:
     world = run({"max_steps": 3, "at_limit": "pause"})
     world.interrupt("hello?")
     world.settle()
@@ -311,7 +311,7 @@ def test_an_interruption_at_a_limit_is_heard_and_the_limit_still_holds() -> None
     assert [step.agent_name for step in world.history()[3:]] == ["orchestrator", "user", "orchestrator"]
 
 
-def test_a_message_at_the_last_turn_gets_a_last_turn_of_its_own() -> None:
+def test_a_message_during_the_last_turn_gets_another_last_turn() -> None:
     worlds: list[World] = []
 
     def script(request: Any) -> Said:
@@ -331,7 +331,7 @@ def test_a_message_at_the_last_turn_gets_a_last_turn_of_its_own() -> None:
     assert any("and this?" in str(message) for message in world.given.model.requests[-1].messages)
 
 
-def test_open_goals_are_not_wrapped_up() -> None:
+def test_a_wrapped_up_task_with_open_goals_fails_them() -> None:
     world = World(given(lambda request: said("on")))
     goal = {"name": "answer", "description": "the number", "schema": {"type": "object"}}
     world.submit(team({"max_steps": 3, "at_limit": "wrap_up", "goal_prompts": 9}), goals=[goal])
@@ -339,14 +339,14 @@ def test_open_goals_are_not_wrapped_up() -> None:
     assert world.summary().status is TaskStatus.GOALS_FAILED
 
 
-def test_the_last_call_that_is_allowed_can_be_answered() -> None:
-    world, ended = calling({"max_calls": 1, "max_steps": 4}, 1)
+def test_the_agent_can_answer_after_the_last_allowed_call() -> None:
+    world, ended = run_calls({"max_calls": 1, "max_steps": 4}, 1)
     assert ended == ["0"]
     assert world.history()[3].text == "done"
 
 
-def delegating(limits: dict[str, Any], **lead: Any) -> World:
-    """A lead gives work to a team that would go on and on."""
+def delegate_endlessly(limits: dict[str, Any], **lead: Any) -> World:
+    """Return a world whose lead delegates to a team that would never end."""
 
     def script(request: Any) -> Said:
         if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
@@ -370,16 +370,16 @@ def delegating(limits: dict[str, Any], **lead: Any) -> World:
     return world
 
 
-def test_a_sub_task_keeps_within_what_its_agent_has_left_and_ends_where_it_would_pause() -> None:
-    world = delegating({"agents": {"lead": {"max_tokens": 2000}}})
+def test_a_sub_task_stays_within_the_budget_of_its_agent_and_ends_at_a_limit() -> None:
+    world = delegate_endlessly({"agents": {"lead": {"max_tokens": 2000}}})
     world.settle()
     assert world.summary().tokens_in + world.summary().tokens_out < 2200
     assert "ended as failed" in str(world.history()[2].results[0].error)
     assert world.summary().status is TaskStatus.FAILED
 
 
-def test_what_a_stopped_sub_task_has_used_is_counted() -> None:
-    world = delegating({})
+def test_the_usage_of_a_stopped_sub_task_is_charged() -> None:
+    world = delegate_endlessly({})
     for _ in range(12):
         world.deliver(world.dispatcher.queue.popleft())
     world.interrupt("enough")
@@ -388,10 +388,10 @@ def test_what_a_stopped_sub_task_has_used_is_counted() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"max_tokens": 600}, {"max_cost": 0.3}, {"max_tokens_in": 250}])
-def test_summaries_are_within_the_limits(limits: dict[str, Any]) -> None:
+def test_summaries_count_against_the_limits(limits: dict[str, Any]) -> None:
     def script(request: Any) -> Said:
-        minutes = "minutes" in request.messages[0]["content"]
-        return Said(("text",), tokens=(200, 20) if minutes else (10, 5))
+        summarizing = "minutes" in request.messages[0]["content"]
+        return Said(("text",), tokens=(200, 20) if summarizing else (10, 5))
 
     models = {"m": {"model": "m", "price_in": 1000, "price_out": 1000}}
     agents = [{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}]

@@ -1,4 +1,4 @@
-"""Chaos: messages in any order, twice or never, deaths, losses and processes at the same time, all mixed by chance."""
+"""Chaos: random sequences of reordered, repeated and lost messages, crashes, lost data and concurrent processes."""
 
 from collections import Counter
 from functools import partial
@@ -33,7 +33,7 @@ TEAM = team_of(
 
 
 def script(request: Request) -> Said:
-    """The lead adds and pays, pays and hands off, then speaks; the others only speak."""
+    """Return the lead's calls, payments and handoffs in turn; the other agents only answer."""
     if speaker(request) != "lead":
         return said(f"{speaker(request)} spoke {own_turns(request)}")
     match own_turns(request) % 3:
@@ -46,7 +46,7 @@ def script(request: Request) -> Said:
 
 
 class Chaos:
-    """A world and what a test does to it, one thing after the other."""
+    """A world and the actions of a test, one after the other."""
 
     def __init__(self) -> None:
         self.paid: Counter[str] = Counter()
@@ -61,30 +61,30 @@ class Chaos:
         return "paid"
 
     def deliver(self, number: int) -> None:
-        """A worker takes one of the messages."""
+        """Have a worker take one of the messages."""
         queue = self.world.dispatcher.queue
         if queue:
             message = queue[number % len(queue)]
             queue.remove(message)
             self.world.deliver(message)
 
-    def again(self, number: int) -> None:
-        """A worker takes a message that stays in the queue, or one that was taken long ago."""
+    def deliver_again(self, number: int) -> None:
+        """Have a worker take a message that stays in the queue, or one that was taken earlier."""
         sent = self.world.dispatcher.sent
         self.world.deliver(sent[number % len(sent)])
 
     def drop(self, number: int) -> None:
-        """A message gets lost."""
+        """Lose a message."""
         queue = self.world.dispatcher.queue
         if queue:
             queue.remove(queue[number % len(queue)])
 
     def drain(self, _: int) -> None:
-        """All messages are taken."""
+        """Deliver all messages."""
         self.world.drain()
 
     def send(self, number: int) -> None:
-        """The user says something."""
+        """Send a message of the user."""
         text = f"message {len(self.accepted)}"
         try:
             self.world.send(text, f"item{len(self.accepted)}", agent=[None, "lead", "other"][number % 3])
@@ -94,34 +94,34 @@ class Chaos:
             self.accepted.append(text)
 
     def stop(self, number: int) -> None:
-        """The user has had enough, now and then."""
+        """Stop the task, in one of five cases."""
         if number % 5 == 0:
             self.world.stop()
             self.stopped = True
 
     def submit(self, _: int) -> None:
-        """The same submission comes again."""
+        """Repeat the submission."""
         self.world.submit(TEAM)
 
     def wipe(self, _: int) -> None:
-        """Redis loses everything."""
+        """Lose all data of Redis."""
         self.world.server.wipe()
 
     def wait(self, number: int) -> None:
-        """Time passes, and a sweeper looks."""
+        """Let time pass, and a sweeper sweep."""
         self.world.clock.move(number)
         self.world.sweep()
 
     def crash(self, number: int) -> None:
-        """The process that makes one of the next port calls dies after it."""
+        """Have the process that makes one of the next port calls crash after it."""
         self._at(number, self._die)
 
     def fail(self, number: int) -> None:
-        """One of the next port calls gets no answer, though it had its effect."""
+        """Have one of the next port calls time out after its effect."""
         self._at(number, self._no_answer)
 
     def meanwhile(self, number: int) -> None:
-        """After one of the next port calls of a process, another one does some work."""
+        """Have another process work after one of the next port calls."""
         self._at(number, lambda: self.deliver(number))
 
     def _at(self, number: int, act: Any) -> None:
@@ -144,7 +144,7 @@ class Chaos:
         raise TransientError("no answer")
 
     def finish(self) -> None:
-        """No more disturbance: the task settles, and the user ends it if nobody has."""
+        """Settle the task without further faults, and stop it if it has not ended."""
         self.world.watch = make
         self.world.settle()
         if not self.world.summary().status.ended:
@@ -152,14 +152,14 @@ class Chaos:
             self.world.settle()
 
 
-NAMES = ["deliver", "deliver", "drain", "again", "drop", "send", "stop", "submit", "wipe", "wait"]
-NAMES += ["crash", "crash", "fail", "meanwhile", "meanwhile"]
-RUNS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 40)), max_size=40)
+ACTIONS = ["deliver", "deliver", "drain", "deliver_again", "drop", "send", "stop", "submit", "wipe", "wait"]
+ACTIONS += ["crash", "crash", "fail", "meanwhile", "meanwhile"]
+ACTION_SEQUENCES = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 40)), max_size=40)
 
 
 @settings(max_examples=80)
-@given(RUNS)
-def test_whatever_happens_the_promises_hold(run: list[tuple[str, int]]) -> None:
+@given(ACTION_SEQUENCES)
+def test_the_guarantees_hold_for_any_sequence_of_faults(run: list[tuple[str, int]]) -> None:
     chaos = Chaos()
     for name, number in run:
         getattr(chaos, name)(number)

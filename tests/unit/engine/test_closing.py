@@ -32,8 +32,8 @@ from tests.support.memory_ports.watch import Call, Crash, make
 from tests.support.memory_ports.world import TASK, World
 
 
-def once(world: World, where: str, act: Callable[[], object], after: bool = False) -> None:
-    """Do something before or after the next port call of this name."""
+def act_at(world: World, where: str, act: Callable[[], object], after: bool = False) -> None:
+    """Make a call before or after the next port call of this name."""
 
     def watch(name: str, call: Call) -> Any:
         if name != where:
@@ -50,7 +50,7 @@ def once(world: World, where: str, act: Callable[[], object], after: bool = Fals
 
 
 def assert_ended(world: World, status: TaskStatus) -> None:
-    """The task is closed with this status, and every source of its end agrees."""
+    """Settle the task, and assert that every source agrees on its end with this status."""
     world.settle()
     assert world.summary().status is status
     assert world.summary().steps == len(world.history())
@@ -67,7 +67,7 @@ def assert_ended(world: World, status: TaskStatus) -> None:
 
 @pytest.mark.parametrize("where", ["files.get_versioned", "files.replace", "logs.events"])
 def test_a_late_write_of_a_waiting_task_replaces_nothing_of_a_closed_one(where: str) -> None:
-    """Coordinator A has decided to wait and is slow; B ends and closes the task."""
+    """Coordinator A has decided to wait and is slow; coordinator B ends and closes the task."""
     world = MANUAL.world()
     world.submit(MANUAL.team)
     advance(world.engine, TASK)
@@ -77,24 +77,24 @@ def test_a_late_write_of_a_waiting_task_replaces_nothing_of_a_closed_one(where: 
         world.settle()
         assert world.summary().status is TaskStatus.CANCELLED
 
-    once(world, where, stop)
+    act_at(world, where, stop)
     world.drain()
     assert world.watch is make, "the write was never made"
     assert_ended(world, TaskStatus.CANCELLED)
 
 
-def test_a_waiting_task_has_a_summary_though_the_worker_that_decided_it_died() -> None:
+def test_a_waiting_task_has_a_summary_although_the_deciding_worker_crashed() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
 
-    def die() -> None:
+    def crash() -> None:
         if world.server.held.tasks[TASK].status is TaskStatus.USER_TURN:
             raise Crash
 
     def watch(name: str, call: Call) -> Any:
         answer = call()
         if name == "board.record_decision":
-            die()
+            crash()
         return answer
 
     world.watch = watch
@@ -107,43 +107,43 @@ def test_a_waiting_task_has_a_summary_though_the_worker_that_decided_it_died() -
     assert world.summary().status is TaskStatus.USER_TURN
 
 
-def ending(world: World) -> World:
-    """The world with a task whose end was decided, and which is not closed: its coordinator has died."""
+def with_decided_end(world: World) -> World:
+    """Return the world with a task whose end was decided, and whose coordinator crashed before it closed the task."""
 
-    def die() -> None:
+    def crash() -> None:
         raise Crash
 
     world.submit(SEQUENTIAL.team)
-    once(world, "histories.compact", die)
+    act_at(world, "histories.compact", crash)
     world.drain()
     assert world.status() is TaskStatus.COMPLETED
     assert open_marker_path(TASK) in world.files.held
     return world
 
 
-def test_the_end_outlives_a_restart_of_redis_that_loses_nothing() -> None:
-    world = ending(SEQUENTIAL.world())
+def test_a_decided_end_survives_a_restart_of_redis_without_loss() -> None:
+    world = with_decided_end(SEQUENTIAL.world())
     world.server.set_back(world.server.kept())
     assert_ended(world, TaskStatus.COMPLETED)
 
 
-def test_the_end_outlives_a_restart_of_redis_that_loses_it() -> None:
+def test_a_closed_task_stays_ended_after_a_restart_of_redis_that_loses_the_end() -> None:
     world = SEQUENTIAL.world()
-    kept = world.server.kept()
+    snapshots = world.server.kept()
     world.submit(SEQUENTIAL.team)
-    once(world, "board.record_decision", lambda: None)
+    act_at(world, "board.record_decision", lambda: None)
 
     def watch(name: str, call: Call) -> Any:
-        nonlocal kept
+        nonlocal snapshots
         if name == "board.record_decision":
-            kept = world.server.kept()
+            snapshots = world.server.kept()
         return call()
 
     world.watch = watch
     world.settle()
     world.watch = make
     assert open_marker_path(TASK) not in world.files.held
-    world.server.set_back(kept)
+    world.server.set_back(snapshots)
     assert world.status() is not TaskStatus.COMPLETED
     for _ in range(8):
         world.clock.move(20)
@@ -155,8 +155,8 @@ def test_the_end_outlives_a_restart_of_redis_that_loses_it() -> None:
     assert_whole(world, "")
 
 
-def test_a_message_that_comes_with_a_resume_is_not_lost_with_the_end() -> None:
-    """A pass that takes a hold and its resume away knows as many items as come meanwhile."""
+def test_a_message_that_arrives_after_a_resume_is_not_lost_at_the_end() -> None:
+    """A pass that removes a pause and its resume knows as many items as arrive during it."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     while len(world.history()) < 5:
@@ -165,13 +165,13 @@ def test_a_message_that_comes_with_a_resume_is_not_lost_with_the_end() -> None:
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     world.resume()
-    once(world, "board.record_decision", lambda: world.send("one thing more"))
+    act_at(world, "board.record_decision", lambda: world.send("one thing more"))
     assert_ended(world, TaskStatus.COMPLETED)
     assert "one thing more" in [step.text for step in world.history()]
 
 
 @pytest.mark.parametrize("where", ["histories.compact", "logs.events", "files.delete", "board.expire"])
-def test_a_message_that_comes_after_the_end_was_decided_is_refused(where: str) -> None:
+def test_a_message_after_the_decision_to_end_is_refused(where: str) -> None:
     world = SEQUENTIAL.world()
     refused: list[str] = []
 
@@ -183,27 +183,27 @@ def test_a_message_that_comes_after_the_end_was_decided_is_refused(where: str) -
         refused.append(str(error.value))
 
     world.submit(SEQUENTIAL.team)
-    once(world, where, send)
+    act_at(world, where, send)
     world.settle()
     assert len(refused) == 1
     assert_ended(world, TaskStatus.COMPLETED)
 
 
-def loss_after_the_end(loss: str, at: int) -> tuple[World, bool] | None:
-    """Redis loses the end at this port call after its decision, and a message comes: the world, and if it was refused.
+def lose_the_end(loss: str, at: int) -> tuple[World, bool] | None:
+    """Have Redis lose the end at this port call after its decision, and send a message.
 
-    None if the task is closed before that call.
+    Return the world and whether the message was refused, or None if the task is closed before that call.
     """
     world = SEQUENTIAL.world()
-    kept: list[Any] = []
+    snapshots: list[Any] = []
     calls: list[str] = []
     refused: list[bool] = []
 
     def lose() -> None:
-        world.server.wipe() if loss == "wiped" else world.server.set_back(kept[-1])
+        world.server.wipe() if loss == "wiped" else world.server.set_back(snapshots[-1])
         try:
             world.send("late")
-        except (UsageError, AssertionError):  # it has ended, or is being closed whenever it is sent again
+        except (UsageError, AssertionError):  # the task has ended, or is being closed at each attempt
             refused.append(True)
 
     def watch(name: str, call: Call) -> Any:
@@ -211,8 +211,8 @@ def loss_after_the_end(loss: str, at: int) -> tuple[World, bool] | None:
         answer = call()
         task = world.server.held.tasks.get(TASK)
         if name == "board.record_decision" and task is not None and task.status.ended:
-            kept.append(before)
-        if kept:
+            snapshots.append(before)
+        if snapshots:
             calls.append(name)
         if len(calls) == at:
             world.watch = make
@@ -226,11 +226,11 @@ def loss_after_the_end(loss: str, at: int) -> tuple[World, bool] | None:
 
 
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
-def test_a_message_that_comes_while_redis_loses_the_end_is_taken_or_refused(loss: str) -> None:
-    """At each port call from the decision to end until the task is closed."""
+def test_a_message_during_a_loss_of_the_end_is_applied_or_refused(loss: str) -> None:
+    """At each port call between the decision to end and the close of the task."""
     taken = 0
     for at in count(1):
-        lost = loss_after_the_end(loss, at)
+        lost = lose_the_end(loss, at)
         if lost is None:
             break
         world, refused = lost
@@ -244,8 +244,8 @@ def test_a_message_that_comes_while_redis_loses_the_end_is_taken_or_refused(loss
     assert taken > 3
 
 
-def test_a_task_that_was_about_to_close_takes_items_again() -> None:
-    """The worker that began to close it died, and Redis had lost the end."""
+def test_a_task_whose_close_was_interrupted_accepts_items_again() -> None:
+    """The worker that started to close it crashed, and Redis had lost the end."""
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
@@ -259,7 +259,7 @@ def test_a_task_that_was_about_to_close_takes_items_again() -> None:
     assert "taken" in [step.text for step in world.history()]
 
 
-def test_an_inbox_is_limited_and_a_stop_is_not_kept_out() -> None:
+def test_an_inbox_is_limited_and_has_room_for_stops() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     for number in range(MAX_ITEMS):
@@ -278,48 +278,48 @@ def test_an_inbox_is_limited_and_a_stop_is_not_kept_out() -> None:
         world.stop("stop-one-too-many")
 
 
-@pytest.mark.parametrize("leave", [World.resume, World.stop])
-def test_an_inbox_full_of_pauses_keeps_no_task_from_going_on(leave: Callable[[World], None]) -> None:
-    """A pause stays in the inbox while it counts."""
+@pytest.mark.parametrize("control", [World.resume, World.stop])
+def test_a_task_with_an_inbox_full_of_pauses_can_be_continued(control: Callable[[World], None]) -> None:
+    """A pause stays in the inbox while it is in effect."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     for number in range(MAX_ITEMS + MAX_CONTROLS):
         world.pause(f"pause{number}")
     with pytest.raises(UsageError, match="in its inbox"):
         world.pause("pause-one-too-many")
-    leave(world)
+    control(world)
     world.settle()
     assert world.summary().status.ended
 
 
-FEW = 40
-"""The limit of an inbox in tests that also have the task take all items, of which each look reads every one."""
+SMALL_INBOX = 40
+"""The limit of an inbox in tests that also apply all items, since each pass reads every item."""
 
 
-def test_a_full_inbox_keeps_no_task_from_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A paused task takes none of its messages before it is resumed."""
-    monkeypatch.setattr(receiving, "MAX_ITEMS", FEW)
+def test_a_task_with_a_full_inbox_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused task applies none of its messages before it is resumed."""
+    monkeypatch.setattr(receiving, "MAX_ITEMS", SMALL_INBOX)
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.pause()
     world.settle()
-    for number in range(FEW - 1):  # the pause waits, too
+    for number in range(SMALL_INBOX - 1):  # the pause waits, too
         world.send("more", f"item{number}")
     with pytest.raises(UsageError, match="in its inbox"):
         world.send("more", "item-one-too-many")
     world.resume()
     world.drain()
     assert world.status() is not TaskStatus.PAUSED
-    assert len(world.untaken()) < FEW
+    assert len(world.untaken()) < SMALL_INBOX
 
 
-def test_a_full_inbox_keeps_no_result_of_a_sub_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "MAX_ITEMS", FEW)
+def test_a_full_inbox_accepts_the_result_of_a_sub_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "MAX_ITEMS", SMALL_INBOX)
     world = DELEGATING.world()
     world.submit(DELEGATING.team, **DELEGATING.wishes)
     while world.server.held.tasks[TASK].phase.value != "tools":
         world.deliver(world.dispatcher.queue.popleft())
-    for number in range(FEW):
+    for number in range(SMALL_INBOX):
         world.send("more", f"item{number}")
     while len(world.history()) < 3:
         world.deliver(world.dispatcher.queue.popleft())
@@ -336,8 +336,8 @@ def test_stops_of_a_task_that_is_never_submitted_are_limited() -> None:
 
 
 def test_a_task_is_not_closed_before_the_sweeper_has_recovered_a_restarted_redis() -> None:
-    """Events may have the numbers of lost ones until its logs begin anew."""
-    world = ending(SEQUENTIAL.world())
+    """Before its logs are reset, new events may get the numbers of lost ones."""
+    world = with_decided_end(SEQUENTIAL.world())
     world.server.set_back(world.server.kept())
     generation = world.server.held.tasks[TASK].generation
     with pytest.raises(TransientError, match="before the sweeper has recovered"):
@@ -347,16 +347,16 @@ def test_a_task_is_not_closed_before_the_sweeper_has_recovered_a_restarted_redis
     assert world.server.held.tasks[TASK].generation > generation
 
 
-def test_a_state_that_comes_back_while_the_task_is_closed_is_ended_again() -> None:
+def test_an_old_state_restored_during_the_close_is_ended_again() -> None:
     world = SEQUENTIAL.world()
-    kept: list[Any] = []
+    snapshots: list[Any] = []
     world.submit(SEQUENTIAL.team)
 
     def watch(name: str, call: Call) -> Any:
         if name == "board.record_decision":
-            kept.append(world.server.kept())
+            snapshots.append(world.server.kept())
         if name == "board.expire" and not world.server.run > 1:
-            world.server.set_back(kept[-1])
+            world.server.set_back(snapshots[-1])
         return call()
 
     world.watch = watch
@@ -371,8 +371,8 @@ def test_a_state_that_comes_back_while_the_task_is_closed_is_ended_again() -> No
     assert TASK not in world.server.held.schedule
 
 
-def test_a_task_that_is_set_up_again_has_a_later_fence_than_its_summary() -> None:
-    """A server with a slow clock has taken the place of the lost one."""
+def test_a_rebuilt_task_has_a_later_fence_than_its_summary() -> None:
+    """A server with a slow clock has replaced the lost one."""
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
@@ -385,15 +385,15 @@ def test_a_task_that_is_set_up_again_has_a_later_fence_than_its_summary() -> Non
     assert world.server.held.tasks[TASK].epoch > ahead
 
 
-def test_a_closed_task_that_is_set_up_again_takes_no_item() -> None:
-    """The worker that closed it died before the marker was removed; a stop came then, and Redis was emptied."""
+def test_a_rebuilt_closed_task_applies_no_item() -> None:
+    """The worker that closed it crashed before it removed the marker; then a stop arrived, and Redis lost its data."""
     world = SEQUENTIAL.world()
 
-    def die() -> None:
+    def crash() -> None:
         raise Crash
 
     world.submit(SEQUENTIAL.team)
-    once(world, "files.delete", die)
+    act_at(world, "files.delete", crash)
     world.drain()
     assert world.files.held[open_marker_path(TASK)] == CLOSED
     stop = Stop(item_id="late", created_at=world.engine.now())
@@ -409,12 +409,12 @@ def test_a_closed_task_that_is_set_up_again_takes_no_item() -> None:
 
 
 def test_no_task_ends_before_the_sweeper_has_recovered_a_restarted_redis() -> None:
-    """Redis may have lost the note of an item that was accepted."""
+    """Redis may have lost the record of an accepted item."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
-    kept = world.server.kept()
+    snapshots = world.server.kept()
     world.send("and this")
-    world.server.set_back(kept)
+    world.server.set_back(snapshots)
     world.drain()
     assert not world.status().ended
     world.sweep()
@@ -423,15 +423,15 @@ def test_no_task_ends_before_the_sweeper_has_recovered_a_restarted_redis() -> No
     assert "and this" in [step.text for step in world.history()]
 
 
-def test_an_end_that_redis_kept_stands_though_an_item_came_after_it() -> None:
-    """A sender has stored its message and not yet learned that the task has ended when Redis is restarted."""
+def test_an_end_that_redis_kept_is_final_although_an_item_arrived_later() -> None:
+    """When Redis restarts, a sender has stored its message and does not know yet that the task has ended."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
 
-    def die() -> None:
+    def crash() -> None:
         raise Crash
 
-    once(world, "histories.compact", die)
+    act_at(world, "histories.compact", crash)
     world.drain()
     late = UserMessage(item_id="late", created_at=world.engine.now(), text="late")
     world.files.held[item_path(TASK, "late")] = late.model_dump_json().encode()
@@ -443,24 +443,24 @@ def test_an_end_that_redis_kept_stands_though_an_item_came_after_it() -> None:
     assert set(ends) == {"completed"}
 
 
-def test_a_history_that_is_not_gathered_keeps_the_task_open() -> None:
+def test_a_task_whose_history_is_not_compacted_stays_open() -> None:
     world = SEQUENTIAL.world()
-    gathered = False
+    compacted = False
 
     def watch(name: str, call: Call) -> Any:
-        return call() and gathered if name == "histories.compact" else call()
+        return call() and compacted if name == "histories.compact" else call()
 
     world.watch = watch
     world.submit(SEQUENTIAL.team)
     world.drain()
     assert isinstance(world.failures[-1], TransientError)
     assert open_marker_path(TASK) in world.files.held
-    gathered = True
+    compacted = True
     assert_ended(world, TaskStatus.COMPLETED)
 
 
-def test_a_waiting_task_that_redis_lost_a_moment_ago_sees_a_message_at_once() -> None:
-    """The coordinator that decided to wait must not put off what came in between."""
+def test_a_waiting_task_that_redis_just_lost_applies_a_message_immediately() -> None:
+    """The coordinator that decided to wait must not delay items that arrived in between."""
     world = MANUAL.world()
     world.submit(MANUAL.team)
     sent: list[str] = []
@@ -481,8 +481,8 @@ def test_a_waiting_task_that_redis_lost_a_moment_ago_sees_a_message_at_once() ->
     assert world.server.held.tasks[TASK].phase is not Phase.WAIT or world.untaken() == []
 
 
-def test_what_came_is_looked_at_soon_if_a_look_has_failed() -> None:
-    """The look had put the next one off, because the task waits, when the message came."""
+def test_a_failed_pass_over_a_waiting_task_is_repeated_soon() -> None:
+    """When the message arrived, the last pass had delayed the next one, since the task waits."""
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
@@ -500,23 +500,23 @@ def test_what_came_is_looked_at_soon_if_a_look_has_failed() -> None:
     assert world.server.held.schedule[TASK] - world.clock.now() <= FAILED_CHECK_DELAY
 
 
-def test_an_item_that_redis_lost_while_the_end_is_chosen_is_taken() -> None:
-    """Redis is set back between the question whether it is recovered and the choice."""
+def test_an_item_that_redis_lost_during_the_decision_to_end_is_applied() -> None:
+    """Redis is set back between the check of its recovery and the decision."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
-    kept: list[Any] = []
+    snapshots: list[Any] = []
 
     def watch(name: str, call: Call) -> Any:
         answer = call()
-        if name == "schedule.recovered_instance" and not kept:
-            kept.append(world.server.kept())
+        if name == "schedule.recovered_instance" and not snapshots:
+            snapshots.append(world.server.kept())
             world.send("and this")
-            world.server.set_back(kept[0])
+            world.server.set_back(snapshots[0])
         return answer
 
     world.watch = watch
     world.drain()
     world.watch = make
     world.settle()
-    assert kept
+    assert snapshots
     assert "and this" in [step.text for step in world.history()]

@@ -1,4 +1,4 @@
-"""What the log says of a task that fails: one warning, with the reason."""
+"""The log of a task that fails: one warning, with the reason."""
 
 import logging
 
@@ -11,9 +11,9 @@ from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.test_attempt_end import dying
+from tests.unit.engine.test_attempt_end import crash_at
 
-ONE = team_of(agents=[member("first")])
+ONE_AGENT = team_of(agents=[member("first")])
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -24,17 +24,17 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def failing(message: str) -> World:
+def submit_failing(message: str) -> World:
     def refuse(request: object) -> Said:
         raise ModelError("bad_request", message, False)
 
     world = World(given(refuse))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     return world
 
 
 def test_failed_task_logs_one_warning_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    world = failing("the model 'm' does not exist")
+    world = submit_failing("the model 'm' does not exist")
     world.settle()
     for _ in range(3):
         advance(world.engine, TASK, True)
@@ -43,15 +43,15 @@ def test_failed_task_logs_one_warning_with_its_reason(caplog: pytest.LogCaptureF
 
 
 def test_failed_task_whose_closing_is_repeated_logs_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    world = failing("no")
-    world.watch = dying("files.replace", times=3)
+    world = submit_failing("no")
+    world.watch = crash_at("files.replace", times=3)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert len(warnings(caplog)) == 1
 
 
 def test_reason_in_the_log_is_one_bounded_printable_line(caplog: pytest.LogCaptureFixture) -> None:
-    failing(f"redis://u:pass-word@h\nERROR forged\x1b[2J{'x' * 100_000}").settle()
+    submit_failing(f"redis://u:pass-word@h\nERROR forged\x1b[2J{'x' * 100_000}").settle()
     [line] = warnings(caplog)
     assert line.startswith("task task_1 ended as failed: first: redis://***@h\\nERROR forged\\u001b[2Jxxx")
     assert line.isprintable()
@@ -60,7 +60,7 @@ def test_reason_in_the_log_is_one_bounded_printable_line(caplog: pytest.LogCaptu
 
 def test_task_that_does_not_fail_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     world = World(given(lambda request: said("done")))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert warnings(caplog) == []

@@ -1,4 +1,4 @@
-"""Forks of forks, of tasks that failed, and under ids that were used: found by review, and never again."""
+"""Forks of forks, of failed tasks, and under used ids."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
 from tests.unit.engine.coordinator.test_delegate import script as delegating
 from tests.unit.engine.coordinator.test_delegate import team as delegating_team
-from tests.unit.engine.intake.test_fork import FORK, forked
-from tests.unit.engine.test_late_control import waiting
+from tests.unit.engine.intake.test_fork import FORK, fork_task
+from tests.unit.engine.test_late_control import waiting_task
 
 
-def test_a_fork_of_a_fork_takes_its_own_message() -> None:
-    world = waiting()
+def test_a_fork_of_a_fork_has_its_own_message() -> None:
+    world = waiting_task()
     fork(world.engine, ForkRequest(TASK, "one", None, _message(world, fork_item_id("one"), "one way")))
     world.settle("one")
     fork(world.engine, ForkRequest("one", "two", None, _message(world, fork_item_id("two"), "another way")))
@@ -27,11 +27,11 @@ def test_a_fork_of_a_fork_takes_its_own_message() -> None:
     assert [step.text for step in world.history("two") if step.agent_name == "user"] == ["go", "one way", "another way"]
 
 
-def test_an_id_that_the_source_has_used_is_free_in_a_fork() -> None:
-    world = waiting()
+def test_an_item_id_of_the_source_can_be_used_in_a_fork() -> None:
+    world = waiting_task()
     world.send("hello", "msg-1")
     world.settle()
-    forked(world)
+    fork_task(world)
     world.settle(FORK)
     world.send("different", "msg-1", task_id=FORK)
     world.send("different", "msg-1", task_id=FORK)
@@ -43,20 +43,20 @@ def _message(world: World, item_id: str, text: str) -> UserMessage:
     return UserMessage(item_id=item_id, created_at=world.engine.now(), text=text)
 
 
-def test_a_fork_of_goals_that_failed_tries_again() -> None:
+def test_a_fork_of_a_task_with_failed_goals_tries_again() -> None:
     goal = {"name": "answer", "description": "n", "schema": {"type": "object"}}
     for limit in (0, 2):
         world = World(given(lambda request: said("no")))
         world.submit(team_of(agents=[member("a")], limits={"goal_prompts": limit}), goals=[goal])
         world.settle()
         before = len(world.given.model.requests)
-        forked(world)
+        fork_task(world)
         world.settle(FORK)
         assert len(world.given.model.requests) == before + 1
         assert world.summary(FORK).status is TaskStatus.GOALS_FAILED
 
 
-def test_a_fork_with_a_team_that_lacks_the_next_agent_goes_on() -> None:
+def test_a_fork_with_a_team_that_lacks_the_next_agent_waits_for_the_user() -> None:
     def script(request: Any) -> Said:
         if speaker(request) == "writer" and own_turns(request) == 0:
             return said("take it", ("handoff", {"destination_agent": "editor", "reason": "x"}))
@@ -66,17 +66,17 @@ def test_a_fork_with_a_team_that_lacks_the_next_agent_goes_on() -> None:
     world = World(given(script))
     world.submit(team_of(agents=[member("writer", handoffs=["editor"]), member("editor")], collaboration_model=manual))
     world.settle()
-    forked(world, 1, team=team_of(agents=[member("writer")], collaboration_model=manual))
+    fork_task(world, 1, team=team_of(agents=[member("writer")], collaboration_model=manual))
     world.settle(FORK)
     assert world.status(FORK) is TaskStatus.USER_TURN
 
 
-def test_a_fork_again_with_a_message_is_another_fork() -> None:
-    world = waiting()
-    forked(world)
+def test_a_repeated_fork_with_another_message_is_refused() -> None:
+    world = waiting_task()
+    fork_task(world)
     world.settle(FORK)
     with pytest.raises(UsageError, match="other content already"):
-        forked(world, text="hey")
+        fork_task(world, text="hey")
 
 
 def test_a_fork_delegates_within_its_own_time() -> None:
@@ -84,6 +84,6 @@ def test_a_fork_delegates_within_its_own_time() -> None:
     world.submit(delegating_team(limits={"max_seconds": 60}))
     world.settle()
     world.clock.move(1000)
-    forked(world, 0)
+    fork_task(world, 0)
     world.settle(FORK)
     assert [result.is_error for result in world.history(FORK)[2].results] == [False, False]

@@ -1,4 +1,4 @@
-"""Goals: what a user's message asks for, and when the work counts as done."""
+"""Goals: the results that a user's message asks for, and the conditions under which the work is done."""
 
 import time
 from typing import Any
@@ -16,32 +16,32 @@ from tests.support.memory_ports.journeys import assert_whole, member
 from tests.support.memory_ports.model import Said, Script, said
 from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import World, given, team_of
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
-ANSWER = {
+ANSWER_GOAL = {
     "name": "answer",
     "description": "the number",
     "schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
 }
-SOURCE = {"name": "source", "description": "where it comes from", "schema": {"type": "object"}}
+SOURCE_GOAL = {"name": "source", "description": "the origin of the number", "schema": {"type": "object"}}
 TEAM = team_of(agents=[member("lead")])
 
 
-def task(script: Script, *goals: dict[str, Any], team: Any = TEAM) -> World:
-    """A task with these goals that has settled."""
+def settled_task(script: Script, *goals: dict[str, Any], team: Any = TEAM) -> World:
+    """Return a world whose task with these goals has settled."""
     world = World(given(script))
     world.submit(team, goals=list(goals))
     world.settle()
     return world
 
 
-def in_turn(*answers: Said) -> Script:
-    """A script that gives these answers in turn: which one, the request says."""
+def answer_in_turn(*answers: Said) -> Script:
+    """Return a script that gives these answers in turn; the number of replies in a request selects the answer."""
     return lambda request: answers[sum(1 for message in request.messages if message["role"] == "assistant")]
 
 
 def test_a_valid_call_achieves_a_goal() -> None:
-    world = task(in_turn(said("", ("achieve_answer", {"n": 7})), said("done")), ANSWER)
+    world = settled_task(answer_in_turn(said("", ("achieve_answer", {"n": 7})), said("done")), ANSWER_GOAL)
     assert world.summary().status is TaskStatus.COMPLETED
     [goal] = goals_of(world.history())
     assert (goal.status, goal.outcome, goal.name) == ("achieved", {"n": 7}, "answer")
@@ -51,24 +51,29 @@ def test_a_valid_call_achieves_a_goal() -> None:
     assert_whole(world, "")
 
 
-def test_an_agent_is_offered_a_tool_for_each_goal() -> None:
-    world = task(in_turn(said("", ("achieve_answer", {"n": 1}), ("achieve_source", {})), said("done")), ANSWER, SOURCE)
+def test_an_agent_has_a_tool_for_each_goal() -> None:
+    world = settled_task(
+        answer_in_turn(said("", ("achieve_answer", {"n": 1}), ("achieve_source", {})), said("done")),
+        ANSWER_GOAL,
+        SOURCE_GOAL,
+    )
     tools = {one["function"]["name"]: one["function"] for one in world.given.model.requests[0].tools}
-    assert tools["achieve_answer"]["parameters"] == ANSWER["schema"]
-    assert "where it comes from" in tools["achieve_source"]["description"]
+    assert tools["achieve_answer"]["parameters"] == ANSWER_GOAL["schema"]
+    assert "the origin of the number" in tools["achieve_source"]["description"]
     assert [goal.status for goal in goals_of(world.history())] == ["achieved", "achieved"]
 
 
-def test_a_call_that_does_not_fit_achieves_nothing_and_says_why() -> None:
-    world = task(
-        in_turn(said("", ("achieve_answer", {"n": "x"})), said("", ("achieve_answer", {"n": 2})), said("done")), ANSWER
+def test_an_invalid_call_achieves_nothing_and_returns_the_reason() -> None:
+    world = settled_task(
+        answer_in_turn(said("", ("achieve_answer", {"n": "x"})), said("", ("achieve_answer", {"n": 2})), said("done")),
+        ANSWER_GOAL,
     )
     assert "$.n: 'x' is not of type 'integer'" in str(world.history()[2].results[0].error)
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 2}]
 
 
-def test_what_one_answer_has_checked_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model server sends many calls, each of which takes long to check; a turn has no other limit on that."""
+def test_the_time_to_check_the_calls_of_an_answer_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model server may send a large number of calls that are slow to check; a turn has no other limit on them."""
     monkeypatch.setattr(reply, "MAX_CHECK_SECONDS", 0.05)
     checked: list[object] = []
 
@@ -80,31 +85,33 @@ def test_what_one_answer_has_checked_is_bounded(monkeypatch: pytest.MonkeyPatch)
         return ""
 
     calls = [("achieve_answer", {"n": number}) for number in range(50)]
-    world = World(given(in_turn(said("", *calls), said("done"))))
+    world = World(given(answer_in_turn(said("", *calls), said("done"))))
     monkeypatch.setattr(world.given.toolbox, "args_error", slow)
-    world.submit(TEAM, goals=[ANSWER])
+    world.submit(TEAM, goals=[ANSWER_GOAL])
     world.settle()
     assert 1 <= len(checked) <= 3
     assert "not checked: the arguments of this answer's calls take" in str(world.history()[2].results[-1].error)
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 0}]
 
 
-def test_the_first_outcome_stands() -> None:
-    world = task(
-        in_turn(
+def test_the_first_outcome_of_a_goal_counts() -> None:
+    world = settled_task(
+        answer_in_turn(
             said("", ("achieve_answer", {"n": 1}), ("achieve_answer", {"n": 2})),
             said("", ("achieve_answer", {"n": 3})),
             said("done"),
         ),
-        ANSWER,
+        ANSWER_GOAL,
     )
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 1}]
     assert "achieved before" in str(world.history()[2].results[1].error)
     assert "achieved before" in str(world.history()[4].results[0].error)
 
 
-def test_who_stops_too_early_is_reminded() -> None:
-    world = task(in_turn(said("I am done"), said("", ("achieve_answer", {"n": 7})), said("really")), ANSWER)
+def test_an_agent_that_ends_with_open_goals_is_reminded() -> None:
+    world = settled_task(
+        answer_in_turn(said("I am done"), said("", ("achieve_answer", {"n": 7})), said("really")), ANSWER_GOAL
+    )
     names = [step.agent_name for step in world.history()]
     assert names == ["user", "lead", "orchestrator", "lead", "tool_executor", "lead"]
     reminder = world.history()[2]
@@ -114,8 +121,8 @@ def test_who_stops_too_early_is_reminded() -> None:
     assert_whole(world, "")
 
 
-def test_reminders_are_bounded_and_then_the_goals_have_failed() -> None:
-    world = task(lambda request: said("I am done"), ANSWER, SOURCE)
+def test_goals_fail_after_a_limited_number_of_reminders() -> None:
+    world = settled_task(lambda request: said("I am done"), ANSWER_GOAL, SOURCE_GOAL)
     assert world.summary().status is TaskStatus.GOALS_FAILED
     assert world.summary().reason == "not achieved: answer, source"
     assert [step.agent_name for step in world.history()].count("orchestrator") == TEAM.limits.goal_prompts + 1
@@ -123,20 +130,22 @@ def test_reminders_are_bounded_and_then_the_goals_have_failed() -> None:
     assert_whole(world, "")
 
 
-def test_a_team_may_remind_nobody() -> None:
+def test_a_team_may_disable_reminders() -> None:
     team = team_of(agents=[member("lead")], limits={"goal_prompts": 0})
-    world = task(lambda request: said("I am done"), ANSWER, team=team)
+    world = settled_task(lambda request: said("I am done"), ANSWER_GOAL, team=team)
     assert [step.agent_name for step in world.history()] == ["user", "lead", "orchestrator"]
 
 
-def test_a_team_that_asks_its_user_is_reminded_first() -> None:
+def test_a_team_with_open_goals_is_reminded_before_the_users_turn() -> None:
     team = team_of(agents=[member("lead")], collaboration_model={"type": "manual"})
-    world = task(in_turn(said("what now?"), said("", ("achieve_answer", {"n": 1})), said("there")), ANSWER, team=team)
+    world = settled_task(
+        answer_in_turn(said("what now?"), said("", ("achieve_answer", {"n": 1})), said("there")), ANSWER_GOAL, team=team
+    )
     assert world.status() is TaskStatus.USER_TURN
     assert [goal.status for goal in goals_of(world.history())] == ["achieved"]
 
 
-def test_a_message_may_bring_goals_of_its_own() -> None:
+def test_a_message_may_have_goals() -> None:
     team = team_of(agents=[member("lead")], collaboration_model={"type": "manual"})
 
     def script(request: Request) -> Said:
@@ -146,7 +155,7 @@ def test_a_message_may_bring_goals_of_its_own() -> None:
     world = World(given(script))
     world.submit(team)
     world.settle()
-    from_message = {"goals": [SOURCE]}
+    from_message = {"goals": [SOURCE_GOAL]}
     world.send("and where from?", brought=from_message)
     world.settle()
     assert world.status() is TaskStatus.USER_TURN
@@ -154,33 +163,33 @@ def test_a_message_may_bring_goals_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goals", "told"),
+    ("goals", "expected"),
     [
-        ([ANSWER] * 6, "goals: .*at most 5"),
-        ([ANSWER, ANSWER], "goals: 'answer' is there twice"),
-        ([ANSWER | {"name": "no name"}], "goals.0.name"),
-        ([ANSWER | {"schema": {"type": "intger"}}], "goals.answer.schema: is no JSON Schema"),
-        ([ANSWER | {"schema": {"type": "array"}}], "must be the schema of an object"),
-        ([ANSWER | {"more": 1}], "goals.0.more: no such argument"),
+        ([ANSWER_GOAL] * 6, "goals: .*at most 5"),
+        ([ANSWER_GOAL, ANSWER_GOAL], "goals: 'answer' is there twice"),
+        ([ANSWER_GOAL | {"name": "no name"}], "goals.0.name"),
+        ([ANSWER_GOAL | {"schema": {"type": "intger"}}], "goals.answer.schema: is no JSON Schema"),
+        ([ANSWER_GOAL | {"schema": {"type": "array"}}], "must be the schema of an object"),
+        ([ANSWER_GOAL | {"more": 1}], "goals.0.more: no such argument"),
     ],
 )
-def test_goals_are_checked_before_anything_is_stored(goals: list[Any], told: str) -> None:
+def test_goals_are_checked_before_any_write(goals: list[Any], expected: str) -> None:
     world = World(given(lambda request: said("x")))
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=expected):
         submit(world.engine, parse_submission({"task_id": "t", "team": "desk", "prompt": "p", "goals": goals}), TEAM)
     assert not world.files.held
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_death_at_every_moment(after: bool) -> None:
-    script = in_turn(said("done?"), said("", ("achieve_answer", {"n": 7})), said("done"))
-    expected = [step.text for step in task(script, ANSWER).history()]
+def test_goals_survive_a_crash_at_every_port_call(after: bool) -> None:
+    script = answer_in_turn(said("done?"), said("", ("achieve_answer", {"n": 7})), said("done"))
+    expected = [step.text for step in settled_task(script, ANSWER_GOAL).history()]
     n, struck = 0, True
     while struck:
         n += 1
         world = World(given(script))
-        world.watch = fault = Fault(n, die, after=after)
-        world.submit(TEAM, goals=[ANSWER])
+        world.watch = fault = Fault(n, crash, after=after)
+        world.submit(TEAM, goals=[ANSWER_GOAL])
         world.settle()
         struck = fault.struck
         assert [step.text for step in world.history()] == expected, n

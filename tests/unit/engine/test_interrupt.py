@@ -1,4 +1,4 @@
-"""Interruptions: what becomes of them at each moment of a task."""
+"""Interruptions: their effect at each moment of a task."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,11 +18,11 @@ from tests.support.memory_ports.reader import items_of, read
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import POLICY, TASK, World, given, team_of
 
-PAIR = team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"})
+TWO_AGENTS = team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"})
 
 
 def interrupted_once(act: Callable[[World], None], texts: tuple[str, ...] = ("half ", "a word")) -> World:
-    """A world in which `act` is done in the middle of the first answer."""
+    """Return a world in which `act` is called in the middle of the first answer."""
     worlds: list[World] = []
 
     def script(request: Request) -> Said:
@@ -31,41 +31,41 @@ def interrupted_once(act: Callable[[World], None], texts: tuple[str, ...] = ("ha
         return Said(texts, meanwhile=lambda: act(worlds[0]))
 
     worlds.append(World(given(script)))
-    worlds[0].submit(PAIR)
+    worlds[0].submit(TWO_AGENTS)
     return worlds[0]
 
 
-def told(steps: list[TaskStep]) -> list[tuple[str, str]]:
+def texts_of(steps: list[TaskStep]) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in steps]
 
 
-def events(world: World) -> list[str]:
+def event_types(world: World) -> list[str]:
     return [record["type"] for record in world.published() if "chunks" in record]
 
 
-def test_what_was_said_stands_and_the_same_agent_goes_on() -> None:
+def test_the_published_text_is_kept_and_the_same_agent_continues() -> None:
     world = interrupted_once(lambda world: world.interrupt("shorter"))
     world.settle()
-    assert told(world.history()) == [
+    assert texts_of(world.history()) == [
         ("user", "go"),
         ("first", "half a word"),
         ("user", "shorter"),
         ("first", "first is brief"),
         ("second", "second is brief"),
     ]
-    spoken = world.history()[1]
-    assert spoken.interrupted
-    assert spoken.metadata["receipt"]["chunks_after"] == 0
-    assert spoken.metadata["usage"]["estimated"] is True
+    interrupted_step = world.history()[1]
+    assert interrupted_step.interrupted
+    assert interrupted_step.metadata["receipt"]["chunks_after"] == 0
+    assert interrupted_step.metadata["usage"]["estimated"] is True
     assert world.given.model.streams[0].closed
     assert world.history()[3].metadata["routing"]["rule"] == "interrupted"
     interrupt = [record for record in world.events() if record["type"] == "event_user_interrupt"]
-    assert [record["receipt"] for record in interrupt] == [spoken.metadata["receipt"]]
+    assert [record["receipt"] for record in interrupt] == [interrupted_step.metadata["receipt"]]
     assert world.summary().status is TaskStatus.COMPLETED
     assert_whole(world, "")
 
 
-def test_the_agent_is_told_that_it_was_interrupted() -> None:
+def test_the_prompt_of_the_agent_mentions_the_interruption() -> None:
     world = interrupted_once(lambda world: world.interrupt("shorter"))
     world.settle()
     assert [message["content"] for message in world.given.model.requests[1].messages[1:]] == [
@@ -75,10 +75,10 @@ def test_the_agent_is_told_that_it_was_interrupted() -> None:
     ]
 
 
-def test_before_the_first_token_the_agent_has_said_nothing() -> None:
+def test_an_interruption_before_the_first_token_leaves_an_empty_step() -> None:
     world = interrupted_once(lambda world: world.interrupt("shorter"), texts=())
     world.settle()
-    assert told(world.history())[:4] == [
+    assert texts_of(world.history())[:4] == [
         ("user", "go"),
         ("first", ""),
         ("user", "shorter"),
@@ -88,19 +88,19 @@ def test_before_the_first_token_the_agent_has_said_nothing() -> None:
     assert_whole(world, "")
 
 
-def test_before_a_worker_took_the_turn_it_is_passed_over() -> None:
+def test_an_interrupted_turn_that_no_worker_claimed_is_superseded() -> None:
     world = interrupted_once(lambda _: None)
     world.deliver(world.dispatcher.queue.popleft())
     [turn] = world.dispatcher.queue
     assert isinstance(turn, Turn)
     world.interrupt("shorter")
     world.settle()
-    assert told(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
+    assert texts_of(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
     assert len(world.given.model.requests) == 2
     assert_whole(world, "")
 
 
-def test_a_worker_does_not_begin_a_turn_that_was_interrupted_in_the_queue() -> None:
+def test_a_worker_does_not_start_a_turn_that_was_interrupted_in_the_queue() -> None:
     world = interrupted_once(lambda _: None)
     world.deliver(world.dispatcher.queue.popleft())
     turn = world.dispatcher.queue.popleft()
@@ -112,14 +112,14 @@ def test_a_worker_does_not_begin_a_turn_that_was_interrupted_in_the_queue() -> N
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_two_in_a_row_are_both_steps() -> None:
-    def twice(world: World) -> None:
+def test_two_interruptions_become_two_steps() -> None:
+    def interrupt_twice(world: World) -> None:
         world.interrupt("listen", "item1")
         world.interrupt("shorter", "item2")
 
-    world = interrupted_once(twice)
+    world = interrupted_once(interrupt_twice)
     world.settle()
-    assert told(world.history())[1:5] == [
+    assert texts_of(world.history())[1:5] == [
         ("first", "half a word"),
         ("user", "listen"),
         ("user", "shorter"),
@@ -128,27 +128,27 @@ def test_two_in_a_row_are_both_steps() -> None:
     assert_whole(world, "")
 
 
-def test_the_same_one_twice_is_one_step() -> None:
-    def twice(world: World) -> None:
+def test_a_repeated_interruption_is_one_step() -> None:
+    def interrupt_twice(world: World) -> None:
         world.interrupt("shorter")
         world.interrupt("shorter")
 
-    world = interrupted_once(twice)
+    world = interrupted_once(interrupt_twice)
     world.settle()
-    assert [text for name, text in told(world.history()) if name == "user"] == ["go", "shorter"]
+    assert [text for name, text in texts_of(world.history()) if name == "user"] == ["go", "shorter"]
 
 
-def test_while_the_task_waits_it_is_the_next_step() -> None:
+def test_an_interruption_of_a_waiting_task_is_the_next_step() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
     world.interrupt("more")
     world.settle()
-    assert told(world.history())[2:] == [("user", "more"), ("helper", "helper answers more")]
-    assert events(world).count("event_user_interrupt") == 1
+    assert texts_of(world.history())[2:] == [("user", "more"), ("helper", "helper answers more")]
+    assert event_types(world).count("event_user_interrupt") == 1
 
 
-def test_after_the_end_it_is_refused() -> None:
+def test_an_interruption_after_the_end_is_refused() -> None:
     world = interrupted_once(lambda _: None)
     world.given.model.script = lambda request: said("done")
     world.settle()
@@ -157,27 +157,27 @@ def test_after_the_end_it_is_refused() -> None:
     assert len(world.history()) == 3
 
 
-def test_it_names_who_answers() -> None:
+def test_an_interruption_may_name_the_agent() -> None:
     world = interrupted_once(lambda world: world.interrupt("shorter", agent="second"))
     world.settle()
-    assert told(world.history())[1:4] == [
+    assert texts_of(world.history())[1:4] == [
         ("first", "half a word"),
         ("user", "shorter"),
         ("second", "second is brief"),
     ]
 
 
-def test_one_goes_before_messages_that_queue() -> None:
-    def both(world: World) -> None:
+def test_an_interruption_is_applied_before_queued_messages() -> None:
+    def send_both(world: World) -> None:
         world.send("shorter", "item1")
         world.interrupt("now", "item2")
 
-    world = interrupted_once(both)
+    world = interrupted_once(send_both)
     world.settle()
-    assert told(world.history())[2:4] == [("user", "now"), ("user", "shorter")]
+    assert texts_of(world.history())[2:4] == [("user", "now"), ("user", "shorter")]
 
 
-def test_it_closes_open_calls_and_tells_the_tool() -> None:
+def test_an_interruption_closes_open_calls_and_cancels_the_tool() -> None:
     worlds: list[World] = []
     flags: list[bool] = []
 
@@ -208,31 +208,31 @@ def test_it_closes_open_calls_and_tells_the_tool() -> None:
     assert_whole(worlds[0], "")
 
 
-def test_a_worker_that_does_not_answer_is_passed_over_after_a_grace() -> None:
-    """It stands still with the position free; what it stores later is not taken."""
+def test_a_hanging_worker_is_superseded_after_the_grace_period() -> None:
+    """It hangs before it stores its step; a step that it stores later is ignored."""
 
-    def stands_still(world: World) -> None:
-        world.watch = stops(world, world.watch)
+    def hang(world: World) -> None:
+        world.watch = sweep_before_the_cancellation(world, world.watch)
         world.interrupt("shorter")
 
-    def stops(world: World, before: Any) -> Any:
+    def sweep_before_the_cancellation(world: World, before: Any) -> Any:
         def watch(name: str, call: Any) -> Any:
             if name == "turns.cancel_request":
                 world.watch = before
-                began = world.clock.now()
+                start = world.clock.now()
                 for _ in range(4):
                     world.drain()
                     world.clock.move(1.0)
                     world.sweep()
-                assert world.clock.now() - began < POLICY.lease
-                assert told(world.history())[1] == ("user", "shorter")
+                assert world.clock.now() - start < POLICY.lease
+                assert texts_of(world.history())[1] == ("user", "shorter")
             return call()
 
         return watch
 
-    world = interrupted_once(stands_still)
+    world = interrupted_once(hang)
     world.settle()
-    assert told(world.history()) == [
+    assert texts_of(world.history()) == [
         ("user", "go"),
         ("user", "shorter"),
         ("first", "first is brief"),
@@ -241,20 +241,20 @@ def test_a_worker_that_does_not_answer_is_passed_over_after_a_grace() -> None:
     assert_whole(world, "")
 
 
-def test_a_worker_that_dies_of_it_leaves_the_message() -> None:
-    def dies(world: World) -> None:
+def test_a_worker_that_crashes_at_an_interruption_loses_no_message() -> None:
+    def crash(world: World) -> None:
         world.interrupt("shorter")
         raise Crash
 
-    world = interrupted_once(dies)
+    world = interrupted_once(crash)
     world.settle()
-    assert told(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
+    assert texts_of(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
     follower = read(items_of(world.published(), partial(world.histories.read, TASK)))
     assert follower.steps == world.history()
     assert_whole(world, "")
 
 
-def test_a_lost_signal_is_told_by_the_next_chunk() -> None:
+def test_the_next_chunk_reports_an_interruption_whose_signal_was_lost() -> None:
     worlds: list[World] = []
 
     def script(request: Request) -> Said:
@@ -273,29 +273,29 @@ def test_a_lost_signal_is_told_by_the_next_chunk() -> None:
         worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
     worlds[0].watch = watch
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
-    spoken = worlds[0].history()[1]
-    assert (spoken.interrupted, spoken.text) == (True, "a b")
-    assert spoken.metadata["receipt"]["chunks_after"] == 1
+    interrupted_step = worlds[0].history()[1]
+    assert (interrupted_step.interrupted, interrupted_step.text) == (True, "a b")
+    assert interrupted_step.metadata["receipt"]["chunks_after"] == 1
 
 
-def test_a_message_may_be_refused_while_the_team_works() -> None:
+def test_a_message_may_be_refused_while_the_team_is_busy() -> None:
     refused: list[str] = []
 
-    def polite(world: World) -> None:
+    def send_politely(world: World) -> None:
         try:
             world.send("shorter", if_busy="reject")
         except UsageError as error:
             refused.append(str(error))
 
-    world = interrupted_once(polite)
+    world = interrupted_once(send_politely)
     world.settle()
     assert "takes no message while its team is busy" in refused[0]
-    assert "shorter" not in [text for _, text in told(world.history())]
+    assert "shorter" not in [text for _, text in texts_of(world.history())]
 
 
 @pytest.mark.parametrize("policy", ["queue", "interrupt"])
-def test_a_team_says_what_becomes_of_messages(policy: str) -> None:
-    team = PAIR.model_copy(update={"if_busy": policy})
+def test_the_policy_of_a_team_decides_on_messages(policy: str) -> None:
+    team = TWO_AGENTS.model_copy(update={"if_busy": policy})
     worlds: list[World] = []
 
     def script(request: Request) -> Said:
@@ -305,15 +305,15 @@ def test_a_team_says_what_becomes_of_messages(policy: str) -> None:
     worlds[0].submit(team)
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
-    spoken = worlds[0].history()[1]
-    assert spoken.interrupted is (policy == "interrupt")
+    interrupted_step = worlds[0].history()[1]
+    assert interrupted_step.interrupted is (policy == "interrupt")
     worlds[0].given.model.script = lambda request: said("done")
     worlds[0].settle()
     assert worlds[0].history()[2].text == "shorter"
 
 
 @pytest.mark.parametrize("policy", ["queue", "interrupt", "reject"])
-def test_the_same_message_again_is_the_same_whatever_the_team_says(policy: str) -> None:
+def test_a_repeated_message_is_applied_once_under_every_policy(policy: str) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team.model_copy(update={"if_busy": policy}))
     world.settle()
@@ -322,4 +322,4 @@ def test_the_same_message_again_is_the_same_whatever_the_team_says(policy: str) 
     world.settle()
     world.send("more")
     world.settle()
-    assert [text for name, text in told(world.history()) if name == "user"] == ["go", "more"]
+    assert [text for name, text in texts_of(world.history()) if name == "user"] == ["go", "more"]

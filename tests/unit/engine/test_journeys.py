@@ -1,4 +1,4 @@
-"""Whole runs, undisturbed and disturbed: they always come to the same history."""
+"""Whole runs, with and without faults: they always produce the same history."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from tests.support.memory_ports.reader import Reader, items_of, read
 from tests.support.memory_ports.watch import Crash, Fault, make
 from tests.support.memory_ports.world import TASK, World
 
-FAR = 10**9
-NAMES = sorted(JOURNEYS)
+NO_FAULT = 10**9
+JOURNEY_NAMES = sorted(JOURNEYS)
 
 
-def undisturbed(journey: Journey) -> tuple[World, int]:
-    """The run without a fault, and its number of port calls."""
-    count = Fault(FAR, lambda: None)
+def run_without_fault(journey: Journey) -> tuple[World, int]:
+    """Return the run without a fault, and its number of port calls."""
+    count = Fault(NO_FAULT, lambda: None)
     return journey.travel(journey.world(count)), len(count.seen)
 
 
-def struck(journey: Journey, n: int, after: bool, act: Callable[[World], None]) -> World:
-    """The run with something done at its n-th port call."""
+def run_with_fault(journey: Journey, n: int, after: bool, act: Callable[[World], None]) -> World:
+    """Return the run with `act` called at its n-th port call."""
     worlds: list[World] = []
     fault = Fault(n, lambda: act(worlds[0]), after)
     worlds.append(journey.world(fault))
@@ -51,7 +51,7 @@ def crash(world: World) -> None:
     ],
 )
 def test_a_team_runs_to_its_end(name: str, speakers: str, status: TaskStatus) -> None:
-    world, _ = undisturbed(JOURNEYS[name])
+    world, _ = run_without_fault(JOURNEYS[name])
     assert [step.agent_name for step in world.history()] == speakers.split()
     assert world.summary().status is status
     assert [step.seq for step in world.history()] == list(range(len(world.history())))
@@ -59,7 +59,7 @@ def test_a_team_runs_to_its_end(name: str, speakers: str, status: TaskStatus) ->
 
 
 def test_results_keep_the_order_of_the_calls() -> None:
-    world, _ = undisturbed(JOURNEYS["tools"])
+    world, _ = run_without_fault(JOURNEYS["tools"])
     asked, answered = world.history()[1:3]
     assert [result.tool_call_id for result in answered.results] == [call.id for call in asked.calls]
     assert [result.result for result in answered.results] == [3, 7, None, None]
@@ -67,18 +67,18 @@ def test_results_keep_the_order_of_the_calls() -> None:
     assert "not JSON" in str(answered.results[3].error)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", JOURNEY_NAMES)
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
-def test_every_message_may_come_twice(name: str, late: bool) -> None:
-    expected, _ = undisturbed(JOURNEYS[name])
+def test_every_message_may_be_delivered_twice(name: str, late: bool) -> None:
+    expected, _ = run_without_fault(JOURNEYS[name])
     journey = JOURNEYS[name]
     world = journey.world()
     deliver, before = world.deliver, list[Message]()
 
-    def twice(letter: Message) -> None:
-        deliver(letter)
-        before.append(letter)
-        for again in before if late else [letter]:
+    def twice(message: Message) -> None:
+        deliver(message)
+        before.append(message)
+        for again in before if late else [message]:
             deliver(again)
 
     world.deliver = twice  # type: ignore[method-assign]
@@ -86,49 +86,49 @@ def test_every_message_may_come_twice(name: str, late: bool) -> None:
     assert_same(world, expected, "each message twice")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_lost_message_is_sent_again_by_the_sweeper(name: str) -> None:
+@pytest.mark.parametrize("name", JOURNEY_NAMES)
+def test_the_sweeper_redelivers_every_lost_message(name: str) -> None:
     journey = JOURNEYS[name]
-    expected, _ = undisturbed(journey)
+    expected, _ = run_without_fault(journey)
     for n in range(1, len(expected.dispatcher.sent) + 1):
         world = journey.world()
         deliver, count = world.deliver, Counter[str]()
 
-        def lossy(letter: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
+        def deliver_unless_lost(message: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
             count["messages"] += 1
             if count["messages"] != n:
-                deliver(letter)
+                deliver(message)
 
-        world.deliver = lossy  # type: ignore[method-assign]
+        world.deliver = deliver_unless_lost  # type: ignore[method-assign]
         journey.travel(world)
-        assert_same(world, expected, f"letter {n} was lost")
+        assert_same(world, expected, f"message {n} was lost")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_message_at_all_arrives_but_those_of_the_sweeper(name: str) -> None:
+@pytest.mark.parametrize("name", JOURNEY_NAMES)
+def test_a_run_with_only_the_messages_of_the_sweeper_ends_the_same(name: str) -> None:
     journey = JOURNEYS[name]
-    expected, _ = undisturbed(journey)
+    expected, _ = run_without_fault(journey)
     world = journey.world()
     drain = world.drain
 
-    def deaf(limit: int = 0) -> None:
-        drain() if deaf.__dict__.pop("rang", False) else world.dispatcher.queue.clear()
+    def drain_after_a_sweep(limit: int = 0) -> None:
+        drain() if drain_after_a_sweep.__dict__.pop("rang", False) else world.dispatcher.queue.clear()
 
     sweep = world.sweep
 
-    def ringing() -> None:
+    def sweep_and_mark() -> None:
         sweep()
-        deaf.__dict__["rang"] = True
+        drain_after_a_sweep.__dict__["rang"] = True
 
-    world.drain, world.sweep = deaf, ringing  # type: ignore[method-assign]
+    world.drain, world.sweep = drain_after_a_sweep, sweep_and_mark  # type: ignore[method-assign]
     journey.travel(world)
-    assert_same(world, expected, "only what the sweeper sends arrives")
+    assert_same(world, expected, "only messages of the sweeper arrive")
 
 
-def set_back(journey: Journey, n: int, lost: int, swept: bool = False) -> World:
-    """The run in which Redis loses, after its n-th port call, what the last ones wrote: as after a failover.
+def run_with_loss(journey: Journey, n: int, lost: int, swept: bool = False) -> World:
+    """Return the run in which Redis loses, after its n-th port call, the writes of the last ones, as after a failover.
 
-    Where it is `swept` a sweeper looks at once, in the middle of whatever made that call.
+    If `swept`, a sweeper sweeps immediately, in the middle of the process that made that call.
     """
     kept: list[Any] = []
     worlds: list[World] = []
@@ -147,43 +147,43 @@ def set_back(journey: Journey, n: int, lost: int, swept: bool = False) -> World:
     return journey.travel(worlds[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", JOURNEY_NAMES)
 @pytest.mark.parametrize("lost", [2, 9])
-def test_redis_may_lose_the_newest_of_what_it_held(name: str, lost: int) -> None:
+def test_a_loss_of_the_newest_writes_of_redis_changes_no_history(name: str, lost: int) -> None:
     journey = JOURNEYS[name]
-    expected, calls = undisturbed(journey)
+    expected, calls = run_without_fault(journey)
     for n in range(lost + 1, calls + 1, 5):
-        world = set_back(journey, n, lost)
+        world = run_with_loss(journey, n, lost)
         assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], (
             f"set back by {lost} after port call {n}"
         )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_follower_misses_no_step_and_no_end_when_redis_lost_the_newest(name: str) -> None:
-    """What has a number that it had is dropped: so after the loss numbers must not come twice."""
+@pytest.mark.parametrize("name", JOURNEY_NAMES)
+def test_a_follower_misses_no_step_and_no_end_after_a_loss_of_the_newest_writes(name: str) -> None:
+    """A follower drops an item with a number that it had, so numbers must not repeat after the loss."""
     journey = JOURNEYS[name]
-    _, calls = undisturbed(journey)
+    _, calls = run_without_fault(journey)
     for n in range(10, calls + 1, 5):
-        world = set_back(journey, n, 9)
+        world = run_with_loss(journey, n, 9)
         items = items_of(_as_followed(world), partial(world.histories.read, TASK))
         reader = read(items)
         view = MergedStream(Cursor.parse(items[-1].cursor), partial(world.histories.read, TASK))
-        for item in view.missing_steps():  # as Task.stream does for a task that has ended before the sweeper looked
+        for item in view.missing_steps():  # as Task.stream does for a task that has ended before the next sweep
             reader.show(item.data)
         assert reader.steps == world.history(), f"set back after port call {n}"
 
 
 @pytest.mark.parametrize("name", ["sequential", "tools"])
 @pytest.mark.parametrize(("lost", "swept"), [(2, False), (9, True)], ids=["unnoticed", "swept at once"])
-def test_a_follower_has_the_whole_text_of_a_turn_in_which_redis_lost_the_newest(
+def test_a_follower_has_the_whole_text_of_a_turn_despite_a_loss_of_the_newest_writes(
     name: str, lost: int, swept: bool
 ) -> None:
-    """The turn goes on, or its step was stored already: what was lost of its chunks must not be missing silently."""
+    """The turn continues, or its step was stored already: a follower must notice that it lacks chunks."""
     journey = JOURNEYS[name]
-    _, calls = undisturbed(journey)
+    _, calls = run_without_fault(journey)
     for n in range(lost + 1, calls + 1):
-        world = set_back(journey, n, lost, swept)
+        world = run_with_loss(journey, n, lost, swept)
         reader = Reader()
         for item in items_of(_as_followed(world), partial(world.histories.read, TASK)):
             try:
@@ -194,27 +194,27 @@ def test_a_follower_has_the_whole_text_of_a_turn_in_which_redis_lost_the_newest(
 
 def _as_followed(world: World) -> list[dict[str, Any]]:
     followed: list[dict[str, Any]] = []
-    had: dict[tuple[str, bool], int] = {}
+    received: dict[tuple[str, bool], int] = {}
     for record in world.published():
         channel = (record["generation"], "chunks" in record)
-        if record["seq"] > had.get(channel, 0):
-            had[channel] = record["seq"]
+        if record["seq"] > received.get(channel, 0):
+            received[channel] = record["seq"]
             followed.append(record)
     return followed
 
 
-def test_whatever_happens_is_told_once() -> None:
+def test_every_event_is_published_once_despite_a_crash() -> None:
     journey = JOURNEYS["tools"]
-    _, calls = undisturbed(journey)
+    _, calls = run_without_fault(journey)
     for n in range(1, calls + 1):
-        world = struck(journey, n, True, crash)
-        told = Counter((record["type"], _call_id(record)) for record in world.published())
+        world = run_with_fault(journey, n, True, crash)
+        events = Counter((record["type"], _call_id(record)) for record in world.published())
         where = f"crash after port call {n}"
         for kind in ("event_task_start", "event_agent_handoff", "event_task_end"):
-            assert told[kind, None] == 1, where
+            assert events[kind, None] == 1, where
         for call in [call for step in world.history() for call in step.calls]:
-            assert told["event_tool_call", call.id] == 1, where
-            assert told["event_tool_result", call.id] == 1, where
+            assert events["event_tool_call", call.id] == 1, where
+            assert events["event_tool_result", call.id] == 1, where
 
 
 def _call_id(record: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""What is sent to a task and comes twice, late or half: found by review, and never again."""
+"""Controls and messages that a task receives twice, late or incompletely."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,41 +24,41 @@ from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, s
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.coordinator.test_delegate import begun, children
-from tests.unit.engine.test_outside_calls import calls_of, results_of
-from tests.unit.engine.test_outside_calls import task as asking
+from tests.unit.engine.coordinator.test_delegate import children, with_open_sub_tasks
+from tests.unit.engine.test_external_calls import calls_of, results_of
+from tests.unit.engine.test_external_calls import world_with_calls as asking
 
-SOLO = team_of(agents=[member("a")], collaboration_model={"type": "manual"})
+ONE_AGENT = team_of(agents=[member("a")], collaboration_model={"type": "manual"})
 
 
-def waiting() -> World:
-    """A task that waits for its user."""
+def waiting_task() -> World:
+    """Return the world of a task that waits for its user."""
     world = World(given(lambda request: said(f"{speaker(request)} answers")))
-    world.submit(SOLO)
+    world.submit(ONE_AGENT)
     world.settle()
     return world
 
 
-def look(world: World) -> None:
-    """Let coordinators look at what is announced to them, and no other worker."""
+def run_coordinators(world: World) -> None:
+    """Deliver the messages for coordinators, and for no other worker."""
     while found := [message for message in world.dispatcher.queue if isinstance(message, Advance)]:
         world.dispatcher.queue.remove(found[0])
         world.deliver(found[0])
 
 
-def urgently(name: str, call: Any) -> bool:
+def is_interruption(name: str, call: Any) -> bool:
     return name == "inbox.add" and call.args[2:] == (True,)
 
 
-def test_an_interruption_that_comes_twice_does_not_hold_up_the_turn_after_it() -> None:
-    world = waiting()
-    once = [True]
+def test_a_repeated_interruption_does_not_delay_the_next_turn() -> None:
+    world = waiting_task()
+    first = [True]
 
     def watch(name: str, call: Any) -> Any:
-        if urgently(name, call) and once:
-            once.clear()
+        if is_interruption(name, call) and first:
+            first.clear()
             world.interrupt("shorter")
-            look(world)
+            run_coordinators(world)
         return call()
 
     world.watch = watch
@@ -69,9 +69,9 @@ def test_an_interruption_that_comes_twice_does_not_hold_up_the_turn_after_it() -
     assert world.clock.now() - world.history()[0].created_at.timestamp() < 60
 
 
-def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
+def test_a_slow_pass_does_not_cancel_a_turn_that_it_has_not_read() -> None:
     world = World(given(lambda request: said(f"{speaker(request)} answers")))
-    world.submit(SOLO)
+    world.submit(ONE_AGENT)
     left = ["board.record_decision", "inbox.add"]
 
     def watch(name: str, call: Any) -> Any:
@@ -85,14 +85,14 @@ def test_a_slow_look_does_not_end_a_turn_that_it_has_not_seen() -> None:
         return call()
 
     world.watch = watch
-    look(world)
+    run_coordinators(world)
     world.settle()
     assert world.status() is TaskStatus.USER_TURN
     assert world.clock.now() - world.history()[0].created_at.timestamp() < 60
 
 
-def test_a_message_that_is_sent_again_after_no_answer_is_taken_once() -> None:
-    world = waiting()
+def test_a_message_repeated_after_a_timeout_is_applied_once() -> None:
+    world = waiting_task()
     left = ["schedule.set", "inbox.add"]
 
     def watch(name: str, call: Any) -> Any:
@@ -110,7 +110,7 @@ def test_a_message_that_is_sent_again_after_no_answer_is_taken_once() -> None:
     assert world.status() is TaskStatus.USER_TURN
 
 
-def test_an_irreversible_call_does_not_begin_after_a_stop_was_accepted() -> None:
+def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None:
     ran: list[str] = []
 
     def pay(args: dict[str, Any], context: ToolContext) -> str:
@@ -133,7 +133,7 @@ def test_an_irreversible_call_does_not_begin_after_a_stop_was_accepted() -> None
     assert world.summary().status is TaskStatus.CANCELLED
 
 
-def test_calls_run_although_an_old_interruption_came_again() -> None:
+def test_calls_run_although_an_old_interruption_was_repeated() -> None:
     world = World(
         given(lambda request: said("", ("add", {})) if own_turns(request) == 0 else said("well"), {"add": _add})
     )
@@ -154,9 +154,9 @@ def _add(args: dict[str, Any], context: ToolContext) -> int:
     return 3
 
 
-def test_what_a_sub_task_came_to_is_told_again_if_its_worker_died_half_way() -> None:
-    world = begun()
-    began = world.clock.now()
+def test_the_result_of_a_sub_task_is_reported_again_if_its_worker_crashed() -> None:
+    world = with_open_sub_tasks()
+    start = world.clock.now()
     left = [True]
 
     def watch(name: str, call: Any) -> Any:
@@ -171,40 +171,40 @@ def test_what_a_sub_task_came_to_is_told_again_if_its_worker_died_half_way() -> 
     advance(world.engine, children(world)[0])
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert world.clock.now() - began < 100
+    assert world.clock.now() - start < 100
 
 
-def test_a_second_answer_wakes_the_task_for_the_first_one() -> None:
+def test_a_second_answer_wakes_the_task_for_the_first() -> None:
     world = asking(("client_ask", {"q": 1}))
     [call] = calls_of(world)
 
-    def dies(name: str, made: Callable[[], Any]) -> Any:
+    def crash(name: str, call: Callable[[], Any]) -> Any:
         if name == "inbox.add":
             raise Crash
-        return made()
+        return call()
 
-    world.watch = dies
+    world.watch = crash
     with pytest.raises(AssertionError, match="three times"):
         world.answer(successful_outcome(call, "first"))
-    world.watch = lambda name, made: made()
+    world.watch = lambda name, call: call()
     with pytest.raises(UsageError, match="first answer counts"):
         world.answer(successful_outcome(call, "second"))
     world.settle()
     assert [result.result for result in results_of(world)] == ["first"]
 
 
-def test_a_resume_ends_a_pause_that_was_stored_and_not_noted() -> None:
-    world = waiting()
+def test_a_resume_ends_a_pause_that_was_stored_and_not_applied() -> None:
+    world = waiting_task()
 
-    def dies(name: str, made: Callable[[], Any]) -> Any:
+    def crash(name: str, call: Callable[[], Any]) -> Any:
         if name == "inbox.add":
             raise Crash
-        return made()
+        return call()
 
-    world.watch = dies
+    world.watch = crash
     with pytest.raises(Crash):
         hold.pause(world.engine, TASK, "pause1")
-    world.watch = lambda name, made: made()
+    world.watch = lambda name, call: call()
     world.resume("resume1")
     world.settle()
     world.pause("pause1")
@@ -212,8 +212,8 @@ def test_a_resume_ends_a_pause_that_was_stored_and_not_noted() -> None:
     assert world.status() is TaskStatus.USER_TURN
 
 
-def test_one_id_is_not_given_to_two_things() -> None:
-    world = waiting()
+def test_one_item_id_cannot_name_two_items() -> None:
+    world = waiting_task()
     world.send("hello", "same")
     with pytest.raises(UsageError, match="use another id for each item"):
         world.stop("same")
@@ -223,7 +223,7 @@ def test_one_id_is_not_given_to_two_things() -> None:
         world.stop("same")
 
 
-def test_a_message_that_came_too_late_says_so() -> None:
+def test_the_receipt_of_a_late_message_is_expired() -> None:
     worlds: list[World] = []
 
     def script(request: Any) -> Said:
@@ -231,7 +231,7 @@ def test_a_message_that_came_too_late_says_so() -> None:
         return Said(("half",), error=failed, meanwhile=lambda: worlds[0].send("wait", "late"))
 
     worlds.append(World(given(script)))
-    worlds[0].submit(SOLO)
+    worlds[0].submit(ONE_AGENT)
     worlds[0].settle()
     assert worlds[0].summary().status is TaskStatus.FAILED
     receipt = find_receipt(worlds[0].engine, TASK, "late")
@@ -239,7 +239,7 @@ def test_a_message_that_came_too_late_says_so() -> None:
 
 
 def test_the_newest_client_tools_count() -> None:
-    world = waiting()
+    world = waiting_task()
     for number in range(3):
         tools = [{"name": f"client_{number}_{n}", "description": "d", "input_schema": {}} for n in range(32)]
         world.send(f"m{number}", f"m{number}", brought={"client_tools": tools})
@@ -249,18 +249,18 @@ def test_the_newest_client_tools_count() -> None:
     assert names[0] == "client_2_0"
 
 
-def test_what_the_user_looks_at_now_is_shown_and_counted() -> None:
-    world = waiting()
+def test_only_the_current_view_of_the_user_is_sent() -> None:
+    world = waiting_task()
     for number in range(3):
-        told = {"client_context": {"page": f"{number}" * 1000}}
-        world.send(f"m{number}", f"m{number}", brought=told)
+        view = {"client_context": {"page": f"{number}" * 1000}}
+        world.send(f"m{number}", f"m{number}", brought=view)
         world.settle()
     messages = world.given.model.requests[-1].messages
     shown = [message["content"] for message in messages if "view of the user" in str(message["content"])]
     assert shown == ['(Current view of the user: {"page":"' + "2" * 1000 + '"})']
 
 
-def test_whom_the_user_named_answers_also_after_another_message() -> None:
+def test_the_agent_that_the_user_named_answers_also_after_another_message() -> None:
     world = World(given(lambda request: said(f"{speaker(request)} answers")))
     world.submit(team_of(agents=[member("a"), member("b")], collaboration_model={"type": "manual"}))
     world.settle()
@@ -272,7 +272,7 @@ def test_whom_the_user_named_answers_also_after_another_message() -> None:
     assert world.history()[-1].agent_name == "b"
 
 
-def test_a_refusal_leaves_followers_where_they_are() -> None:
+def test_an_error_event_does_not_move_the_cursor_of_followers() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     event = ErrorOccurred(task_id=TASK, timestamp=world.engine.now(), code="refused", message="no")
     world.server.published.insert(8, (TASK, canonical_json(event.model_dump(mode="json"))))
@@ -284,7 +284,7 @@ def test_a_refusal_leaves_followers_where_they_are() -> None:
     assert view.cursor.steps == len(world.history())
 
 
-def test_an_interruption_beside_a_choice_is_not_a_pause_late() -> None:
+def test_an_interruption_during_a_decision_is_applied_before_the_turn() -> None:
     worlds: list[World] = []
     left: dict[str, Any] = {}
 
@@ -302,18 +302,18 @@ def test_an_interruption_beside_a_choice_is_not_a_pause_late() -> None:
         return call()
 
     worlds.append(World(given(lambda request: said(f"{speaker(request)} answers"))))
-    worlds[0].submit(SOLO)
+    worlds[0].submit(ONE_AGENT)
     worlds[0].watch = watch
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
     worlds[0].drain()
     assert [message["content"] for message in worlds[0].given.model.requests[0].messages[1:]] == ["go", "shorter"]
 
 
-def test_the_sweeper_does_not_ask_a_users_router_when_the_user_interrupts() -> None:
-    asked: list[bool] = []
+def test_the_sweeper_does_not_call_a_custom_router_after_an_interruption() -> None:
+    sweeping_states: list[bool] = []
 
     def router(team: Team, history: History) -> Route:
-        asked.append(sweeping[0])
+        sweeping_states.append(sweeping[0])
         return Route("a" if history.state.last_agent is None else END, "custom", "x", "")
 
     sweeping = [False]
@@ -328,11 +328,11 @@ def test_the_sweeper_does_not_ask_a_users_router_when_the_user_interrupts() -> N
     world.sweep()
     sweeping[0] = False
     world.settle()
-    assert not any(asked)
+    assert not any(sweeping_states)
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_what_a_model_said_is_given_back_as_providers_take_it() -> None:
+def test_unsupported_tool_names_are_sanitized_in_later_prompts() -> None:
     def script(request: Any) -> Said:
         match own_turns(request):
             case 0:
@@ -341,7 +341,7 @@ def test_what_a_model_said_is_given_back_as_providers_take_it() -> None:
                 return said("")
 
     world = World(given(script))
-    world.submit(SOLO)
+    world.submit(ONE_AGENT)
     world.settle()
     world.send("again")
     world.settle()

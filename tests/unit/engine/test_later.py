@@ -1,4 +1,4 @@
-"""Tasks that begin later, and those for which there is no room."""
+"""Tasks that start later, and tasks that are refused for lack of capacity."""
 
 from datetime import timedelta
 from typing import Any
@@ -18,12 +18,12 @@ from tests.support.memory_ports.world import SWEEP, TASK, World, given, team_of
 TEAM = team_of(agents=[{"name": "one", "prompt": "hi"}])
 
 
-def world_of(**policy: Any) -> World:
+def world_with_policy(**policy: Any) -> World:
     return World(given(lambda request: said("done"), policy=Policy(**policy)))
 
 
-def wait(world: World, seconds: float) -> None:
-    """Let so many seconds pass, with looks of the sweeper."""
+def sweep_for(world: World, seconds: float) -> None:
+    """Let this time pass, with passes of the sweeper."""
     until = world.clock.now() + seconds
     while world.clock.now() < until - SWEEP:
         world.sweep()
@@ -31,33 +31,33 @@ def wait(world: World, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("wiped", [False, True])
-def test_a_task_begins_when_it_was_to(wiped: bool) -> None:
-    world = world_of()
+def test_a_task_starts_after_its_countdown(wiped: bool) -> None:
+    world = world_with_policy()
     submitted = world.clock.now()
     world.submit(TEAM, countdown=30)
     world.drain()
     if wiped:
         world.server.wipe()
-    wait(world, 28)
+    sweep_for(world, 28)
     assert world.history()[1:] == []
     assert world.status() is TaskStatus.QUEUED
-    wait(world, 4)
+    sweep_for(world, 4)
     assert world.status() is TaskStatus.COMPLETED
     assert (world.history()[1].created_at - world.engine.time_at(submitted)).total_seconds() == pytest.approx(30, abs=2)
     assert_whole(world, "")
 
 
-def test_the_time_of_its_limits_begins_with_it() -> None:
-    world = world_of()
+def test_the_time_limit_of_a_task_counts_from_its_start() -> None:
+    world = world_with_policy()
     limits = {"max_seconds": 5}
     eta = world.engine.time_at(world.clock.now()) + timedelta(seconds=60)
     world.submit(SEQUENTIAL.team.model_copy(update={"limits": TEAM.limits.with_overrides(limits)}), eta=eta.isoformat())
-    wait(world, 70)
+    sweep_for(world, 70)
     assert world.status() is TaskStatus.COMPLETED
 
 
-def test_it_can_be_stopped_before_and_hears_messages_when_it_begins() -> None:
-    world = world_of()
+def test_a_task_can_be_stopped_and_receive_messages_before_its_start() -> None:
+    world = world_with_policy()
     world.submit(TEAM, countdown=30)
     world.send("and this")
     world.drain()
@@ -65,28 +65,28 @@ def test_it_can_be_stopped_before_and_hears_messages_when_it_begins() -> None:
     world.stop()
     world.settle()
     assert world.status() is TaskStatus.CANCELLED
-    other = world_of()
+    other = world_with_policy()
     other.submit(TEAM, countdown=30)
     other.send("and this")
     other.drain()
-    wait(other, 33)
+    sweep_for(other, 33)
     assert [step.text for step in other.history()] == ["go", "and this", "done"]
     assert Stop not in map(type, other.untaken())
 
 
-def test_the_same_submission_later_is_the_same_task() -> None:
-    world = world_of()
+def test_a_repeated_submission_of_a_later_task_is_the_same_task() -> None:
+    world = world_with_policy()
     world.submit(TEAM, countdown=30)
-    wait(world, 10)
+    sweep_for(world, 10)
     world.submit(TEAM, countdown=30)
-    wait(world, 22)
+    sweep_for(world, 22)
     assert world.status() is TaskStatus.COMPLETED
     with pytest.raises(UsageError, match="was submitted before"):
         world.submit(TEAM, countdown=31)
 
 
 @pytest.mark.parametrize(
-    ("wished", "told"),
+    ("options", "error"),
     [
         ({"eta": "tomorrow"}, "eta: must be a time such as"),
         ({"eta": "2027-03-01T08:00:00"}, "eta: needs a time zone"),
@@ -94,22 +94,22 @@ def test_the_same_submission_later_is_the_same_task() -> None:
         ({"eta": "2027-03-01T08:00:00Z", "countdown": 3}, "eta: name either"),
     ],
 )
-def test_what_cannot_be_wished(wished: dict[str, Any], told: str) -> None:
-    world = world_of()
-    with pytest.raises(UsageError, match=told):
-        world.submit(TEAM, **wished)
+def test_an_invalid_start_time_is_refused(options: dict[str, Any], error: str) -> None:
+    world = world_with_policy()
+    with pytest.raises(UsageError, match=error):
+        world.submit(TEAM, **options)
     assert world.engine.files.names("") == []
 
 
-def test_a_time_that_has_passed_is_now() -> None:
-    world = world_of()
+def test_a_task_with_a_past_start_time_starts_immediately() -> None:
+    world = world_with_policy()
     world.submit(TEAM, eta="2020-01-01T00:00:00+01:00")
     world.settle()
     assert world.status() is TaskStatus.COMPLETED
 
 
-def test_no_new_task_is_taken_when_too_much_waits() -> None:
-    world = world_of(max_queued=2)
+def test_a_new_task_is_refused_when_the_queue_is_full() -> None:
+    world = world_with_policy(max_queued=2)
     for number in range(2):
         world.submit(TEAM, task_id=f"task_{number}")
     with pytest.raises(Overloaded, match="2 turns wait for workers, at most 2 may"):
@@ -122,19 +122,19 @@ def test_no_new_task_is_taken_when_too_much_waits() -> None:
     assert world.status("task_2") is TaskStatus.COMPLETED
 
 
-def test_priority_is_that_of_all_its_messages() -> None:
+def test_all_messages_of_a_task_have_its_priority() -> None:
     calls = [("add", {"a": 1, "b": 2})]
     tools = [{"name": "add", "function": "shop.a:add", "effect": "pure"}]
     world = World(given(lambda request: said("", *calls) if len(request.messages) < 3 else said("done"), {"add": len}))
     world.submit(team_of(agents=[{"name": "one", "prompt": "hi", "tools": ["add"]}], tools=tools), priority="low")
 
-    def die(name: str, call: Any) -> Any:
+    def crash_once(name: str, call: Any) -> Any:
         if name in ("model.stream", "toolbox.run"):
             world.watch = lambda _, call: call()
             raise Crash
         return call()
 
-    world.watch = die
+    world.watch = crash_once
     world.settle()
     orders = [message.order for message in world.dispatcher.sent if isinstance(message, Turn | Tool)]
     assert len(orders) > 3

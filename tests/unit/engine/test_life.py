@@ -1,4 +1,4 @@
-"""The life of a task: the diagram in the guide to tasks shows the changes of status that happen, and no others."""
+"""The life of a task: the diagram in the guide to tasks shows exactly the changes of status that occur."""
 
 import re
 from collections.abc import Callable
@@ -14,26 +14,26 @@ from tests.faults.enumerated import ALL
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, Journey, member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.intake.test_fork import FORK, forked
-from tests.unit.engine.test_goals import ANSWER
+from tests.unit.engine.intake.test_fork import FORK, fork_task
+from tests.unit.engine.test_external_calls import ASK, FUNCTIONS
+from tests.unit.engine.test_external_calls import TEAM as CLIENTS
+from tests.unit.engine.test_external_calls import world_with_calls as asking
+from tests.unit.engine.test_goals import ANSWER_GOAL
 from tests.unit.engine.test_goals import TEAM as ASKED
-from tests.unit.engine.test_outside_calls import ASK, FUNCTIONS
-from tests.unit.engine.test_outside_calls import TEAM as CLIENTS
-from tests.unit.engine.test_outside_calls import task as asking
 
 GUIDE = Path(__file__).parents[3] / "roboco" / "docs" / "tasks.md"
 EDGE = re.compile(r"^\s+(\S+) --> (\S+?)(?:: .*)?$", re.MULTILINE)
-END = "[*]"
+NO_STATUS = "[*]"
 
 
 class Observer:
-    """Notes the changes of status of worlds."""
+    """A recorder of the changes of status of worlds."""
 
     def __init__(self) -> None:
         self.changes: set[tuple[str, str]] = set()
 
     def follow(self, act: Callable[[World], object], world: World) -> None:
-        """Do this to the world, and settle it."""
+        """Call `act` with the world, settle it, and record the changes."""
         before = self._status(world)
 
         def watch(name: str, call: Any) -> Any:
@@ -49,14 +49,14 @@ class Observer:
         act(world)
         world.settle()
         if TaskStatus(str(before)).ended:
-            self.changes.add((str(before), END))
+            self.changes.add((str(before), NO_STATUS))
 
     def _status(self, world: World) -> str | None:
         task = world.server.held.tasks.get(TASK)
         return None if task is None else task.status.value
 
 
-def travelled(observer: Observer, journey: Journey) -> None:
+def observe_journey(observer: Observer, journey: Journey) -> None:
     """Observe a journey."""
     world = journey.world()
     observer.follow(lambda world: world.submit(journey.team, **journey.wishes), world)
@@ -64,8 +64,8 @@ def travelled(observer: Observer, journey: Journey) -> None:
         observer.follow(act, world)
 
 
-def controlled(observer: Observer) -> None:
-    """Observe what is done to tasks that wait."""
+def observe_controls(observer: Observer) -> None:
+    """Observe controls of tasks that wait."""
     world = MANUAL.world()
     observer.follow(lambda world: world.submit(MANUAL.team), world)
     observer.follow(lambda world: world.pause(), world)
@@ -78,23 +78,23 @@ def controlled(observer: Observer) -> None:
     observer.follow(lambda world: world.pause(), world)
     observer.follow(lambda world: world.judge(world.history()[1].calls[0].id, True), world)
     world = SEQUENTIAL.world()
-    observer.follow(paused_at_once, world)
+    observer.follow(submit_and_pause, world)
     for number in range(4):
         observer.follow(partial(World.step, item_id=f"step{number}"), world)
     observer.follow(lambda world: world.resume(), world)
-    world = lost_beside_client()
-    observer.follow(lambda world: world.submit(LOSING, client_tools=[ASK]), world)
+    world = world_with_lost_call()
+    observer.follow(lambda world: world.submit(LOSING_TEAM, client_tools=[ASK]), world)
     observer.follow(lambda world: world.answer(successful_outcome(world.history()[1].calls[0], 1)), world)
 
 
-LOSING = team_of(
+LOSING_TEAM = team_of(
     agents=[member("lead", tools=["pay"])],
     tools=[{"name": "pay", "function": "shop.sums:pay", "on_unknown": "ask"}],
 )
 
 
-def lost_beside_client() -> World:
-    """A world in which nobody knows what came of a call, beside one of the client's."""
+def world_with_lost_call() -> World:
+    """Return a world with a call of unknown outcome and an open call of a client tool."""
 
     def script(request: Request) -> Said:
         return said("", ("client_ask", {"q": 1}), ("pay", {"amount": 1}))
@@ -105,31 +105,31 @@ def lost_beside_client() -> World:
     return World(given(script, {"pay": lost}))
 
 
-def paused_at_once(world: World) -> None:
-    """A task that is paused before it began."""
+def submit_and_pause(world: World) -> None:
+    """Submit a task and pause it before it starts."""
     world.submit(SEQUENTIAL.team)
     world.pause()
 
 
-def asking_client() -> World:
-    """A world whose agent calls a client tool."""
+def world_with_client_call() -> World:
+    """Return a world whose agent calls a client tool."""
     return World(given(lambda request: said("", ("client_ask", {"q": 1})), FUNCTIONS))
 
 
-def test_the_diagram_shows_what_happens() -> None:
+def test_the_diagram_shows_the_changes_of_status() -> None:
     observer = Observer()
     for journey in ALL.values():
-        travelled(observer, journey)
-    controlled(observer)
+        observe_journey(observer, journey)
+    observe_controls(observer)
     world = SEQUENTIAL.world()
-    observer.follow(paused_at_once, world)
-    world = asking_client()
+    observer.follow(submit_and_pause, world)
+    world = world_with_client_call()
     observer.follow(lambda world: world.submit(CLIENTS, client_tools=[ASK]), world)
     world = World(given(lambda request: said("no")))
-    observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER]), world)
+    observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER_GOAL]), world)
     drawn = set(EDGE.findall(GUIDE.read_text()))
     forks = SEQUENTIAL.travel(SEQUENTIAL.world())
-    forked(forks, 2)
-    begins = {(END, "queued"), (END, forks.status(FORK).value)}
-    assert observer.changes | begins == drawn
-    assert {status for edge in drawn for status in edge} - {END} == {status.value for status in TaskStatus}
+    fork_task(forks, 2)
+    initial = {(NO_STATUS, "queued"), (NO_STATUS, forks.status(FORK).value)}
+    assert observer.changes | initial == drawn
+    assert {status for edge in drawn for status in edge} - {NO_STATUS} == {status.value for status in TaskStatus}

@@ -1,4 +1,4 @@
-"""listings: an agents worker asks no MCP server, and a tool that has changed does not run until a person approves."""
+"""Listings: an agents worker contacts no MCP server, and a changed tool runs only after the user's approval."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ BUY = "shop_buy"
 
 
 def listing(description: str = "Buy an article.", effect: Any = "irreversible", **schema: Any) -> Listing:
-    """A listing of the shop's one tool."""
+    """Return a listing of the shop's only tool."""
     tool = ListedTool(description=description, input_schema={"type": "object", **schema}, effect=effect)
     return Listing(tools={"buy": tool})
 
@@ -30,9 +30,9 @@ def listing(description: str = "Buy an article.", effect: Any = "irreversible", 
 def shopping(
     calls: int = 1, later: Listing | None = None, at_first: Listing | None = None
 ) -> tuple[World, list[dict[str, Any]]]:
-    """A world whose agent buys so many times, one turn each; the list holds the arguments of runs.
+    """Return a world whose agent buys this number of times, one turn each, and the list of the arguments of the runs.
 
-    The server lists `at_first`, or the shop; from the agent's first turn on it lists `later`, if that is given.
+    If `at_first` is given, the server lists it instead of the shop; from the first turn on, it lists `later`, if given.
     """
     runs: list[dict[str, Any]] = []
 
@@ -54,11 +54,11 @@ def shopping(
 
 
 def errors(world: World) -> list[str]:
-    """The errors among the results of the history."""
+    """Return the errors among the results of the history."""
     return [result.error or "" for step in world.history() for result in step.results if result.is_error]
 
 
-def test_turn_without_listing_orders_it_and_waits() -> None:
+def test_turn_without_listing_requests_it_and_waits() -> None:
     world, runs = shopping()
     while not any(isinstance(letter, ListTools) for letter in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
@@ -79,7 +79,7 @@ def test_first_listing_counts() -> None:
     assert world.given.toolbox.described[0] == {"shop": listing("The first.")}
 
 
-def test_server_that_is_away_is_asked_a_bounded_number_of_times() -> None:
+def test_unreachable_server_is_contacted_a_limited_number_of_times() -> None:
     world, runs = shopping()
     world.given.toolbox.servers.clear()
     world.settle()
@@ -101,7 +101,7 @@ def test_server_that_is_not_allowed_ends_the_task() -> None:
     assert "MCP server 'evil' is not allowed on this worker" in error.message
 
 
-def test_server_that_comes_back_is_called_after_it_was_listed() -> None:
+def test_recovered_server_is_called_after_it_was_listed() -> None:
     world, runs = shopping(2, later=listing())
     world.given.toolbox.servers.clear()
     world.settle()
@@ -126,12 +126,12 @@ def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any
     world.judge(call.id, True)
     world.judge(call.id, True)
     world.settle()
-    assert runs == [{"number": 1}], "the call itself was made for the tool as it was"
+    assert runs == [{"number": 1}], "the call itself was made for the unchanged tool"
     assert world.given.toolbox.described[-1] == {"shop": listing(**change)}
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_change_is_shown_as_it_is_approved() -> None:
+def test_shown_change_is_the_approved_change() -> None:
     world, runs = shopping(2, later=listing("Sell.", effect="pure"))
     world.settle()
     call_id = world.history()[1].calls[0].id
@@ -156,7 +156,7 @@ def test_change_is_shown_as_it_is_approved() -> None:
     assert runs == []
 
 
-def test_denied_change_is_told_and_asked_about_again() -> None:
+def test_denied_change_is_an_error_and_asked_about_again() -> None:
     world, runs = shopping(2, later=listing("Sell."))
     world.settle()
     world.judge(world.history()[1].calls[0].id, False, "not this one")
@@ -167,7 +167,7 @@ def test_denied_change_is_told_and_asked_about_again() -> None:
 
 
 @pytest.mark.parametrize("denied_first", [True, False])
-def test_first_word_on_a_change_stands(denied_first: bool) -> None:
+def test_first_decision_on_a_change_counts(denied_first: bool) -> None:
     world, runs = shopping(2, later=listing("Sell."))
     world.settle()
     call_id = world.history()[1].calls[0].id
@@ -179,15 +179,15 @@ def test_first_word_on_a_change_stands(denied_first: bool) -> None:
     assert world.status() is (TaskStatus.APPROVAL if denied_first else TaskStatus.COMPLETED)
 
 
-def test_tool_that_is_gone_is_an_error_to_read() -> None:
+def test_call_of_a_removed_tool_is_an_error() -> None:
     world, runs = shopping(later=Listing())
     world.settle()
     assert errors(world) == ["not run: MCP server 'shop' has no tool 'buy' any more"]
     assert runs == []
 
 
-def test_call_that_was_begun_is_not_judged_anew() -> None:
-    """Its outcome may be known: a change of the tool since then must not hide that."""
+def test_call_that_has_started_is_not_checked_for_changes() -> None:
+    """Its outcome may be known: a later change of the tool must not hide it."""
     world, runs = shopping(later=listing())
 
     def buy(args: dict[str, Any], context: Any) -> str:
@@ -206,7 +206,7 @@ BOTH = Listing(tools={"buy": listing().tools["buy"], "find": FIND})
 
 
 def open_shop(script: Any, at_first: Listing | None, tools: tuple[str, ...] = ("mcp:shop",)) -> tuple[World, list[str]]:
-    """A world whose agent may use all tools of the shop; the list holds the names of the tools that have run."""
+    """Return a world whose agent may use all tools of the shop, and the list of the names of the tools that ran."""
     runs: list[str] = []
     named = {name: lambda args, context, name=name: runs.append(name) for name in (BUY, "shop_find", "shop_new")}
     world = World(given(script, named))
@@ -217,7 +217,7 @@ def open_shop(script: Any, at_first: Listing | None, tools: tuple[str, ...] = ("
 
 
 def offered_to(world: World) -> list[list[str]]:
-    """The names of the tools that each request to the model had."""
+    """Return the names of the tools in each request to the model."""
     return [[tool["function"]["name"] for tool in request.tools] for request in world.given.model.requests]
 
 
@@ -237,7 +237,7 @@ def test_all_tools_of_a_server_are_those_of_its_first_listing() -> None:
     assert world.history()[1].metadata["effects"]["shop_find"] == "pure"
 
 
-def test_server_with_all_of_its_tools_that_is_away_can_be_listed_by_a_call() -> None:
+def test_unreachable_server_with_all_of_its_tools_can_be_listed_by_a_call() -> None:
     def script(request: Any) -> Any:
         made = own_turns(request)
         world.given.toolbox.servers["shop"] = BOTH
@@ -266,7 +266,7 @@ def test_changed_tool_of_a_server_with_all_of_its_tools_waits_for_a_person(tools
     assert (world.status(), runs) == (TaskStatus.APPROVAL, [])
 
 
-def test_name_that_the_server_does_not_have_ends_the_task_with_the_mistake() -> None:
+def test_unknown_tool_name_ends_the_task_with_the_mistake() -> None:
     world, _runs = open_shop(lambda request: said("done"), Listing(tools=BOTH.tools, missing="no tool 'serch'"))
     world.settle()
     assert world.summary().status is TaskStatus.FAILED

@@ -1,4 +1,4 @@
-"""notify: those who asked are told of a task's statuses, in order, at least once each, whatever fails."""
+"""notifications: the targets of a task receive its statuses, in order, at least once each, despite any failure."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,8 +24,8 @@ from tests.support.memory_ports.watch import Call, Crash, Watch, make
 from tests.support.memory_ports.world import TASK, World
 
 
-def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:
-    """The world when the journey was travelled, and all that is to be told has had time to be delivered."""
+def run_and_deliver(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:
+    """Return the world of a completed journey after the delivery of its notifications."""
     world = journey.world(watch)
     submitting = replace(journey, wishes={"notify": list(targets)})
     submitting.travel(world)
@@ -33,8 +33,8 @@ def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> Wor
     return world
 
 
-def test_the_end_of_a_task_is_told_once() -> None:
-    world = told(GRAPH, SHOP)
+def test_the_end_of_a_task_is_delivered_once() -> None:
+    world = run_and_deliver(GRAPH, SHOP)
     (target, notice), *others = world.deliverer.told
     assert (target, others) == ("shop.done", [])
     assert (notice.status, notice.task_id, notice.steps) == ("completed", TASK, len(world.history()))
@@ -43,8 +43,8 @@ def test_the_end_of_a_task_is_told_once() -> None:
     assert world.files.names(notifications_path(TASK)) == []
 
 
-def test_what_is_told_has_an_id_a_type_a_time_and_data() -> None:
-    body = told(FAILING, SHOP).deliverer.told[0][1].body()
+def test_the_body_of_a_notification_has_an_id_a_type_a_time_and_data() -> None:
+    body = run_and_deliver(FAILING, SHOP).deliverer.told[0][1].body()
     assert set(body) == {"id", "type", "timestamp", "data"}
     assert body["type"] == "task.failed"
     assert set(body["data"]) == {
@@ -53,21 +53,21 @@ def test_what_is_told_has_an_id_a_type_a_time_and_data() -> None:
     assert "the model refuses" in body["data"]["reason"]
 
 
-def test_only_statuses_that_were_asked_for_are_told_and_in_order() -> None:
-    world = told(MANUAL, SHOP, HOOK)
+def test_only_requested_statuses_are_delivered_in_order() -> None:
+    world = run_and_deliver(MANUAL, SHOP, HOOK)
     assert world.deliverer.heard("shop.done") == ["cancelled"]
     assert world.deliverer.heard(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
 
 
-def every(*statuses: str) -> dict[str, Any]:
-    """A webhook that hears of these statuses."""
+def webhook_for(*statuses: str) -> dict[str, Any]:
+    """Return a webhook for these statuses."""
     return HOOK | {"on": list(statuses)}
 
 
-def test_statuses_of_one_position_are_told_in_the_order_in_which_they_came() -> None:
-    """By their names, "completed" comes before "paused"."""
+def test_statuses_of_one_position_are_delivered_in_their_order() -> None:
+    """By name, "completed" would precede "paused"."""
     world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team, notify=[every("paused", "completed")])
+    world.submit(SEQUENTIAL.team, notify=[webhook_for("paused", "completed")])
     while len(world.history()) < 5:
         world.deliver(world.dispatcher.queue.popleft())
     world.pause()
@@ -80,23 +80,23 @@ def test_statuses_of_one_position_are_told_in_the_order_in_which_they_came() -> 
     assert world.deliverer.heard(URL) == ["paused", "completed"]
 
 
-def test_a_status_that_comes_back_at_the_same_position_is_told_again() -> None:
+def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
     world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[every("paused", "user_turn")])
+    world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
     world.settle()
     world.pause()
     world.settle()
     world.resume()
     world.settle()
     delivered(world)
-    told = [str(notice.status) for _, notice in world.deliverer.told]
-    assert told == ["user_turn", "paused", "user_turn"]
+    statuses = [str(notice.status) for _, notice in world.deliverer.told]
+    assert statuses == ["user_turn", "paused", "user_turn"]
     assert len({notice.notification_id for _, notice in world.deliverer.told}) == 3
 
 
-def test_each_of_two_pauses_at_the_same_position_is_told() -> None:
+def test_each_of_two_pauses_at_the_same_position_is_delivered() -> None:
     world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[every("paused")])
+    world.submit(MANUAL.team, notify=[webhook_for("paused")])
     world.settle()
     for number in range(2):
         world.pause(f"pause{number}")
@@ -108,9 +108,9 @@ def test_each_of_two_pauses_at_the_same_position_is_told() -> None:
     assert len({notice.notification_id for _, notice in world.deliverer.told}) == 2
 
 
-def test_a_stray_name_among_the_notices_keeps_no_task_from_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.LogCaptureFixture) -> None:
     world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[every("user_turn", "cancelled")])
+    world.submit(MANUAL.team, notify=[webhook_for("user_turn", "cancelled")])
     world.settle()
     world.files.held[f"{notifications_path(TASK)}order-17~.json"] = b"{}"
     world.stop()
@@ -122,7 +122,7 @@ def test_a_stray_name_among_the_notices_keeps_no_task_from_its_end(caplog: pytes
 
 
 @pytest.mark.parametrize("skew", [-600.0, 600.0])
-def test_a_notice_is_delivered_at_once_though_the_clocks_of_workers_differ(skew: float) -> None:
+def test_a_notification_is_delivered_promptly_although_the_clocks_of_workers_differ(skew: float) -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team, notify=[SHOP])
     engine = world.engine
@@ -135,10 +135,10 @@ def test_a_notice_is_delivered_at_once_though_the_clocks_of_workers_differ(skew:
     assert world.clock.now() - start < 2 * notify.REDELIVERY_DELAY
 
 
-def test_a_notice_of_an_earlier_release_is_delivered() -> None:
-    """Its name had neither generation nor epoch."""
+def test_a_notification_of_an_earlier_release_is_delivered() -> None:
+    """The name of such a notification contained neither generation nor epoch."""
     world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[every("user_turn")])
+    world.submit(MANUAL.team, notify=[webhook_for("user_turn")])
     world.deliverer.error = TransientError("not now")
     world.settle()
     (path,) = [path for path in world.files.held if path.startswith(notifications_path(TASK))]
@@ -156,9 +156,9 @@ def test_a_notice_of_an_earlier_release_is_delivered() -> None:
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_a_wait_that_redis_lost_and_that_is_decided_again_is_told_once(settled: bool) -> None:
+def test_a_wait_that_is_decided_again_after_a_loss_of_redis_is_delivered_once(settled: bool) -> None:
     world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[every("paused", "user_turn")])
+    world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
     world.deliverer.error = None if settled else TransientError("not now")
     world.settle()
     if settled:
@@ -170,26 +170,26 @@ def test_a_wait_that_redis_lost_and_that_is_decided_again_is_told_once(settled: 
     assert [str(notice.status) for _, notice in world.deliverer.told] == ["user_turn"]
 
 
-def test_a_task_that_asks_for_nothing_costs_nothing() -> None:
+def test_a_task_without_targets_makes_no_notification_calls() -> None:
     calls: list[str] = []
 
     def watch(name: str, call: Call) -> Any:
         calls.append(name)
         return call()
 
-    world = told(GRAPH, watch=watch)
+    world = run_and_deliver(GRAPH, watch=watch)
     assert not world.deliverer.told
     assert not [path for path in world.files.held if "noti" in path or "told" in path]
     assert "dispatcher.notify" not in calls
 
 
-def test_a_long_text_is_cut() -> None:
-    notice = told(GRAPH, SHOP).deliverer.told[0][1]
+def test_a_truncated_text_is_marked() -> None:
+    notice = run_and_deliver(GRAPH, SHOP).deliverer.told[0][1]
     assert not notice.truncated
     assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
 
 
-def test_the_same_submission_again_is_the_same_and_another_one_is_refused() -> None:
+def test_a_repeated_submission_with_other_targets_is_refused() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team, notify=[SHOP])
     world.submit(GRAPH.team, notify=[SHOP])
@@ -197,7 +197,7 @@ def test_the_same_submission_again_is_the_same_and_another_one_is_refused() -> N
         world.submit(GRAPH.team, notify=[HOOK])
 
 
-def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
+def test_a_target_is_not_tried_before_its_retry_time() -> None:
     world = GRAPH.world()
     world.deliverer.error = RetryLater("the server is busy", 1000.0)
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
@@ -208,11 +208,11 @@ def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
     world.sweep()
     world.drain()
     assert world.server.held.schedule[notify.schedule_key(TASK)] > world.clock.now() + FIRST_RETRY_DELAY, (
-        "nor sooner than others"
+        "not sooner than after other errors"
     )
 
 
-def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> None:
+def test_a_target_cannot_delay_a_notification_beyond_the_delivery_period() -> None:
     world = GRAPH.world()
     world.deliverer.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
@@ -225,20 +225,20 @@ def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> Non
     assert world.deliverer.heard("shop.done") == ["completed"]
 
 
-def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
+def test_a_failed_delivery_is_repeated_with_growing_delays() -> None:
     world = GRAPH.world()
     world.deliverer.error = TransientError("the server is away")
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
     world.drain()
-    pauses: list[float] = []
+    delays: list[float] = []
     for _ in range(6):
         due = world.server.held.schedule[notify.schedule_key(TASK)]
-        pauses.append(due - world.clock.now())
+        delays.append(due - world.clock.now())
         world.clock.move(due - world.clock.now())
         world.sweep()
         world.drain()
     assert all(
-        0.7 * FIRST_RETRY_DELAY * 2**n <= pause <= 1.3 * FIRST_RETRY_DELAY * 2**n for n, pause in enumerate(pauses)
+        0.7 * FIRST_RETRY_DELAY * 2**n <= delay <= 1.3 * FIRST_RETRY_DELAY * 2**n for n, delay in enumerate(delays)
     )
     world.deliverer.error = None
     delivered(world)
@@ -246,14 +246,14 @@ def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
     assert world.deliverer.told[0][1].attempts == 7
 
 
-def test_one_who_does_not_answer_does_not_hold_up_another() -> None:
-    world = GRAPH.world(_refusing(URL))
+def test_an_unreachable_target_does_not_delay_another() -> None:
+    world = GRAPH.world(_refuse_target(URL))
     replace(GRAPH, wishes={"notify": [HOOK, SHOP]}).travel(world)
     world.drain()
     assert world.deliverer.heard("shop.done") == ["completed"]
 
 
-def _refusing(name: str) -> Watch:
+def _refuse_target(name: str) -> Watch:
     def watch(port: str, call: Any) -> Any:
         if port == "deliverer.deliver" and call.args[0].label == name:
             raise TransientError("away")
@@ -262,7 +262,7 @@ def _refusing(name: str) -> Watch:
     return watch
 
 
-def test_later_notices_wait_for_earlier_ones() -> None:
+def test_later_notifications_wait_for_earlier_ones() -> None:
     world = MANUAL.world()
     world.deliverer.error = TransientError("away")
     replace(MANUAL, wishes={"notify": [HOOK]}).travel(world)
@@ -274,7 +274,7 @@ def test_later_notices_wait_for_earlier_ones() -> None:
 
 
 @pytest.mark.parametrize("error", [UsageError("it is not allowed"), TransientError("it is away")])
-def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error: Exception) -> None:
+def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued(error: Exception) -> None:
     world = GRAPH.world()
     world.deliverer.error = error
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
@@ -300,7 +300,7 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error:
         notify.retry_abandoned(world.engine, TASK, letter.detail)
 
 
-def test_what_ends_its_workers_is_given_up() -> None:
+def test_a_notification_that_kills_its_workers_is_abandoned() -> None:
     tries = 0
 
     def watch(name: str, call: Call) -> Any:
@@ -310,12 +310,12 @@ def test_what_ends_its_workers_is_given_up() -> None:
             raise Crash
         return call()
 
-    world = told(GRAPH, SHOP, watch=watch)
+    world = run_and_deliver(GRAPH, SHOP, watch=watch)
     assert tries == world.given.policy.max_attempts
     assert "3 workers were lost" in world.engine.dead_letters.entries()[0].reason
 
 
-def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:
+def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() -> None:
     world = GRAPH.world()
     replace(GRAPH, wishes={"notify": [SHOP | {"confirmed": True, "continuation": "{}"}]}).travel(world)
     world.drain()
@@ -334,7 +334,7 @@ def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:
         notify.confirm(world.engine, TASK, "0-00000001-failed")
 
 
-def test_redis_that_loses_all_loses_no_notice() -> None:
+def test_notifications_survive_a_loss_of_redis() -> None:
     world = GRAPH.world()
     world.deliverer.error = TransientError("away")
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
@@ -348,9 +348,9 @@ def test_redis_that_loses_all_loses_no_notice() -> None:
     assert world.deliverer.heard("shop.done") == ["completed"]
 
 
-def test_who_finds_a_dead_worker_at_it_is_followed_by_another_after_its_lease() -> None:
+def test_a_delivery_of_a_crashed_worker_is_repeated_after_its_lease() -> None:
     world = GRAPH.world()
-    assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0, "who was at it and died"
+    assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0, "a worker that started a delivery and crashed"
     replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
     world.drain()
     assert not world.deliverer.told
@@ -360,14 +360,14 @@ def test_who_finds_a_dead_worker_at_it_is_followed_by_another_after_its_lease() 
     assert world.deliverer.heard("shop.done") == ["completed"]
 
 
-def test_who_finds_another_at_it_leaves_nothing_behind_when_all_is_told() -> None:
-    world = told(GRAPH, SHOP)
+def test_a_concurrent_delivery_without_pending_notifications_schedules_nothing() -> None:
+    world = run_and_deliver(GRAPH, SHOP)
     assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0
     deliver(world.engine, TASK)
     assert notify.schedule_key(TASK) not in world.server.held.schedule
 
 
-def test_two_workers_at_once_tell_once() -> None:
+def test_two_concurrent_workers_deliver_once() -> None:
     def watch(name: str, call: Call) -> Any:
         if name == "deliverer.deliver" and not world.deliverer.told:
             deliver(world.process(), TASK)
@@ -379,7 +379,7 @@ def test_two_workers_at_once_tell_once() -> None:
     assert len(world.deliverer.told) == 1
 
 
-def test_pauses_double_up_to_an_hour_and_differ() -> None:
+def test_retry_delays_double_up_to_an_hour_and_differ() -> None:
     assert len({retry_delay(f"msg_{n}", 3) for n in range(50)}) == 50
     assert all(
         0.75 * MAX_RETRY_DELAY <= retry_delay("msg", tries) <= 1.25 * MAX_RETRY_DELAY for tries in (11, 100, 9999)

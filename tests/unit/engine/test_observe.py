@@ -1,4 +1,4 @@
-"""What operators are told of a task's work: each thing once, with what it took."""
+"""Telemetry of a task's work: each operation is recorded once, with its measurements."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Crash, make
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
-PRICED = {"small": {"model": "m1", "price_in": 1000.0, "price_out": 2000.0}}
+PRICED_MODELS = {"small": {"model": "m1", "price_in": 1000.0, "price_out": 2000.0}}
 TEAM = team_of(
-    models=PRICED,
+    models=PRICED_MODELS,
     agents=[member("one", tools=["add"])],
     tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
 )
@@ -35,15 +35,15 @@ def fail(args: Any, context: Any) -> Any:
     raise ValueError("no sum")
 
 
-def world_of(add: Any = lambda args, context: 3) -> World:
-    """An agent that calls a tool once and then says what came of it."""
+def world_with_tool(add: Any = lambda args, context: 3) -> World:
+    """Return a world whose agent calls a tool once and then answers."""
     return World(
         given(lambda request: said("done") if own_turns(request) else said("", ("add", {"a": 1})), {"add": add})
     )
 
 
 def crash_once(world: World, port_call: str) -> None:
-    """Have the process die after the next call of this."""
+    """Have the process crash after the next call of this port."""
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
@@ -55,40 +55,40 @@ def crash_once(world: World, port_call: str) -> None:
     world.watch = watch
 
 
-def test_a_task_from_submit_to_end() -> None:
-    world = world_of()
+def test_a_task_is_recorded_from_submit_to_end() -> None:
+    world = world_with_tool()
     world.submit(TEAM)
     world.settle()
-    told = world.telemetry
+    telemetry = world.telemetry
     assert world.summary().status is TaskStatus.COMPLETED
-    assert len(told.of(TURN_SECONDS, "m1")) == 2
-    assert all(seconds > 0 for seconds in told.of(TURN_SECONDS, "m1"))
-    assert sum(told.of(TOKENS, "in", "m1")) == world.summary().tokens_in == 20
-    assert sum(told.of(TOKENS, "out", "m1")) == world.summary().tokens_out == 10
-    assert sum(told.of(COST, "m1")) == world.summary().cost > 0
-    assert len(told.of(TOOL_SECONDS, "add", "ok")) == 1
-    assert told.of(TASKS, "completed") == [1]
-    assert not told.of(ATTEMPT_RESTARTS, "turn")
-    assert [task.status for task in told.tasks] == [TaskStatus.COMPLETED]
-    kinds = [work.kind for work in told.begun]
+    assert len(telemetry.of(TURN_SECONDS, "m1")) == 2
+    assert all(seconds > 0 for seconds in telemetry.of(TURN_SECONDS, "m1"))
+    assert sum(telemetry.of(TOKENS, "in", "m1")) == world.summary().tokens_in == 20
+    assert sum(telemetry.of(TOKENS, "out", "m1")) == world.summary().tokens_out == 10
+    assert sum(telemetry.of(COST, "m1")) == world.summary().cost > 0
+    assert len(telemetry.of(TOOL_SECONDS, "add", "ok")) == 1
+    assert telemetry.of(TASKS, "completed") == [1]
+    assert not telemetry.of(ATTEMPT_RESTARTS, "turn")
+    assert [task.status for task in telemetry.tasks] == [TaskStatus.COMPLETED]
+    kinds = [work.kind for work in telemetry.begun]
     assert kinds[0] == "submit"
     assert (kinds.count("turn"), kinds.count("tool")) == (2, 1)
-    assert {work.task_id for work in told.begun} == {TASK}
-    facts = {work.kind: facts for work, facts in zip(told.begun, told.told, strict=True)}
+    assert {work.task_id for work in telemetry.begun} == {TASK}
+    facts = {work.kind: facts for work, facts in zip(telemetry.begun, telemetry.told, strict=True)}
     assert facts["tool"] == {"agent": "one", "tool": "add"}
     assert facts["turn"] == {"agent": "one", "model": "m1", "tokens_in": 10, "tokens_out": 5}
 
 
-def test_a_tool_that_fails() -> None:
-    world = world_of(fail)
+def test_a_failed_tool_is_recorded_as_an_error() -> None:
+    world = world_with_tool(fail)
     world.submit(TEAM)
     world.settle()
     assert len(world.telemetry.of(TOOL_SECONDS, "add", "error")) == 1
     assert {"agent": "one", "tool": "add", "error": "tool_error"} in world.telemetry.told
 
 
-def test_a_turn_that_is_delivered_twice_is_told_once() -> None:
-    world = world_of()
+def test_a_turn_that_is_delivered_twice_is_recorded_once() -> None:
+    world = world_with_tool()
     world.submit(TEAM)
     world.drain()
     first = next(work for work in world.telemetry.begun if work.kind == "turn")
@@ -99,8 +99,8 @@ def test_a_turn_that_is_delivered_twice_is_told_once() -> None:
     assert len(world.telemetry.of(TURN_SECONDS, "m1")) == 2
 
 
-def test_a_worker_lost_in_a_turn() -> None:
-    world = world_of()
+def test_a_worker_lost_in_a_turn_is_recorded() -> None:
+    world = world_with_tool()
     world.submit(TEAM)
     crash_once(world, "turns.claim")
     world.settle()
@@ -109,18 +109,18 @@ def test_a_worker_lost_in_a_turn() -> None:
     assert not world.telemetry.of(LEASE_EXPIRATIONS, "tool")
 
 
-def test_a_worker_lost_in_a_call() -> None:
-    world = world_of()
+def test_a_worker_lost_in_a_call_is_recorded() -> None:
+    world = world_with_tool()
     world.submit(TEAM)
     crash_once(world, "calls.claim")
     world.settle()
     assert world.telemetry.of(LEASE_EXPIRATIONS, "tool") == world.telemetry.of(ATTEMPT_RESTARTS, "tool") == [1]
 
 
-def test_an_answer_that_breaks_is_a_restart_and_no_lost_lease() -> None:
+def test_an_interrupted_answer_is_a_restart_and_no_lost_lease() -> None:
     answers = iter([Said(("ha",), error=ModelError("connection", "broke", True)), said("whole")])
     world = World(given(lambda request: next(answers)))
-    world.submit(team_of(models=PRICED, agents=[member("one")]))
+    world.submit(team_of(models=PRICED_MODELS, agents=[member("one")]))
     world.settle()
     assert world.telemetry.of(ATTEMPT_RESTARTS, "turn") == [1]
     assert not world.telemetry.of(LEASE_EXPIRATIONS, "turn")
@@ -142,8 +142,8 @@ def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:
     assert any(facts and facts.get("finish_reason") == "interrupted" for facts in worlds[0].telemetry.told)
 
 
-def test_a_call_that_was_killed_at_its_time_limit() -> None:
-    world = world_of()
+def test_a_call_killed_at_its_time_limit_is_recorded() -> None:
+    world = world_with_tool()
     world.submit(TEAM)
     crash_once(world, "calls.claim")
     world.drain()

@@ -1,4 +1,4 @@
-"""What ends its worker each time: the task fails after a bounded number of attempts, and a dead letter says so."""
+"""Work that kills every worker: the task fails after a limited number of attempts, with a dead letter."""
 
 from typing import Any
 
@@ -16,29 +16,29 @@ from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.support.memory_ports.watch import Call, Crash, make
 from tests.support.memory_ports.world import TASK, World
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
 
-def letters(world: World) -> list[tuple[str | None, int]]:
+def dead_letters_of(world: World) -> list[tuple[str | None, int]]:
     return [(letter.work, letter.attempts) for letter in world.engine.dead_letters.entries()]
 
 
-def deadly(where: str) -> World:
-    """A world whose graph team's every process dies at this port call."""
+def crash_at(where: str) -> World:
+    """Return a world with the graph team in which every process crashes at this port call."""
 
-    def watch(name: str, call: Call) -> Any:
+    def crash_watch(name: str, call: Call) -> Any:
         if name == where:
             raise Crash
         return call()
 
     world = GRAPH.world()
     world.submit(GRAPH.team)
-    world.watch = watch
+    world.watch = crash_watch
     return world
 
 
-def test_a_turn_leaves_one_letter() -> None:
-    world = deadly("model.stream")
+def test_a_turn_that_kills_its_workers_leaves_one_dead_letter() -> None:
+    world = crash_at("model.stream")
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     [letter] = world.engine.dead_letters.entries()
@@ -46,47 +46,49 @@ def test_a_turn_leaves_one_letter() -> None:
         "roboco.turn",
         "task_1",
         "writer, step 1",
-        ATTEMPTS,
+        MAX_ATTEMPTS,
     )
     assert letter.reason == world.summary().reason
 
 
-def test_a_tool_call_leaves_one_letter_and_the_agent_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_kills_its_workers_leaves_one_dead_letter_and_an_error_result(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = TOOLS.world()
 
-    def watch(name: str, call: Call) -> Any:
+    def crash_watch(name: str, call: Call) -> Any:
         if name == "toolbox.run":
             raise Crash
         return call()
 
     world.submit(TOOLS.team)
-    world.watch = watch
+    world.watch = crash_watch
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert letters(world) == [("tool", ATTEMPTS)] * 3
-    told = [record.getMessage() for record in caplog.records if "a dead letter is stored" in record.getMessage()]
-    assert len(told) == 3
-    assert told[0].startswith(f"task {TASK}: tool 'add' was lost {ATTEMPTS} times, with the worker that ran it")
+    assert dead_letters_of(world) == [("tool", MAX_ATTEMPTS)] * 3
+    messages = [record.getMessage() for record in caplog.records if "a dead letter is stored" in record.getMessage()]
+    assert len(messages) == 3
+    assert messages[0].startswith(f"task {TASK}: tool 'add' was lost {MAX_ATTEMPTS} times, with the worker that ran it")
 
 
-def test_a_task_whose_every_look_ends_the_sweeper_is_given_up() -> None:
-    world = deadly("dispatcher.turn")
+def test_a_task_whose_passes_kill_the_sweeper_is_abandoned() -> None:
+    world = crash_at("dispatcher.turn")
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    assert f"{ATTEMPTS} sweepers were lost" in world.summary().reason
-    assert letters(world) == [("advance", ATTEMPTS)]
+    assert f"{MAX_ATTEMPTS} sweepers were lost" in world.summary().reason
+    assert dead_letters_of(world) == [("advance", MAX_ATTEMPTS)]
 
 
-def test_looks_that_merely_fail_are_not_counted() -> None:
+def test_failed_passes_do_not_count_as_crashes() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
 
-    def watch(name: str, call: Call) -> Any:
+    def crash_watch(name: str, call: Call) -> Any:
         if name == "board.record_decision":
             raise TransientError("refused")
         return call()
 
-    world.watch = watch
+    world.watch = crash_watch
     for _ in range(50):
         world.drain()
         world.clock.move(60)
@@ -95,31 +97,31 @@ def test_looks_that_merely_fail_are_not_counted() -> None:
     world.watch = make
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert not letters(world)
+    assert not dead_letters_of(world)
 
 
-def ending(router: Any) -> Journey:
-    """The custom team with another router."""
+def journey_with_router(router: Any) -> Journey:
+    """Return the journey of the custom team with another router."""
     return Journey(CUSTOM.team, CUSTOM.script, routers={"shop.routers:by_turns": router})
 
 
-def test_a_router_that_ends_its_worker_fails_the_task() -> None:
-    asked: list[int] = []
+def test_a_router_that_kills_its_worker_fails_the_task() -> None:
+    router_calls: list[int] = []
 
     def router(team: Team, history: History) -> Route:
-        asked.append(len(history.tail))
+        router_calls.append(len(history.tail))
         raise Crash
 
-    world = ending(router).world()
+    world = journey_with_router(router).world()
     world.submit(CUSTOM.team)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    assert f"lost {ATTEMPTS} times" in world.summary().reason
-    assert len(asked) == ATTEMPTS
+    assert f"lost {MAX_ATTEMPTS} times" in world.summary().reason
+    assert len(router_calls) == MAX_ATTEMPTS
 
 
-def test_the_sweeper_never_asks_a_router_itself() -> None:
-    """Its process is the worker's own: what ends it ends all of the worker."""
+def test_the_sweeper_never_calls_a_custom_router() -> None:
+    """The sweeper is a thread of the worker's main process, so a crash of its process ends the worker."""
     processes: list[str] = []
     now = [""]
 
@@ -127,7 +129,7 @@ def test_the_sweeper_never_asks_a_router_itself() -> None:
         processes.append(now[0])
         return Route(END, "mine", "r", "why")
 
-    world = ending(router).world()
+    world = journey_with_router(router).world()
     world.submit(CUSTOM.team)
     world.dispatcher.queue.clear()
     now[0] = "sweeper"
@@ -139,41 +141,41 @@ def test_the_sweeper_never_asks_a_router_itself() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_a_router_that_cannot_be_had_just_now_is_asked_again() -> None:
-    asked: list[int] = []
+def test_a_temporarily_unavailable_router_is_called_again() -> None:
+    router_calls: list[int] = []
 
     def router(team: Team, history: History) -> Route:
-        asked.append(1)
-        if len(asked) <= 2 * ATTEMPTS:
+        router_calls.append(1)
+        if len(router_calls) <= 2 * MAX_ATTEMPTS:
             raise TransientError("the store is away")
         return Route(END, "mine", "r", "why")
 
-    world = ending(router).world()
+    world = journey_with_router(router).world()
     world.submit(CUSTOM.team)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> None:
+def test_a_task_whose_passes_always_fail_is_quarantined_and_can_be_requeued() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     world.dispatcher.queue.clear()
-    looks: list[str] = []
+    passes: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def crash_watch(name: str, call: Call) -> Any:
         if name == "board.load":
-            looks.append(name)
+            passes.append(name)
             raise ZeroDivisionError("a bug")
         return call()
 
-    world.watch = watch
+    world.watch = crash_watch
     end = world.clock.now() + 3600
     while world.clock.now() < end:
         world.clock.move(5)
         world.sweep()
-    assert len(looks) <= ATTEMPTS + 1
+    assert len(passes) <= MAX_ATTEMPTS + 1
     [letter] = world.engine.dead_letters.entries()
-    assert (letter.work, letter.attempts, letter.reason) == ("advance", ATTEMPTS, "ZeroDivisionError: a bug")
+    assert (letter.work, letter.attempts, letter.reason) == ("advance", MAX_ATTEMPTS, "ZeroDivisionError: a bug")
     world.watch = make
     requeue(world.engine, Celery(), letter.letter_id)
     world.settle()
@@ -181,8 +183,8 @@ def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> 
     assert not world.engine.dead_letters.entries()
 
 
-def test_letter_of_an_ended_task_is_dismissed_once_and_for_all() -> None:
-    world = deadly("model.stream")
+def test_dead_letter_of_an_ended_task_can_be_deleted() -> None:
+    world = crash_at("model.stream")
     world.settle()
     [letter] = world.engine.dead_letters.entries()
     with pytest.raises(UsageError, match=f"roboco dead-letters delete {letter.letter_id} takes it off the list"):
@@ -194,7 +196,7 @@ def test_letter_of_an_ended_task_is_dismissed_once_and_for_all() -> None:
     assert world.engine.dead_letters.entries() == []
 
 
-def test_a_task_without_a_history_is_put_aside() -> None:
+def test_a_task_without_a_history_is_quarantined() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     world.dispatcher.queue.clear()
@@ -207,23 +209,23 @@ def test_a_task_without_a_history_is_put_aside() -> None:
     assert world.server.held.schedule[TASK] > world.clock.now() + 3000
 
 
-def test_a_sweeper_that_could_not_give_a_task_up_forgets_nothing() -> None:
-    world = deadly("dispatcher.turn")
-    watch, deaths = world.watch, 0
+def test_a_task_that_could_not_be_abandoned_keeps_its_count_of_attempts() -> None:
+    world = crash_at("dispatcher.turn")
+    crash_watch, crashes = world.watch, 0
 
     def without_letters(name: str, call: Call) -> Any:
-        nonlocal deaths
-        deaths += name == "dispatcher.turn"
+        nonlocal crashes
+        crashes += name == "dispatcher.turn"
         if name == "dead.add":
             raise TransientError("no answer")
-        return watch(name, call)
+        return crash_watch(name, call)
 
     world.watch = without_letters
     for _ in range(30):
         world.dispatcher.queue.clear()
         world.clock.move(400)
         world.sweep()
-    assert deaths == ATTEMPTS, "once it is to be given up, nobody looks at it as before"
-    world.watch = watch
+    assert crashes == MAX_ATTEMPTS, "once the task is exhausted, the sweeper makes no further ordinary pass"
+    world.watch = crash_watch
     world.settle()
     assert world.summary().status is TaskStatus.FAILED

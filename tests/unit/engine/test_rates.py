@@ -1,4 +1,4 @@
-"""Rates of providers: turns that would go beyond them wait, hold no worker, and fail never."""
+"""Rate limits of providers: turns beyond them are deferred, occupy no worker, and never fail."""
 
 from functools import partial
 from typing import Any
@@ -12,29 +12,29 @@ from tests.support.memory_ports.model import Said
 from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.world import SWEEP, World, given, team_of
 
-LIMIT = 600
+TOKENS_PER_MINUTE = 600
 
 
 class Provider:
-    """A model server that notes when it was asked, and for how many tokens."""
+    """A model server that records the times and the tokens of its requests."""
 
     def __init__(self) -> None:
         self.world: World
-        self.asked: list[tuple[float, int]] = []
-        self.refuse: list[float | None] = []
+        self.requests: list[tuple[float, int]] = []
+        self.refusals: list[float | None] = []
 
     def __call__(self, request: Any) -> Said:
-        if self.refuse:
-            return Said(error=ModelError("rate_limit", "at its limit", True, self.refuse.pop(0)))
-        self.asked.append((self.world.clock.now(), 80))
+        if self.refusals:
+            return Said(error=ModelError("rate_limit", "at its limit", True, self.refusals.pop(0)))
+        self.requests.append((self.world.clock.now(), 80))
         return Said(("text",), tokens=(60, 20))
 
-    def most_in_a_minute(self) -> int:
-        times = [time for time, _ in self.asked]
-        return max(sum(tokens for at, tokens in self.asked if start <= at < start + 60) for start in times)
+    def max_tokens_in_a_minute(self) -> int:
+        times = [time for time, _ in self.requests]
+        return max(sum(tokens for at, tokens in self.requests if start <= at < start + 60) for start in times)
 
 
-def begun(tasks: int, **profile: Any) -> tuple[World, Provider]:
+def submit_tasks(tasks: int, **profile: Any) -> tuple[World, Provider]:
     provider = Provider()
     world = provider.world = World(given(provider))
     team = team_of(
@@ -59,31 +59,31 @@ def settle(world: World, tasks: int) -> None:
 
 
 def test_twenty_turns_stay_within_the_tokens_of_every_minute() -> None:
-    world, provider = begun(20, tokens_per_minute=LIMIT)
+    world, provider = submit_tasks(20, tokens_per_minute=TOKENS_PER_MINUTE)
     settle(world, 20)
-    assert len(provider.asked) == 20
+    assert len(provider.requests) == 20
     one_request = 80
-    assert LIMIT - one_request <= provider.most_in_a_minute() <= LIMIT + one_request
+    assert TOKENS_PER_MINUTE - one_request <= provider.max_tokens_in_a_minute() <= TOKENS_PER_MINUTE + one_request
 
 
 def test_the_tokens_of_a_reply_replace_its_estimate_in_the_operators_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = ModelLimits((f"m=/{LIMIT}",))
+    limits = ModelLimits((f"m=/{TOKENS_PER_MINUTE}",))
     monkeypatch.setattr("tests.support.memory_ports.world.MemoryRates", partial(MemoryRates, limits=limits))
-    world, _ = begun(1)
+    world, _ = submit_tasks(1)
     settle(world, 1)
     (bucket,) = world.server.held.buckets.values()
     assert [request.tokens for request in bucket.made.values()] == [80]
 
 
-def test_requests_a_minute_are_kept() -> None:
-    world, provider = begun(7, requests_per_minute=3)
+def test_requests_stay_within_the_limit_of_every_minute() -> None:
+    world, provider = submit_tasks(7, requests_per_minute=3)
     settle(world, 7)
-    times = [time for time, _ in provider.asked]
+    times = [time for time, _ in provider.requests]
     assert all(sum(1 for time in times if start <= time < start + 60) <= 3 for start in times)
 
 
-def test_a_turn_that_waits_says_so_and_holds_nothing() -> None:
-    world, _ = begun(2, requests_per_minute=1)
+def test_a_deferred_turn_has_a_reason_and_no_owner() -> None:
+    world, _ = submit_tasks(2, requests_per_minute=1)
     world.drain()
     waiting = next(task for task in world.server.held.tasks.values() if task.due[0] == task.epoch)
     assert waiting.owner == ""
@@ -91,33 +91,33 @@ def test_a_turn_that_waits_says_so_and_holds_nothing() -> None:
     settle(world, 2)
 
 
-def test_what_the_provider_says_holds_for_everybody() -> None:
-    world, provider = begun(3)
-    provider.refuse = [45.0]
+def test_a_pause_of_the_provider_applies_to_all_tasks() -> None:
+    world, provider = submit_tasks(3)
+    provider.refusals = [45.0]
     settle(world, 3)
-    times = sorted(time for time, _ in provider.asked)
+    times = sorted(time for time, _ in provider.requests)
     assert times[0] - 1_800_000_000 >= 45
 
 
-def test_refusals_without_a_time_are_tried_again_ever_later() -> None:
-    world, provider = begun(1)
-    provider.refuse = [None] * 4
-    began = world.clock.now()
+def test_refusals_without_a_time_are_retried_with_growing_delays() -> None:
+    world, provider = submit_tasks(1)
+    provider.refusals = [None] * 4
+    start = world.clock.now()
     settle(world, 1)
-    assert provider.asked[0][0] - began >= 1 + 2 + 4 + 8
+    assert provider.requests[0][0] - start >= 1 + 2 + 4 + 8
 
 
-def test_a_turn_that_waits_can_be_stopped() -> None:
-    world, provider = begun(2, requests_per_minute=1)
+def test_a_deferred_turn_can_be_stopped() -> None:
+    world, provider = submit_tasks(2, requests_per_minute=1)
     world.drain()
     waiting = next(name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch)
     world.stop(task_id=waiting)
     world.drain()
     assert world.summary(waiting).status is TaskStatus.CANCELLED
-    assert len(provider.asked) == 1
+    assert len(provider.requests) == 1
 
 
-def test_tasks_that_wait_or_were_stopped_slow_no_other_tenant_and_no_later_task() -> None:
+def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> None:
     provider = Provider()
     world = provider.world = World(given(provider))
     team = team_of(
@@ -134,9 +134,9 @@ def test_tasks_that_wait_or_were_stopped_slow_no_other_tenant_and_no_later_task(
     for name in waiting:
         world.stop(task_id=name)
     world.drain()
-    assert len(provider.asked) == 2
+    assert len(provider.requests) == 2
     assert not any(bucket.waits for bucket in world.server.held.buckets.values())
-    began = world.clock.now()
+    start = world.clock.now()
     world.submit(team, task_id="acme:later")
     for _ in range(600):
         world.drain()
@@ -144,61 +144,62 @@ def test_tasks_that_wait_or_were_stopped_slow_no_other_tenant_and_no_later_task(
             break
         world.clock.move(SWEEP)
         world.sweep()
-    assert provider.asked[-1][0] - began <= 61
+    assert provider.requests[-1][0] - start <= 61
 
 
 @pytest.mark.parametrize("act", ["stop", "interrupt"])
-def test_who_wants_a_turn_to_end_while_it_is_given_back_does_not_wait(act: str) -> None:
-    world, _ = begun(1)
-    pause = ModelError("rate_limit", "at its limit", True, 500.0)
+def test_a_control_during_a_deferral_is_applied_immediately(act: str) -> None:
+    world, _ = submit_tasks(1)
+    refusal = ModelError("rate_limit", "at its limit", True, 500.0)
 
-    def meanwhile() -> None:
+    def send_control() -> None:
         getattr(world, act)(*(["shorter"] if act == "interrupt" else []), task_id="t0")
 
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     def script(request: Any) -> Said:
-        asked.append(request)
-        return Said(error=pause, meanwhile=meanwhile) if len(asked) == 1 else Said(("text",))
+        requests.append(request)
+        return Said(error=refusal, send_control=send_control) if len(requests) == 1 else Said(("text",))
 
     world.given.model.script = script
-    began = world.clock.now()
+    start = world.clock.now()
     world.drain()
-    assert world.clock.now() - began < 5
+    assert world.clock.now() - start < 5
     task = world.server.held.tasks["t0"]
     assert task.status is TaskStatus.CANCELLED if act == "stop" else task.seq >= 2
 
 
-def test_a_refused_request_counts_and_its_turn_obeys_the_pause_too() -> None:
-    world, provider = begun(1, requests_per_minute=2)
-    provider.refuse = [0.1, 0.1, 0.1]
+def test_a_refused_request_counts_and_its_turn_waits_for_the_pause() -> None:
+    world, provider = submit_tasks(1, requests_per_minute=2)
+    provider.refusals = [0.1, 0.1, 0.1]
     settle(world, 1)
-    assert provider.asked[0][0] - 1_800_000_000 > 60
+    assert provider.requests[0][0] - 1_800_000_000 > 60
 
 
-def test_no_server_holds_everybody_back_for_ever() -> None:
-    world, provider = begun(1)
-    provider.refuse = [604_800.0]
-    began = world.clock.now()
+def test_a_pause_of_a_provider_is_limited() -> None:
+    world, provider = submit_tasks(1)
+    provider.refusals = [604_800.0]
+    start = world.clock.now()
     world.drain()
     task = world.server.held.tasks["t0"]
-    assert task.due[1] - began < 1000
+    assert task.due[1] - start < 1000
     settle(world, 1)
 
 
-def test_a_turn_that_has_waited_is_not_called_waiting_while_it_is_made() -> None:
-    world, provider = begun(2, requests_per_minute=1)
+def test_a_running_turn_has_no_reason_of_a_wait() -> None:
+    world, provider = submit_tasks(2, requests_per_minute=1)
     seen: list[str] = []
     world.given.model.script = lambda request: Said(
-        ("text",), meanwhile=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner)
+        ("text",),
+        send_control=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner),
     )
     settle(world, 2)
     assert seen == ["", ""]
-    assert provider.asked == []
+    assert provider.requests == []
 
 
-def test_a_task_that_is_stopped_gives_up_the_place_of_its_summary() -> None:
-    world, _ = begun(0)
+def test_a_stopped_task_releases_the_reservation_of_its_summary() -> None:
+    world, _ = submit_tasks(0)
     team = team_of(
         agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 2, "model": "sums"}}],
         models={

@@ -1,4 +1,4 @@
-"""A workspace whose history was restored to an earlier step, while what its later calls came to is still there."""
+"""A workspace whose history was restored to an earlier step, while the records of its later calls still exist."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ from tests.support.memory_ports.schedule import MemorySchedule
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
-SAME, SPACED, OTHER = '{"to": "ann"}', '{ "to":"ann" }', '{"to": "bob"}'
-"""The arguments of a call, the same in another spelling, and those of another call."""
+CALL_ARGUMENTS, SPACED_ARGUMENTS, OTHER_ARGUMENTS = '{"to": "ann"}', '{ "to":"ann" }', '{"to": "bob"}'
+"""The arguments of a call, the same arguments with other spaces, and those of another call."""
 
 
 class Clerk:
-    """A task whose agent makes one call, with the arguments that a test sets; `runs` are whom its tool wrote to."""
+    """A task whose agent makes one call with arbitrary arguments; `runs` are the recipients of its tool."""
 
     def __init__(self, tool: str = "send", approval: str = "never") -> None:
-        self.arguments = SAME
+        self.arguments = CALL_ARGUMENTS
         self.runs: list[Any] = []
         self._tool = tool
         self.world = World(given(self._script, {"send": self._send}))
@@ -38,7 +38,7 @@ class Clerk:
         self._lines = list(self.world.histories.held[TASK])
 
     def restore(self, arguments: str) -> None:
-        """Restore the history and `task.json`, and nothing else, to the submission; Redis knows nothing any more."""
+        """Restore the history and `task.json`, and nothing else, to the submission, and lose the data of Redis."""
         self.arguments = arguments
         self.world.histories.held[TASK] = list(self._lines)
         for path in (summary_path(TASK), open_marker_path(TASK)):
@@ -49,7 +49,7 @@ class Clerk:
         MemorySchedule(self.world.server, self.world.clock).mark_filled(REFILL_INTERVAL)
 
     def call_id(self) -> str:
-        """The id of the call that the agent makes."""
+        """Return the id of the call that the agent makes."""
         self.world.settle()
         return self.world.history()[1].calls[0].id
 
@@ -63,8 +63,10 @@ class Clerk:
         return f"sent to {args['to']}"
 
 
-@pytest.mark.parametrize(("arguments", "runs"), [(SAME, ["ann"]), (SPACED, ["ann"]), (OTHER, ["ann", "bob"])])
-def test_only_the_same_call_has_the_outcome_that_was_kept(arguments: str, runs: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "runs"), [(CALL_ARGUMENTS, ["ann"]), (SPACED_ARGUMENTS, ["ann"]), (OTHER_ARGUMENTS, ["ann", "bob"])]
+)
+def test_a_stored_outcome_applies_only_to_the_same_call(arguments: str, runs: list[str]) -> None:
     clerk = Clerk()
     clerk.call_id()
     clerk.restore(arguments)
@@ -75,24 +77,24 @@ def test_only_the_same_call_has_the_outcome_that_was_kept(arguments: str, runs: 
 
 
 @pytest.mark.parametrize("approved", [True, False])
-def test_only_the_same_call_has_the_verdict_that_waited(approved: bool) -> None:
+def test_a_pending_approval_applies_only_to_the_same_call(approved: bool) -> None:
     clerk = Clerk(approval="required")
     first = clerk.call_id()
     clerk.world.judge(first, approved)
-    clerk.restore(OTHER)
+    clerk.restore(OTHER_ARGUMENTS)
     second = clerk.call_id()
     assert (clerk.world.status(), clerk.runs) == (TaskStatus.APPROVAL, [])
     assert approval_id(first) != approval_id(second)
-    clerk.restore(SAME)
+    clerk.restore(CALL_ARGUMENTS)
     assert clerk.call_id() == first
     assert clerk.world.summary().status is TaskStatus.COMPLETED
     assert clerk.runs == ["ann"] * approved
 
 
-def test_another_call_is_judged_beside_a_verdict_that_waited() -> None:
+def test_another_call_can_be_approved_despite_a_pending_denial() -> None:
     clerk = Clerk(approval="required")
     clerk.world.judge(clerk.call_id(), False)
-    clerk.restore(OTHER)
+    clerk.restore(OTHER_ARGUMENTS)
     clerk.world.judge(clerk.call_id(), True)
     clerk.world.settle()
     assert clerk.runs == ["bob"]
@@ -100,7 +102,7 @@ def test_another_call_is_judged_beside_a_verdict_that_waited() -> None:
     assert clerk.world.summary().status is TaskStatus.COMPLETED
 
 
-def test_only_the_same_call_has_the_sub_task_that_was_kept() -> None:
+def test_a_stored_sub_task_belongs_only_to_the_same_call() -> None:
     clerk = Clerk("delegate")
     clerk.arguments = '{"team": "helpers", "prompt": "look it up"}'
     first = clerk.call_id()
@@ -111,7 +113,7 @@ def test_only_the_same_call_has_the_sub_task_that_was_kept() -> None:
     assert clerk.world.summary().status is TaskStatus.COMPLETED
 
 
-def test_calls_whose_arguments_cannot_be_read_differ_by_their_text() -> None:
+def test_calls_with_unreadable_arguments_differ_by_their_text() -> None:
     clerk = Clerk()
     ids: list[str] = []
     for arguments in ("{no json", "[1]", "{no json", "{}", "[1"):

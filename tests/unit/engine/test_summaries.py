@@ -1,4 +1,4 @@
-"""A `task.json` that cannot be read: it is derived, so it is computed again or written anew."""
+"""A `task.json` that cannot be read: it is a derived file, so it is computed or written again."""
 
 from collections.abc import Iterator
 
@@ -15,33 +15,46 @@ from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import TASK, World, given
 
-COMPARED = {"team", "status", "reason", "steps", "tokens_in", "tokens_out", "cost", "agents", "tools", "created_at"}
-TORN = [b"", b'{"task_id":"ta', b"\x00" * 64, b"[]"]
+COMPARED_FIELDS = {
+    "team",
+    "status",
+    "reason",
+    "steps",
+    "tokens_in",
+    "tokens_out",
+    "cost",
+    "agents",
+    "tools",
+    "created_at",
+}
+TORN_SUMMARIES = [b"", b'{"task_id":"ta', b"\x00" * 64, b"[]"]
 
 
-def ended() -> World:
+def ended_world() -> World:
     return SEQUENTIAL.travel(SEQUENTIAL.world())
 
 
-def waiting() -> World:
+def waiting_world() -> World:
     world = World(given(lambda request: said("text")))
     world.submit(MANUAL.team)
     world.settle()
     return world
 
 
-def tear(world: World, data: bytes = TORN[1]) -> TaskSummary:
-    """Leave these bytes of the summary; the summary as it was."""
+def tear_summary(world: World, data: bytes = TORN_SUMMARIES[1]) -> TaskSummary:
+    """Replace the summary by these bytes. Return the previous summary."""
     before = world.summary()
     world.files.held[summary_path(TASK)] = data
     return before
 
 
-@pytest.mark.parametrize("torn", TORN)
+@pytest.mark.parametrize("torn", TORN_SUMMARIES)
 def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
-    world = ended()
-    before = tear(world, torn)
-    assert world.engine.summaries.require(TASK).model_dump(include=COMPARED) == before.model_dump(include=COMPARED)
+    world = ended_world()
+    before = tear_summary(world, torn)
+    assert world.engine.summaries.require(TASK).model_dump(include=COMPARED_FIELDS) == before.model_dump(
+        include=COMPARED_FIELDS
+    )
     assert world.engine.summaries.is_closed(TASK)
     assert world.files.held[summary_path(TASK)] == torn, "a reader writes nothing"
 
@@ -51,8 +64,8 @@ def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
 def test_a_task_that_ends_while_its_steps_are_read_counts_as_running(
     marker: bytes | None, missing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = ended()
-    before = tear(world)
+    world = ended_world()
+    before = tear_summary(world)
     world.files.held[open_marker_path(TASK)] = OPENED
     whole = list(world.histories.read(TASK))
 
@@ -67,9 +80,9 @@ def test_a_task_that_ends_while_its_steps_are_read_counts_as_running(
     assert (found.status, found.steps) == (TaskStatus.RUNNING, before.steps - missing)
 
 
-def test_the_summary_of_an_open_task_is_computed_again_and_written_anew() -> None:
-    world = waiting()
-    tear(world)
+def test_the_summary_of_an_open_task_is_computed_and_written_again() -> None:
+    world = waiting_world()
+    tear_summary(world)
     found = world.engine.summaries.require(TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, 2)
     world.send("more")
@@ -78,9 +91,9 @@ def test_the_summary_of_an_open_task_is_computed_again_and_written_anew() -> Non
     assert not world.failures
 
 
-def test_a_task_that_redis_has_lost_is_rebuilt_without_its_summary() -> None:
-    world = waiting()
-    tear(world)
+def test_a_task_lost_by_redis_is_rebuilt_without_its_summary() -> None:
+    world = waiting_world()
+    tear_summary(world)
     world.server.wipe()
     recover.rebuild(world.engine, TASK)
     world.send("more")
@@ -90,21 +103,21 @@ def test_a_task_that_redis_has_lost_is_rebuilt_without_its_summary() -> None:
 
 
 @pytest.mark.parametrize("marker", [None, CLOSED])
-def test_a_late_worker_does_not_replace_what_may_be_the_summary_of_a_closed_task(marker: bytes | None) -> None:
-    world = waiting()
+def test_a_late_worker_does_not_replace_a_summary_that_may_be_of_a_closed_task(marker: bytes | None) -> None:
+    world = waiting_world()
     late = world.engine.task_store.load(TASK, 1)
     assert late is not None
-    tear(world)
+    tear_summary(world)
     del world.files.held[open_marker_path(TASK)]
     if marker is not None:
         world.files.held[open_marker_path(TASK)] = marker
     archive.archive(world.engine, TASK, late)
-    assert world.files.held[summary_path(TASK)] == TORN[1]
+    assert world.files.held[summary_path(TASK)] == TORN_SUMMARIES[1]
 
 
-def test_without_the_end_in_the_events_an_error_names_the_files_and_what_to_do() -> None:
-    world = ended()
-    tear(world)
+def test_the_error_for_a_missing_end_event_names_the_files_and_the_remedy() -> None:
+    world = ended_world()
+    tear_summary(world)
     quoting = b'{"type":"event_error","code":"x","message":"\\"event_task_end\\"","task_id":"a","seq":1}\n'
     world.files.held[events_path(TASK)] = quoting
     with pytest.raises(CorruptHistory) as raised:
@@ -114,7 +127,7 @@ def test_without_the_end_in_the_events_an_error_names_the_files_and_what_to_do()
 
 
 def test_without_a_summary_there_is_no_task() -> None:
-    world = ended()
+    world = ended_world()
     del world.files.held[summary_path(TASK)]
     assert world.engine.summaries.get(TASK) is None
     with pytest.raises(UsageError, match="no task"):

@@ -1,4 +1,4 @@
-"""tool: a call has one result, and an irreversible one is run at most once."""
+"""tool: a call has one result, and an irreversible call runs at most once."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ from tests.support.memory_ports.world import TASK, World, given, team_of
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
 
 
-def paying(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[ToolContext]]:
-    """A world whose agent pays once; the list holds the runs that began."""
+def world_with_payments(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[ToolContext]]:
+    """Return a world whose agent makes payments, and the list of the runs that started."""
     runs: list[ToolContext] = []
 
     def pay(args: dict[str, Any], context: ToolContext) -> str:
@@ -45,8 +45,8 @@ def paying(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[
     return world, runs
 
 
-def results(world: World) -> TaskStep:
-    """The step with the results; the history goes on after it, and the task has ended well."""
+def results_step(world: World) -> TaskStep:
+    """Assert that the task has completed after the results. Return the step with the results."""
     assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "clerk"]
     assert world.summary().status is TaskStatus.COMPLETED
     step = world.history()[2]
@@ -55,116 +55,120 @@ def results(world: World) -> TaskStep:
 
 
 def next_tool(world: World) -> Tool:
-    """The next message to the tools pool, taken out of the queue."""
+    """Take the next message for the tools pool from the queue. Return it."""
     message = next(message for message in world.dispatcher.queue if isinstance(message, Tool))
     world.dispatcher.queue.remove(message)
     return message
 
 
 @pytest.mark.parametrize("effect", ["pure", "idempotent", "irreversible"])
-def test_a_call_is_run_with_its_context_and_timeout(effect: str) -> None:
-    world, runs = paying(effect)
+def test_a_call_runs_with_its_context_and_timeout(effect: str) -> None:
+    world, runs = world_with_payments(effect)
     message = next_tool(world)
     assert (message.name, message.timeout) == ("pay", 30)
     world.deliver(message)
     world.settle()
-    [result] = results(world).results
+    [result] = results_step(world).results
     call = world.history()[1].calls[0]
     assert (result.result, result.is_error) == ("paid 0", False)
     assert runs == [ToolContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1, step_id=step_id_at(TASK, 1))]
 
 
-def test_calls_of_a_step_run_apart_and_their_results_stand_in_order() -> None:
-    world, runs = paying("irreversible", calls=4)
+def test_calls_of_a_step_run_separately_and_their_results_are_in_order() -> None:
+    world, runs = world_with_payments("irreversible", calls=4)
     for message in [next_tool(world) for _ in range(4)][::-1]:
         world.deliver(message)
     world.settle()
-    assert [result.result for result in results(world).results] == ["paid 0", "paid 1", "paid 2", "paid 3"]
+    assert [result.result for result in results_step(world).results] == ["paid 0", "paid 1", "paid 2", "paid 3"]
     assert [context.call_id for context in runs] == [call.id for call in world.history()[1].calls][::-1]
 
 
 def test_a_call_that_is_delivered_twice_runs_once() -> None:
-    world, runs = paying("pure")
+    world, runs = world_with_payments("pure")
     message = next_tool(world)
     world.deliver(message)
     world.deliver(message)
     world.settle()
     world.deliver(message)
-    results(world)
+    results_step(world)
     assert len(runs) == 1
 
 
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
 def test_a_call_that_may_be_repeated_is_run_again_with_the_same_key(effect: str) -> None:
-    world, runs = paying(effect)
+    world, runs = world_with_payments(effect)
     message = next_tool(world)
-    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
     world.deliver(message)
     world.watch = make
     world.settle()
-    assert results(world).results[0].result == "paid 0"
+    assert results_step(world).results[0].result == "paid 0"
     assert [context.attempt for context in runs] == [1, 2]
     assert len({context.idempotency_key for context in runs}) == 1
 
 
-def _die_after(name: str, call: Any, where: str) -> Any:
+def _crash_after(name: str, call: Any, where: str) -> Any:
     answer = call()
     if name == where:
         raise Crash
     return answer
 
 
-@pytest.mark.parametrize("fate", ["killed", "wiped", "killed and wiped", "no answer"])
-def test_an_irreversible_call_is_never_run_twice(fate: str) -> None:
-    told: set[str] = set()
+@pytest.mark.parametrize("fault_kind", ["killed", "wiped", "killed and wiped", "no answer"])
+def test_an_irreversible_call_is_never_run_twice(fault_kind: str) -> None:
+    errors: set[str] = set()
     n = 0
     struck = True
     while struck:
         n += 1
-        world, runs = paying("irreversible")
+        world, runs = world_with_payments("irreversible")
 
         def act(world: World = world) -> None:
-            if "wiped" in fate:
+            if "wiped" in fault_kind:
                 world.server.wipe()
-            if "killed" in fate:
+            if "killed" in fault_kind:
                 raise Crash
-            if fate == "no answer":
+            if fault_kind == "no answer":
                 raise TransientError("no answer")
 
         world.watch = fault = Fault(n, act, after=True)
         world.settle()
         struck = fault.struck
-        [result] = results(world).results
-        assert len(runs) <= 1, f"{fate} after {fault.seen[:n]}"
+        [result] = results_step(world).results
+        assert len(runs) <= 1, f"{fault_kind} after {fault.seen[:n]}"
         assert (result.result, result.error) in (("paid 0", None), (None, UNKNOWN_OUTCOME))
         assert runs or result.is_error
-        told.add(str(result.error))
+        errors.add(str(result.error))
     assert n > 15
-    assert told == {"None"} if fate == "wiped" else told == {"None", UNKNOWN_OUTCOME} or fate == "no answer"
+    assert (
+        errors == {"None"}
+        if fault_kind == "wiped"
+        else errors == {"None", UNKNOWN_OUTCOME} or fault_kind == "no answer"
+    )
 
 
 def test_an_intent_without_an_outcome_is_an_unknown_outcome() -> None:
-    world, runs = paying("irreversible")
+    world, runs = world_with_payments("irreversible")
     call = world.history()[1].calls[0]
     world.files.put(intent_path(TASK, call.id), b"{}")
     world.settle()
     assert not runs
-    assert results(world).results[0].error == UNKNOWN_OUTCOME
+    assert results_step(world).results[0].error == UNKNOWN_OUTCOME
 
 
-def test_an_outcome_that_was_stored_is_told() -> None:
-    world, runs = paying("irreversible")
-    world.watch = lambda name, call: _die_after(name, call, "files.put")
+def test_a_stored_outcome_becomes_the_result() -> None:
+    world, runs = world_with_payments("irreversible")
+    world.watch = lambda name, call: _crash_after(name, call, "files.put")
     world.deliver(next_tool(world))
     assert outcome_path(TASK, world.history()[1].calls[0].id) in world.files.held
     world.watch = make
     world.settle()
     assert len(runs) == 1
-    assert results(world).results[0].result == "paid 0"
+    assert results_step(world).results[0].result == "paid 0"
 
 
 def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
-    world, runs = paying("irreversible")
+    world, runs = world_with_payments("irreversible")
 
     def watch(name: str, call: Any) -> Any:
         if name == "files.put":
@@ -176,77 +180,77 @@ def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
     world.watch = make
     world.settle()
     assert len(runs) == 1
-    assert results(world).results[0].result == "paid 0"
+    assert results_step(world).results[0].result == "paid 0"
 
 
 def test_only_irreversible_calls_leave_an_intent() -> None:
     for effect, intents in (("pure", 0), ("idempotent", 0), ("irreversible", 1)):
-        world, _ = paying(effect)
+        world, _ = world_with_payments(effect)
         world.settle()
         assert len([path for path in world.files.held if path.endswith(".outcome.json")]) == intents
 
 
 def test_a_tool_that_raises_is_an_error_result() -> None:
-    world, _ = paying("pure")
+    world, _ = world_with_payments("pure")
     world.given.toolbox.functions = {"pay": lambda args, context: 1 // 0}
     world.settle()
-    [result] = results(world).results
+    [result] = results_step(world).results
     assert result.is_error
     assert "ZeroDivisionError" in str(result.error)
 
 
-def test_a_call_that_is_always_lost_is_an_error_result_after_so_many_attempts() -> None:
-    world, runs = paying("pure")
-    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+def test_a_call_that_is_always_lost_is_an_error_result_after_max_attempts() -> None:
+    world, runs = world_with_payments("pure")
+    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
     world.settle()
-    [result] = results(world).results
+    [result] = results_step(world).results
     assert result.is_error
     assert "lost 3 times" in str(result.error)
     assert len(runs) == 3
 
 
-def test_a_call_whose_worker_was_killed_in_time_is_closed() -> None:
-    world, runs = paying("pure", calls=2)
+def test_a_call_killed_at_its_time_limit_is_closed() -> None:
+    world, runs = world_with_payments("pure", calls=2)
     first, second = next_tool(world), next_tool(world)
-    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
     world.deliver(first)
     world.watch = make
     close_overdue_call(world.engine, first.order, 30.0)
     close_overdue_call(world.engine, first.order, 30.0)
     world.deliver(second)
     world.settle()
-    killed, paid = results(world).results
+    killed, paid = results_step(world).results
     assert "killed after 30 s" in str(killed.error)
     assert paid.result == "paid 1"
     assert len(runs) == 2
 
 
-def test_what_a_killed_irreversible_call_has_done_is_not_known() -> None:
-    """It is looked into at once, though the lease of its worker would still live."""
-    world, runs = paying("irreversible")
+def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
+    """The outcome is examined immediately, although the lease of its worker is still valid."""
+    world, runs = world_with_payments("irreversible")
     message = next_tool(world)
-    world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
+    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
     world.deliver(message)
     world.watch = make
     close_overdue_call(world.engine, message.order, 30.0)
     close_overdue_call(world.engine, message.order, 30.0)
     world.drain()
-    assert results(world).results[0].error == UNKNOWN_OUTCOME
+    assert results_step(world).results[0].error == UNKNOWN_OUTCOME
     assert len(runs) == 1
 
 
 def test_an_irreversible_call_whose_worker_is_always_lost_is_an_unknown_outcome() -> None:
-    world, runs = paying("irreversible")
-    world.watch = lambda name, call: _die_after(name, call, "files.create")
+    world, runs = world_with_payments("irreversible")
+    world.watch = lambda name, call: _crash_after(name, call, "files.create")
     world.settle()
-    error = str(results(world).results[0].error)
+    error = str(results_step(world).results[0].error)
     assert error.startswith("outcome unknown: tool 'pay' was lost 4 times, ")
     assert not runs
 
 
-def test_a_worker_that_stood_still_before_it_ran_an_irreversible_call_does_not_run_it() -> None:
-    """Its lease has ended meanwhile. It has begun the call, so the next attempt does not run it either."""
-    world, runs = paying("irreversible")
+def test_a_worker_that_hung_before_an_irreversible_call_does_not_run_it() -> None:
+    """Its lease has expired meanwhile. It has started the call, so the next attempt does not run it either."""
+    world, runs = world_with_payments("irreversible")
 
     def watch(name: str, call: Any) -> Any:
         if name == "files.create":
@@ -258,13 +262,13 @@ def test_a_worker_that_stood_still_before_it_ran_an_irreversible_call_does_not_r
     world.watch = watch
     world.settle()
     assert not runs
-    assert results(world).results[0].error == UNKNOWN_OUTCOME
+    assert results_step(world).results[0].error == UNKNOWN_OUTCOME
 
 
 @pytest.mark.parametrize("stored_first", [True, False])
-def test_a_call_that_is_voided_during_a_slow_write_of_its_intent_does_not_run(stored_first: bool) -> None:
+def test_a_call_that_is_closed_during_a_slow_write_of_its_intent_does_not_run(stored_first: bool) -> None:
     """The write takes more than half a lease, so the worker checks its lease again before it runs the tool."""
-    world, runs = paying("irreversible")
+    world, runs = world_with_payments("irreversible")
     message = next_tool(world)
 
     def create_slowly(name: str, call: Any) -> Any:
@@ -280,12 +284,12 @@ def test_a_call_that_is_voided_during_a_slow_write_of_its_intent_does_not_run(st
     world.deliver(message)
     world.settle()
     assert not runs
-    assert results(world).results[0].error == UNKNOWN_OUTCOME
+    assert results_step(world).results[0].error == UNKNOWN_OUTCOME
 
 
-def test_a_late_repetition_of_what_a_lost_worker_sent_does_not_let_a_call_run_twice() -> None:
-    """Each write to the workspace comes once more at the end of the call of the next attempt, and after it died."""
-    world, runs = paying("irreversible")
+def test_late_writes_of_a_lost_worker_do_not_let_a_call_run_twice() -> None:
+    """Each write to the workspace is repeated at the end of the call of the next attempt, and after its crash."""
+    world, runs = world_with_payments("irreversible")
     writes: list[Any] = []
     late: list[Any] = []
 
@@ -310,8 +314,8 @@ def test_a_late_repetition_of_what_a_lost_worker_sent_does_not_let_a_call_run_tw
     assert len(runs) <= 1
 
 
-def test_a_call_waits_for_a_store_that_is_away_and_is_not_counted_as_lost() -> None:
-    world, runs = paying("irreversible")
+def test_a_call_waits_for_an_unavailable_store_and_is_not_counted_as_lost() -> None:
+    world, runs = world_with_payments("irreversible")
     away_until = world.clock.now() + 3600
 
     def watch(name: str, call: Any) -> Any:
@@ -325,29 +329,29 @@ def test_a_call_waits_for_a_store_that_is_away_and_is_not_counted_as_lost() -> N
         world.clock.move(10)
         world.sweep()
     world.settle()
-    assert results(world).results[0].result == "paid 0"
+    assert results_step(world).results[0].result == "paid 0"
     assert [context.attempt for context in runs] == [1]
 
 
-def test_an_outcome_that_was_stored_counts_however_often_the_call_was_lost() -> None:
-    world, runs = paying("irreversible")
-    deaths = [4]  # one more than other calls have: who comes after a worker that began it only finds out
+def test_a_stored_outcome_counts_even_if_every_worker_is_lost() -> None:
+    world, runs = world_with_payments("irreversible")
+    crashes = [4]  # one more than for other calls: an attempt after a started call only verifies it
 
     def watch(name: str, call: Any) -> Any:
-        if name == "calls.record_outcome" and deaths[0]:
-            deaths[0] -= 1
+        if name == "calls.record_outcome" and crashes[0]:
+            crashes[0] -= 1
             raise Crash
         return call()
 
     world.watch = watch
     world.settle()
-    assert not deaths[0]
+    assert not crashes[0]
     assert len(runs) == 1
-    assert results(world).results[0].result == "paid 0"
+    assert results_step(world).results[0].result == "paid 0"
 
 
-def test_a_result_that_comes_after_the_call_was_closed_is_dropped() -> None:
-    world, runs = paying("pure")
+def test_a_result_after_the_close_of_the_call_is_dropped() -> None:
+    world, runs = world_with_payments("pure")
     message = next_tool(world)
 
     def watch(name: str, call: Any) -> Any:
@@ -361,13 +365,13 @@ def test_a_result_that_comes_after_the_call_was_closed_is_dropped() -> None:
     world.watch = make
     world.settle()
     assert len(runs) == 1
-    assert "killed after 30 s" in str(results(world).results[0].error)
-    told = [record for record in world.published() if record["type"] == "event_tool_result"]
-    assert len(told) == 1
+    assert "killed after 30 s" in str(results_step(world).results[0].error)
+    result_events = [record for record in world.published() if record["type"] == "event_tool_result"]
+    assert len(result_events) == 1
 
 
-def test_the_heartbeat_keeps_a_long_call() -> None:
-    world, _ = paying("pure")
+def test_the_heartbeat_keeps_the_lease_of_a_long_call() -> None:
+    world, _ = world_with_payments("pure")
     runs: list[int] = []
 
     def pay(args: dict[str, Any], context: ToolContext) -> str:
@@ -380,12 +384,12 @@ def test_the_heartbeat_keeps_a_long_call() -> None:
 
     world.given.toolbox.functions = {"pay": pay}
     world.settle()
-    assert results(world).results[0].result == "slowly"
+    assert results_step(world).results[0].result == "slowly"
     assert runs == [1]
 
 
-def test_artifacts_stand_beside_the_result() -> None:
-    world, _ = paying("pure", calls=2)
+def test_artifacts_follow_the_result_of_their_call() -> None:
+    world, _ = world_with_payments("pure", calls=2)
     record = {"artifact_id": "a.txt", "uri": "file://artifacts/a.txt", "mime_type": "text/plain"}
 
     def pay(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
@@ -395,5 +399,5 @@ def test_artifacts_stand_beside_the_result() -> None:
 
     world.given.toolbox.functions = {"pay": pay}
     world.settle()
-    assert [part.type for part in results(world).parts] == ["tool_result", "artifact"] * 2
-    assert [artifact.name for artifact in results(world).artifacts] == ["a.txt"] * 2
+    assert [part.type for part in results_step(world).parts] == ["tool_result", "artifact"] * 2
+    assert [artifact.name for artifact in results_step(world).artifacts] == ["a.txt"] * 2

@@ -1,4 +1,4 @@
-"""Dead letters of refused messages: a failed count does not undo one."""
+"""Dead letters of refused messages are stored even if their count fails."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""roboco.workers.healthcheck: what a note says, and what its age says."""
+"""roboco.workers.healthcheck: the problem in a health file, and the age of the file."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from roboco.workers.healthcheck import find_problem
 
 
 @pytest.mark.parametrize(
-    ("now", "told", "ending", "words"),
+    ("now", "problem", "ending", "expected"),
     [
         (101.0, None, False, None),
         (160.0, None, False, None),
@@ -22,26 +22,30 @@ from roboco.workers.healthcheck import find_problem
         (101.0, "its pool is stuck", False, "its pool is stuck"),
         (900.0, None, True, None),
     ],
-    ids=["fresh", "old enough", "too old", "of before a restart of the machine", "told", "told to end"],
+    ids=["fresh", "old enough", "too old", "before a restart of the machine", "problem", "ending"],
 )
-def test_note(tmp_path: Path, now: float, told: str | None, ending: bool, words: str | None) -> None:
+def test_a_problem_is_read_from_the_file_or_its_age(
+    tmp_path: Path, now: float, problem: str | None, ending: bool, expected: str | None
+) -> None:
     path = tmp_path / "agents.json"
-    note = HealthFile(path, 60.0)
+    health_file = HealthFile(path, 60.0)
     if ending:
-        note.write_ending()
-    note.write(100.0, told)
+        health_file.write_ending()
+    health_file.write(100.0, problem)
     found = find_problem(path, now)
-    assert found is None if words is None else words in str(found)
+    assert found is None if expected is None else expected in str(found)
     assert [path.name for path in tmp_path.iterdir()] == ["agents.json"]
     assert set(json.loads(path.read_text())) == {"time", "limit", "problem", "ending"}
 
 
-@pytest.mark.parametrize("interrupted", ["tell", "end"])
-def test_a_signal_in_the_middle_of_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: str) -> None:
-    """It says that the worker ends, and that is not taken back."""
+@pytest.mark.parametrize("interrupted", ["problem", "ending"])
+def test_a_signal_during_a_write_keeps_the_mark_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
+    """The signal handler writes that the worker ends, and the interrupted write keeps this."""
     path = tmp_path / "agents.json"
-    note = HealthFile(path, 60.0)
-    interruptions = [note.write_ending]
+    health_file = HealthFile(path, 60.0)
+    interruptions = [health_file.write_ending]
 
     def replace(beside: Path, at: Path) -> None:
         while interruptions:
@@ -49,7 +53,7 @@ def test_a_signal_in_the_middle_of_a_note(tmp_path: Path, monkeypatch: pytest.Mo
         os.rename(beside, at)
 
     monkeypatch.setattr(os, "replace", replace)
-    note.write_ending() if interrupted == "end" else note.write(100.0, "its pool is stuck")
+    health_file.write_ending() if interrupted == "ending" else health_file.write(100.0, "its pool is stuck")
     assert not interruptions
     assert json.loads(path.read_text())["ending"]
     assert [found.name for found in tmp_path.iterdir()] == ["agents.json"]
@@ -57,7 +61,7 @@ def test_a_signal_in_the_middle_of_a_note(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("command", [["-m", "roboco.workers.healthcheck"], ["-m", "roboco.cli.main", "health"]])
 def test_health_without_its_setting_names_the_remedy(command: list[str]) -> None:
-    """A worker and the command that asks for its state have to share a folder."""
+    """The worker and the command `health` share a folder, which the setting names."""
     environment = {name: value for name, value in os.environ.items() if name != "ROBOCO_HEALTH_DIR"}
     ran = subprocess.run([sys.executable, *command, "app"], env=environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -65,5 +69,5 @@ def test_health_without_its_setting_names_the_remedy(command: list[str]) -> None
     assert "set it to a folder of this worker's own" in ran.stderr
 
 
-def test_no_note(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:
     assert "it does not consume yet" in str(find_problem(tmp_path / "agents.json", 0.0))

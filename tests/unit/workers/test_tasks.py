@@ -1,4 +1,4 @@
-"""The bodies of the Celery tasks: a message from outside reaches the engine."""
+"""The bodies of the Celery tasks pass messages of other applications to the engine."""
 
 from functools import cache
 from typing import Any, cast
@@ -16,7 +16,7 @@ from tests.support.memory_ports.world import TASK, World
 
 
 class EngineOfTest:
-    """Returns the engine of the current world, as a worker process returns its own."""
+    """A callable that returns the engine of the current world, as in a worker process."""
 
     settings = Settings()
     world: World
@@ -27,23 +27,23 @@ class EngineOfTest:
 
 @cache
 def worker() -> tuple[Celery, EngineOfTest]:
-    """The application of a worker: one for all tests."""
+    """Return the application of a worker, one for all tests."""
     app, engine = Celery("test", set_as_current=False), EngineOfTest()
     tasks.register(app, cast(ProcessEngine, engine))
     return app, engine
 
 
-def run(world: World, name: str, **arguments: Any) -> str:
+def run_celery_task(world: World, name: str, **arguments: Any) -> str:
     """Run the Celery task of this name in this process, and return its state."""
     app, engine = worker()
     engine.world = world
     return str(app.tasks[name].apply(kwargs=arguments, task_id="message-1", throw=True).state)
 
 
-def test_a_message_from_outside_is_accepted() -> None:
+def test_a_message_of_another_application_is_accepted() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
-    assert run(world, "roboco.send", task_id=TASK, message="hello") == states.SUCCESS
+    assert run_celery_task(world, "roboco.send", task_id=TASK, message="hello") == states.SUCCESS
     assert "message-1" in world.untaken()
 
 
@@ -57,5 +57,5 @@ def test_a_message_returns_to_its_queue_if_a_server_does_not_answer() -> None:
         return call()
 
     world.watch = watch
-    assert run(world, "roboco.send", task_id=TASK, message="hello") == states.REJECTED
+    assert run_celery_task(world, "roboco.send", task_id=TASK, message="hello") == states.REJECTED
     assert not list(world.engine.dead_letters.entries())

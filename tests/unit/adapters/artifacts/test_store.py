@@ -1,4 +1,4 @@
-"""Artifacts: immutable, and below their folder whatever they are called."""
+"""Artifacts: immutable, and stored inside their folder whatever their name is."""
 
 import hashlib
 from contextlib import suppress
@@ -13,7 +13,7 @@ from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from tests.support.memory_ports.workspace import MemoryFiles
 
-PIECES = st.sampled_from(
+NAME_PIECES = st.sampled_from(
     ["a", "B", "0", "_", "-", ".", "..", "/", "\\", "\0", "\n", "ü", "file://", "artifacts/", "./"]
 )
 
@@ -22,7 +22,7 @@ def write(files: MemoryFiles, name: str, data: bytes = b"x") -> Artifact:
     return write_artifact(files, "t1", NewArtifact(name, "text/plain", "step_1"), data)
 
 
-def test_an_artifact_says_what_it_is() -> None:
+def test_an_artifact_describes_its_content() -> None:
     files = MemoryFiles()
     artifact = write(files, "a.txt", b"hello")
     assert artifact.model_dump() == {
@@ -40,13 +40,13 @@ def test_an_artifact_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt", "file://artifacts/a.txt", "file://./artifacts/a.txt"])
-def test_it_is_read_by_name_or_uri(name: str) -> None:
+def test_an_artifact_is_read_by_name_or_uri(name: str) -> None:
     files = MemoryFiles()
     write(files, "a.txt", b"hello")
     assert read_artifact(files, "t1", name) == b"hello"
 
 
-def test_what_is_not_there_is_told_with_what_is() -> None:
+def test_the_error_for_a_missing_artifact_lists_the_existing_ones() -> None:
     files = MemoryFiles()
     with pytest.raises(UsageError, match="no artifact 'b' in this task; artifacts: none"):
         read_artifact(files, "t1", "b")
@@ -74,7 +74,7 @@ def test_the_same_data_under_the_same_name_is_the_same_artifact() -> None:
 @pytest.mark.parametrize(
     "name", ["x" * 128, "x" * 120 + ".md", "x." + "y" * 126, "_." + "y" * 100, "a.b.c", "x" * 127 + ".", "a..b", "_"]
 )
-def test_every_name_that_is_allowed_can_have_versions(name: str) -> None:
+def test_every_allowed_name_can_have_versions(name: str) -> None:
     files = MemoryFiles()
     written = [write(files, name, bytes([n])) for n in range(3)]
     assert len({artifact.name for artifact in written}) == 3
@@ -82,7 +82,7 @@ def test_every_name_that_is_allowed_can_have_versions(name: str) -> None:
     assert [read_artifact(files, "t1", artifact.uri) for artifact in written] == [b"\0", b"\1", b"\2"]
 
 
-@given(st.lists(PIECES, max_size=6).map("".join), st.integers(1, 3))
+@given(st.lists(NAME_PIECES, max_size=6).map("".join), st.integers(1, 3))
 def test_no_name_leaves_the_folder(name: str, versions: int) -> None:
     files = MemoryFiles()
     files.put("t1/team.json", b"{}")

@@ -1,4 +1,4 @@
-"""What a worker does beside its work begins and ends with it, however many signals end it, and whenever they come."""
+"""Background jobs of a worker start and end with it, whenever and however often signals end the worker."""
 
 import sys
 import threading
@@ -13,48 +13,48 @@ from celery.signals import worker_ready, worker_shutting_down
 from roboco.adapters.celery.background import run_periodically
 from tests.support.stack import until
 
-NAME = "beside"
+THREAD_NAME = "background"
 
 
 class Worker:
-    """Stands for the consumer of an application."""
+    """A substitute for the consumer of an application."""
 
     def __init__(self) -> None:
         self.app = Celery(set_as_current=False)
-        self.acts = 0
+        self.runs = 0
 
-    def act(self) -> None:
-        """Count."""
-        self.acts += 1
+    def run(self) -> None:
+        """Count a call."""
+        self.runs += 1
 
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    """A worker that acts all the time; signals have forgotten it in the end."""
+    """Yield a worker whose background job runs all the time, and restore the receivers of the signals afterwards."""
     before = [(signal, list(signal.receivers)) for signal in (worker_ready, worker_shutting_down)]
     made = Worker()
-    run_periodically(made.app, NAME, 0.001, made.act)
+    run_periodically(made.app, THREAD_NAME, 0.001, made.run)
     yield made
     for signal, receivers in before:
         signal.receivers = receivers
 
 
-def working() -> bool:
-    """Whether the thread is there."""
-    return any(thread.name == NAME for thread in threading.enumerate())
+def is_running() -> bool:
+    """Return True if the background thread runs."""
+    return any(thread.name == THREAD_NAME for thread in threading.enumerate())
 
 
-def test_it_acts_until_its_worker_is_told_to_end(worker: Worker) -> None:
+def test_a_background_job_runs_until_its_worker_shuts_down(worker: Worker) -> None:
     worker_ready.send(sender=Worker())
-    assert not working()
+    assert not is_running()
     worker_ready.send(sender=worker)
-    until(lambda: worker.acts > 3, 10, "it acts")
-    worker_shutting_down.send(sender=NAME)
-    until(lambda: not working(), 10, "it has ended")
+    until(lambda: worker.runs > 3, 10, "the background job runs")
+    worker_shutting_down.send(sender=THREAD_NAME)
+    until(lambda: not is_running(), 10, "the background thread has ended")
 
 
-def test_a_signal_at_every_line_of_what_the_signal_before_does(worker: Worker) -> None:
-    """Where the one before had taken a lock, the main thread would now wait for itself."""
+def test_a_second_signal_may_arrive_at_every_line_of_the_handler_of_the_first(worker: Worker) -> None:
+    """If the first call held a lock, the main thread would wait for itself."""
     worker_ready.send(sender=worker)
     end = worker_shutting_down.receivers[-1][1]
     lines = 0
@@ -80,4 +80,4 @@ def test_a_signal_at_every_line_of_what_the_signal_before_does(worker: Worker) -
     signalled.join(10)
     assert not signalled.is_alive()
     assert lines > 0
-    until(lambda: not working(), 10, "it has ended")
+    until(lambda: not is_running(), 10, "the background thread has ended")

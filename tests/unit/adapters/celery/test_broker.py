@@ -1,4 +1,4 @@
-"""What each kind of broker needs of Celery's settings."""
+"""The settings of Celery that each kind of broker needs."""
 
 import pytest
 from celery import Celery
@@ -9,7 +9,7 @@ from roboco.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("url", "asked"),
+    ("url", "expected"),
     [
         ("redis://host:6379/0", "redis://host:6379/0"),
         ("rediss://u:p%40@host/0", "rediss://u:p%40@host/0?ssl_cert_reqs=required"),
@@ -17,8 +17,8 @@ from roboco.errors import UsageError
         ("rediss://host/0?ssl_cert_reqs=none", "rediss://host/0?ssl_cert_reqs=none"),
     ],
 )
-def test_who_answers_through_tls_is_checked_unless_that_is_refused(url: str, asked: str) -> None:
-    assert broker_settings(url)["broker_url"] == asked
+def test_a_tls_broker_is_verified_unless_the_url_disables_it(url: str, expected: str) -> None:
+    assert broker_settings(url)["broker_url"] == expected
 
 
 @pytest.mark.parametrize("scheme", ["redis+cluster", "rediss+cluster"])
@@ -27,13 +27,13 @@ def test_a_cluster_is_no_broker(scheme: str) -> None:
         broker_settings(f"{scheme}://host:7000")
 
 
-def test_what_a_certificate_check_may_be_is_told() -> None:
+def test_the_error_for_an_unknown_certificate_check_lists_the_allowed_values() -> None:
     with pytest.raises(UsageError, match="required, optional, none"):
         broker_settings("rediss://host/0?ssl_cert_reqs=perhaps")
 
 
-def test_applications_of_others_send_beside_ours() -> None:
-    """In one process: kombu has one limit for the connections of all."""
+def test_another_application_of_the_process_keeps_its_connection_limit() -> None:
+    """Both run in one process, in which kombu has a single limit of connections."""
     ours, others = create_app(app_settings("memory://")), Celery("shop", broker="memory://", set_as_current=False)
     with ours.pool.acquire(), others.pool.acquire():
         assert ours.pool.limit == others.pool.limit

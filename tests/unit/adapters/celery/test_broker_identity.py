@@ -1,4 +1,4 @@
-"""Whether two addresses lead to the same broker."""
+"""Whether two URLs address the same broker."""
 
 import pytest
 
@@ -26,10 +26,10 @@ from roboco.adapters.celery.broker_identity import broker_servers, same_broker
         ("amqp://h/a@b", "amqp://other/a@b", False),
     ],
 )
-def test_same_broker(one: str, other: str | list[str], same: bool) -> None:
+def test_same_broker_compares_the_servers_of_two_urls(one: str, other: str | list[str], same: bool) -> None:
     assert same_broker(one, other) is same
     assert same_broker(other, one) is same
 
 
-def test_places_hold_no_password() -> None:
+def test_broker_servers_contain_no_password() -> None:
     assert "secret" not in str(broker_servers("redis://user:secret@h/0"))

@@ -1,4 +1,4 @@
-"""What Celery's tools show: ids that sort and are found, and no word of anybody."""
+"""The texts that Celery's tools show: sortable ids, and no text of users."""
 
 import pytest
 from celery.exceptions import TimeLimitExceeded
@@ -11,7 +11,7 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 CANARY = "canary7f3a"
 
 
-def test_ids_stand_in_the_order_of_the_history() -> None:
+def test_message_ids_sort_in_the_order_of_the_history() -> None:
     turns = [shown.turn_message_id(TurnAssignment("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
     call = shown.call_message_id(ToolAssignment("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
     assert turns[0] < call < turns[2]
@@ -19,8 +19,8 @@ def test_ids_stand_in_the_order_of_the_history() -> None:
     assert shown.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
 
 
-def test_ids_of_two_tasks_and_two_attempts_differ() -> None:
-    """Also where one task's id looks like another's with a position."""
+def test_message_ids_of_two_tasks_and_two_attempts_differ() -> None:
+    """Also if the id of one task looks like another task's id followed by a position."""
     orders = [
         TurnAssignment(task_id, 1, 1, attempt) for task_id in ("a", "a.0001", "a.0001.turn.1") for attempt in (1, 2)
     ]
@@ -28,12 +28,12 @@ def test_ids_of_two_tasks_and_two_attempts_differ() -> None:
     assert len(shown.turn_message_id(TurnAssignment("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
 
 
-def test_a_description_says_who_and_what() -> None:
+def test_a_description_names_the_agent_and_the_work() -> None:
     assert shown.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
     assert shown.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
 
 
-def test_arguments_from_outside_are_shown_by_what_they_name() -> None:
+def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
     arguments = {
         "task_id": "order-17",
         "team": {"name": CANARY},
@@ -71,11 +71,11 @@ def test_arguments_from_outside_are_shown_by_what_they_name() -> None:
         (TimeLimitExceeded(3.0), "TimeLimitExceeded(3.0,)"),
     ],
 )
-def test_errors_are_shown_without_what_they_quote(error: Exception, expected: str) -> None:
+def test_errors_are_shown_without_their_quotes(error: Exception, expected: str) -> None:
     assert shown.redact_error(error) == expected
 
 
-def test_of_a_traceback_the_places_are_shown() -> None:
+def test_only_the_file_lines_of_a_traceback_are_shown() -> None:
     text = f'Traceback:\n  File "a.py", line 3, in f\n    say("{CANARY}")\nValueError: {CANARY}\n'
     assert shown.redact_traceback(text) == '  File "a.py", line 3, in f'
     assert shown.redact_traceback(None) == ""

@@ -1,4 +1,4 @@
-"""The log of failed Celery tasks: of an error from outside no words, of all others everything."""
+"""The log of failed Celery tasks: no text of an external caller's error, and all of any other error."""
 
 import logging
 import sys
@@ -9,37 +9,39 @@ import pytest
 from roboco.adapters.celery.log_redaction import LogRedaction
 from roboco.errors import UsageError
 
-FORMAT = "Task %(name)s raised: %(exc)s"
+MESSAGE_FORMAT = "Task %(name)s raised: %(exc)s"
 
 
-def logged(name: str, error: Exception, foreseen: bool) -> logging.LogRecord:
-    """The record as Celery makes it while it handles the error."""
+def log_error(name: str, error: Exception, expected: bool) -> logging.LogRecord:
+    """Return the record that Celery creates while it handles the error."""
     try:
         raise error
     except type(error):
-        told: dict[str, Any] = {"name": name, "exc": repr(error), "traceback": f'  File "a.py", line 1\n    {error}'}
-        caught = None if foreseen else sys.exc_info()
-        record = logging.getLogger("x").makeRecord("x", 20, "f", 1, FORMAT, (told,), caught, extra={"data": told})
+        context: dict[str, Any] = {"name": name, "exc": repr(error), "traceback": f'  File "a.py", line 1\n    {error}'}
+        exc_info = None if expected else sys.exc_info()
+        record = logging.getLogger("x").makeRecord(
+            "x", 20, "f", 1, MESSAGE_FORMAT, (context,), exc_info, extra={"data": context}
+        )
         assert LogRedaction().filter(record)
         return record
 
 
 @pytest.mark.parametrize(
-    ("error", "foreseen", "message"),
+    ("error", "expected", "message"),
     [
         (UsageError("prompt: is wrong (found 'canary')"), True, "UsageError: prompt: is wrong (found ...)"),
         (UsageError("no team 'canary or so'"), True, "UsageError: no team ..."),
         (KeyError("canary"), False, 'KeyError\n  File "a.py", line 1'),
     ],
 )
-def test_an_error_from_outside(error: Exception, foreseen: bool, message: str) -> None:
-    record = logged("roboco.submit", error, foreseen)
+def test_the_error_of_an_external_task_is_redacted(error: Exception, expected: bool, message: str) -> None:
+    record = log_error("roboco.submit", error, expected)
     assert record.getMessage() == f"Task roboco.submit raised: {message}"
     assert "canary" not in logging.Formatter().format(record) + repr(record.__dict__)
 
 
-def test_what_is_not_from_outside_is_told_whole() -> None:
-    record = logged("roboco.turn", KeyError("which"), foreseen=False)
+def test_the_error_of_an_internal_task_is_logged_whole() -> None:
+    record = log_error("roboco.turn", KeyError("which"), expected=False)
     text = logging.Formatter().format(record)
     assert "Task roboco.turn raised: KeyError('which')" in text
     assert "raise error\nKeyError: 'which'" in text

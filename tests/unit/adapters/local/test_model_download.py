@@ -1,4 +1,4 @@
-"""ModelDownload: a download that is given up leaves neither files nor a process."""
+"""ModelDownload: an abandoned download leaves neither files nor a process."""
 
 import sys
 from pathlib import Path

@@ -25,39 +25,42 @@ def base64_of(data: bytes) -> str:
 
 
 def image(data: bytes = PIXEL, mime_type: str = "image/png") -> dict[str, Any]:
-    """A part as `result_json` makes it."""
+    """Return a part as `result_json` creates it."""
     return {"type": "image", "mime_type": mime_type, "data": base64_of(data)}
 
 
 def file(data: bytes, mime_type: str | None, kind: str = "resource") -> dict[str, Any]:
-    """Another part as `result_json` makes it."""
+    """Return a resource part as `result_json` creates it."""
     return {"type": kind, "uri": "shop://menu", "mime_type": mime_type, "data": base64_of(data)}
 
 
 def outcome_of(*parts: dict[str, Any]) -> ToolOutcome:
-    """The outcome of a call that has returned these parts."""
+    """Return the outcome of a call with these parts as its result."""
     result, media = extract_media(ContentParts(parts))
     return ToolOutcome(result=ToolResult(tool_call_id="tc_1", result=result), media=media)
 
 
-def kept(files: MemoryFiles, *parts: dict[str, Any]) -> ToolOutcome:
+def store_parts(files: MemoryFiles, *parts: dict[str, Any]) -> ToolOutcome:
     return store_media(files, TASK, "step", outcome_of(*parts))
 
 
 def test_image_becomes_an_artifact_that_the_result_names() -> None:
     files = MemoryFiles()
-    outcome = kept(files, {"type": "text", "text": "a dot"}, image())
+    outcome = store_parts(files, {"type": "text", "text": "a dot"}, image())
     (artifact,) = outcome.artifacts
     assert (artifact.mime_type, artifact.size, artifact.step_id) == ("image/png", len(PIXEL), "step")
     assert read_artifact(files, TASK, artifact.uri) == PIXEL
-    told = {"type": "image", "mime_type": "image/png", "artifact": artifact.uri, "size": len(PIXEL)}
-    assert outcome.result.result == [{"type": "text", "text": "a dot"}, told]
+    described = {"type": "image", "mime_type": "image/png", "artifact": artifact.uri, "size": len(PIXEL)}
+    assert outcome.result.result == [{"type": "text", "text": "a dot"}, described]
     assert (outcome.media, base64_of(PIXEL) in outcome.model_dump_json()) == ((), False)
 
 
-def test_same_bytes_are_the_same_artifact_however_often_they_come() -> None:
+def test_the_same_bytes_are_stored_as_one_artifact() -> None:
     files = MemoryFiles()
-    first, again = kept(files, image(), image()), kept(files, {"type": "text", "text": "once more"}, image())
+    first, again = (
+        store_parts(files, image(), image()),
+        store_parts(files, {"type": "text", "text": "once more"}, image()),
+    )
     assert first.artifacts == again.artifacts
     assert [one["artifact"] for one in first.result.result] == [first.artifacts[0].uri] * 2
     assert len(list_artifacts(files, TASK)) == 1
@@ -77,8 +80,8 @@ def test_same_bytes_are_the_same_artifact_however_often_they_come() -> None:
         (image(b"text", "text/plain\r\nX-Header: 1"), "text/plain", "image-*.txt"),
     ],
 )
-def test_type_is_found_in_the_bytes(part: dict[str, Any], mime_type: str, name: str) -> None:
-    (artifact,) = kept(MemoryFiles(), part).artifacts
+def test_the_media_type_is_detected_from_the_bytes(part: dict[str, Any], mime_type: str, name: str) -> None:
+    (artifact,) = store_parts(MemoryFiles(), part).artifacts
     before, _, ending = name.partition("*")
     assert artifact.mime_type == mime_type
     assert artifact.name.startswith(before)
@@ -86,18 +89,18 @@ def test_type_is_found_in_the_bytes(part: dict[str, Any], mime_type: str, name: 
 
 
 def test_resource_keeps_its_uri() -> None:
-    (told,) = kept(MemoryFiles(), file(b"tea,3", "text/csv")).result.result
-    assert (told["uri"], set(told)) == ("shop://menu", {"type", "uri", "mime_type", "artifact", "size"})
+    (described,) = store_parts(MemoryFiles(), file(b"tea,3", "text/csv")).result.result
+    assert (described["uri"], set(described)) == ("shop://menu", {"type", "uri", "mime_type", "artifact", "size"})
 
 
-def test_data_that_cannot_be_had_is_told() -> None:
+def test_unreadable_data_is_left_out_with_the_reason() -> None:
     files = MemoryFiles()
     parts = [
         image() | {"data": "no base64!"},
         image(b""),
         *[image(b"%d" % number) for number in range(MAX_MEDIA_FILES + 1)],
     ]
-    outcome = kept(files, *parts)
+    outcome = store_parts(files, *parts)
     left_out = [one.get("left_out") for one in outcome.result.result]
     assert left_out[:2] == ["its data is not base64", "its data is empty"]
     assert left_out[2:] == [None] * MAX_MEDIA_FILES + [f"a result keeps at most {MAX_MEDIA_FILES} files"]
@@ -122,7 +125,7 @@ def test_structured_content_does_not_repeat_the_data() -> None:
         [image()],
     ],
 )
-def test_structured_content_is_no_list_of_parts(value: Any) -> None:
+def test_structured_content_is_not_read_as_a_list_of_parts(value: Any) -> None:
     assert extract_media(result_json(CallToolResult(content=[], structured_content=value))) == (value, ())
     content = [ImageContent(type="image", data=base64_of(b"another"), mime_type="image/png")]
     parts, media = extract_media(result_json(CallToolResult(content=content, structured_content=value)))
@@ -132,14 +135,14 @@ def test_structured_content_is_no_list_of_parts(value: Any) -> None:
 @pytest.mark.parametrize("prefix", ["", "data:image/png;base64,", "DATA:;base64,\n"])
 def test_base64_may_have_lines_and_begin_as_a_data_url(prefix: str) -> None:
     data = prefix + base64.encodebytes(PIXEL).decode().replace("\n", " \r\n")
-    (artifact,) = kept(MemoryFiles(), image() | {"data": data}).artifacts
+    (artifact,) = store_parts(MemoryFiles(), image() | {"data": data}).artifacts
     assert artifact.size == len(PIXEL)
 
 
 @pytest.mark.parametrize("data", ["aG\u00a0k=", "aGk=,aGk=", f"data:{'x' * 300};base64,aGk=", "data:,aGk="])
-def test_what_is_no_base64_is_left_out(data: str) -> None:
-    (told,) = kept(MemoryFiles(), image() | {"data": data}).result.result
-    assert told["left_out"] == "its data is not base64"
+def test_malformed_base64_is_left_out(data: str) -> None:
+    (described,) = store_parts(MemoryFiles(), image() | {"data": data}).result.result
+    assert described["left_out"] == "its data is not base64"
 
 
 def test_media_that_cannot_be_stored_are_left_out() -> None:
@@ -150,8 +153,8 @@ def test_media_that_cannot_be_stored_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("images", [True, False])
-def test_only_models_that_take_images_are_shown_them(images: bool) -> None:
-    outcome = kept(MemoryFiles(), image())
+def test_only_models_that_accept_images_receive_them(images: bool) -> None:
+    outcome = store_parts(MemoryFiles(), image())
     (artifact,) = outcome.artifacts
     call = ToolCall(id="tc_1", tool_name="shop_photo", args={})
     parts = [ToolResultPart(tool_result=outcome.result), ArtifactPart(artifact=artifact)]

@@ -1,4 +1,4 @@
-"""JSON calls: what a model is told of its tools, in which form it is to answer, and its conversation without calls."""
+"""JSON tool calls: the description of tools, the requested reply format, and the conversation without calls."""
 
 import json
 import time
@@ -22,109 +22,127 @@ NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
 KEYWORDS = {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum"}
 
 
-def obj(**properties: Any) -> dict[str, Any]:
-    """A closed object, all of whose properties are required."""
+def closed_object(**properties: Any) -> dict[str, Any]:
+    """Return the schema of a closed object, all of whose properties are required."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def tool(schema: dict[str, Any] | None = None, name: str = "go", description: str = "goes") -> dict[str, Any]:
-    """A tool that takes this."""
+    """Return a tool with this schema of arguments."""
     function: dict[str, Any] = {"name": name, "description": description}
     return {"type": "function", "function": function | ({} if schema is None else {"parameters": schema})}
 
 
 def request(*tools: dict[str, Any], **more: Any) -> Request:
-    """A request of a model that answers with JSON."""
+    """Return a request to a model that answers with JSON."""
     return Request(ModelProfile(model="m", tool_calls="json"), ({"role": "user", "content": "go"},), tools, **more)
 
 
-NARROWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+NARROWED_SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "limits go": (
-        obj(
+        closed_object(
             a={"type": "string", "pattern": "a+", "format": "date", "maxLength": 5, "default": "a", "description": "x"}
         ),
-        obj(a=TEXT),
+        closed_object(a=TEXT),
     ),
     "objects are closed": (
         {"properties": {"a": TEXT, "b": TEXT}, "required": ["b", "c"]},
-        obj(a=TEXT, b=TEXT) | {"required": ["b"]},
+        closed_object(a=TEXT, b=TEXT) | {"required": ["b"]},
     ),
-    "constants are enums": (obj(a={"const": "x"}, b={"const": 5}), obj(a=TEXT | {"enum": ["x"]}, b={"enum": [5]})),
-    "enums with null": (obj(a={"type": ["string", "null"], "enum": ["x", None]}), obj(a={"enum": ["x", None]})),
-    "lists of types": (obj(a={"type": ["string", "null"]}), obj(a={"anyOf": [TEXT, {"type": "null"}]})),
-    "alternatives": (obj(a={"oneOf": [TEXT, {"type": "integer"}]}), obj(a={"anyOf": [TEXT, {"type": "integer"}]})),
+    "constants are enums": (
+        closed_object(a={"const": "x"}, b={"const": 5}),
+        closed_object(a=TEXT | {"enum": ["x"]}, b={"enum": [5]}),
+    ),
+    "enums with null": (
+        closed_object(a={"type": ["string", "null"], "enum": ["x", None]}),
+        closed_object(a={"enum": ["x", None]}),
+    ),
+    "lists of types": (
+        closed_object(a={"type": ["string", "null"]}),
+        closed_object(a={"anyOf": [TEXT, {"type": "null"}]}),
+    ),
+    "alternatives": (
+        closed_object(a={"oneOf": [TEXT, {"type": "integer"}]}),
+        closed_object(a={"anyOf": [TEXT, {"type": "integer"}]}),
+    ),
     "references": (
-        obj(a={"$ref": "#/$defs/A~1B"}) | {"$defs": {"A/B": {"type": "array", "items": TEXT, "minItems": 3}}},
-        obj(a={"type": "array", "items": TEXT}),
+        closed_object(a={"$ref": "#/$defs/A~1B"}) | {"$defs": {"A/B": {"type": "array", "items": TEXT, "minItems": 3}}},
+        closed_object(a={"type": "array", "items": TEXT}),
     ),
-    "a reference to nowhere": (obj(a={"$ref": "#/$defs/no"}, b={"$ref": "http://x/y"}), obj(a=ANY_VALUE, b=ANY_VALUE)),
+    "a reference to nowhere": (
+        closed_object(a={"$ref": "#/$defs/no"}, b={"$ref": "http://x/y"}),
+        closed_object(a=ANY_VALUE, b=ANY_VALUE),
+    ),
     "parts that all hold": (
-        {"allOf": [obj(a=TEXT), {"$ref": "#/$defs/B"}], "$defs": {"B": obj(b=TEXT)}},
-        obj(a=TEXT, b=TEXT),
+        {"allOf": [closed_object(a=TEXT), {"$ref": "#/$defs/B"}], "$defs": {"B": closed_object(b=TEXT)}},
+        closed_object(a=TEXT, b=TEXT),
     ),
     "whatever an object holds": ({"type": "object"}, {"type": "object"}),
     "no schema": ({}, {"type": "object"}),
-    "no arguments": (obj(), obj()),
+    "no arguments": (closed_object(), closed_object()),
     "anything": (
-        obj(a={}, b=True, c={"type": "array"}),
-        obj(a=ANY_VALUE, b=ANY_VALUE, c={"type": "array", "items": ANY_VALUE}),
+        closed_object(a={}, b=True, c={"type": "array"}),
+        closed_object(a=ANY_VALUE, b=ANY_VALUE, c={"type": "array", "items": ANY_VALUE}),
     ),
     "unsound": (
-        obj(a={"type": 5, "enum": "x"}, b={"properties": [], "type": "object"}),
-        obj(a=ANY_VALUE, b={"type": "object"}),
+        closed_object(a={"type": 5, "enum": "x"}, b={"properties": [], "type": "object"}),
+        closed_object(a=ANY_VALUE, b={"type": "object"}),
     ),
 }
 
 
-@pytest.mark.parametrize("case", NARROWED)
+@pytest.mark.parametrize("case", NARROWED_SCHEMAS)
 def test_a_schema_is_narrowed(case: str) -> None:
-    schema, narrowed = NARROWED[case]
+    schema, narrowed = NARROWED_SCHEMAS[case]
     assert strict_schema(schema) == narrowed
 
 
 def test_properties_keep_their_order() -> None:
-    assert list(strict_schema(obj(z=TEXT, a=TEXT))["properties"]) == ["z", "a"]
+    assert list(strict_schema(closed_object(z=TEXT, a=TEXT))["properties"]) == ["z", "a"]
 
 
 @pytest.mark.parametrize(
     ("schema", "strict"),
     [
-        (obj(a=TEXT, b={"type": "array", "items": TEXT}, c={"anyOf": [TEXT, obj()]}), True),
-        (obj(a=TEXT) | {"required": []}, False),
+        (closed_object(a=TEXT, b={"type": "array", "items": TEXT}, c={"anyOf": [TEXT, closed_object()]}), True),
+        (closed_object(a=TEXT) | {"required": []}, False),
         ({"type": "object"}, False),
-        (obj(a={"type": "array", "items": {"type": "object"}}), False),
-        (obj(a={"anyOf": [TEXT, ANY_VALUE]}), False),
+        (closed_object(a={"type": "array", "items": {"type": "object"}}), False),
+        (closed_object(a={"anyOf": [TEXT, ANY_VALUE]}), False),
     ],
 )
-def test_a_schema_is_strict_where_all_is_closed_and_required(schema: dict[str, Any], strict: bool) -> None:
+def test_a_schema_is_strict_if_every_object_is_closed_and_required(schema: dict[str, Any], strict: bool) -> None:
     assert is_strict(strict_schema(schema)) is strict
     assert response_format(request(tool(schema)))["json_schema"]["strict"] is strict
 
 
-ENDLESS: dict[str, dict[str, Any]] = {
-    "itself": obj(a={"$ref": "#"}),
-    "a ring": obj(a={"$ref": "#/$defs/Node"}) | {"$defs": {"Node": NODE}},
-    "a fan": obj(a={"$ref": "#/$defs/F"})
-    | {"$defs": {"F": obj(**{f"p{n}": {"$ref": "#/$defs/F"} for n in range(50)})}},
+UNBOUNDED_SCHEMAS: dict[str, dict[str, Any]] = {
+    "itself": closed_object(a={"$ref": "#"}),
+    "a ring": closed_object(a={"$ref": "#/$defs/Node"}) | {"$defs": {"Node": NODE}},
+    "a fan": closed_object(a={"$ref": "#/$defs/F"})
+    | {"$defs": {"F": closed_object(**{f"p{n}": {"$ref": "#/$defs/F"} for n in range(50)})}},
     "alternatives": {"anyOf": [{"$ref": "#"}] * 50},
     "all of itself": {"allOf": [{"$ref": "#"}] * 50},
     "deep": json.loads('{"items":' * 200 + "{}" + "}" * 200),
-    "wide": obj(**{f"p{n}": TEXT for n in range(5000)}),
+    "wide": closed_object(**{f"p{n}": TEXT for n in range(5000)}),
 }
 
 
-@pytest.mark.parametrize("case", ENDLESS)
-def test_what_a_tool_brings_is_bounded(case: str) -> None:
-    """In size, and in the time for it."""
-    asking = request(tool(ENDLESS[case]))
+@pytest.mark.parametrize("case", UNBOUNDED_SCHEMAS)
+def test_the_prompt_text_of_a_tool_is_bounded(case: str) -> None:
+    """The size is bounded, and so is the time to compute it."""
+    model_request = request(tool(UNBOUNDED_SCHEMAS[case]))
     start = time.thread_time()
-    form, told = json.dumps(response_format(asking)), json_request(asking).messages[0]["content"]
+    reply_format, description = (
+        json.dumps(response_format(model_request)),
+        json_request(model_request).messages[0]["content"],
+    )
     assert time.thread_time() - start < 1
-    assert len(form) < 50_000
-    assert len(told) < 10_000
+    assert len(reply_format) < 50_000
+    assert len(description) < 10_000
 
 
-SCHEMAS = st.recursive(
+ANY_SCHEMAS = st.recursive(
     st.sampled_from(
         [TEXT, {}, True, {"type": ["integer", "null"]}, {"const": 1}, {"enum": ["a", 2]}, {"$ref": "#"}, 5]
     ),
@@ -140,14 +158,14 @@ SCHEMAS = st.recursive(
 )
 
 
-@given(schema=SCHEMAS)
-def test_every_form_is_a_sound_schema_of_few_words(schema: Any) -> None:
-    asking = request(tool({"type": "object", "properties": {"x": schema}}))
-    form = response_format(asking)["json_schema"]["schema"]
-    assert schema_error(form) == ""
-    assert "$ref" not in json.dumps(form)
-    assert set(_keywords(form)) <= KEYWORDS | {"minItems", "maxItems"}
-    assert json_request(asking).messages[0]["role"] == "system"
+@given(schema=ANY_SCHEMAS)
+def test_every_reply_format_is_a_valid_schema_of_few_keywords(schema: Any) -> None:
+    model_request = request(tool({"type": "object", "properties": {"x": schema}}))
+    reply_format = response_format(model_request)["json_schema"]["schema"]
+    assert schema_error(reply_format) == ""
+    assert "$ref" not in json.dumps(reply_format)
+    assert set(_keywords(reply_format)) <= KEYWORDS | {"minItems", "maxItems"}
+    assert json_request(model_request).messages[0]["role"] == "system"
 
 
 def _keywords(schema: dict[str, Any]) -> list[str]:
@@ -156,13 +174,13 @@ def _keywords(schema: dict[str, Any]) -> list[str]:
     return [*schema, *(word for one in inner for word in _keywords(one))]
 
 
-def test_tools_are_sketched_in_few_words() -> None:
-    schema = obj(
+def test_tools_are_described_briefly() -> None:
+    schema = closed_object(
         a={"type": "integer", "minimum": 1, "description": "how\n  many"},
         b={"type": "array", "items": {"$ref": "#/$defs/P"}},
         c={"enum": ["x", None]},
         d={"anyOf": [TEXT, {"type": "null"}], "default": None},
-    ) | {"$defs": {"P": obj(ü=TEXT)}, "required": ["a", "b", "c"]}
+    ) | {"$defs": {"P": closed_object(ü=TEXT)}, "required": ["a", "b", "c"]}
     assert describe_tools((tool(schema, "find", "finds\n  things"), tool(None))).splitlines() == [
         "- find: finds things",
         '  args: {"a": integer (minimum 1; how many), "b": [{"ü": string}], "c": "x" | null,'
@@ -172,8 +190,10 @@ def test_tools_are_sketched_in_few_words() -> None:
     ]
 
 
-def test_long_descriptions_are_cut() -> None:
-    assert len(describe_tools((tool(obj(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
+def test_long_descriptions_are_truncated() -> None:
+    assert (
+        len(describe_tools((tool(closed_object(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
+    )
 
 
 def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -181,7 +201,7 @@ def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_turns_alternate_strictly() -> None:
-    """After one system message, beginning with the user."""
+    """A single system message is followed by turns, of which the first is the user's."""
     given = ("system", "system", "assistant", "assistant", "user", "system", "user", "assistant", "tool", "user")
     messages = tuple(message(role, f"{n}", tool_call_id="none") for n, role in enumerate(given))
     turns = [(turn["role"], turn["content"]) for turn in plain_messages(messages)]
@@ -199,16 +219,16 @@ def test_turns_alternate_strictly() -> None:
     roles=st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=12),
     instruction=st.sampled_from(["", "do"]),
 )
-def test_all_conversations_become_plain(roles: list[str], instruction: str) -> None:
+def test_every_conversation_becomes_plain_messages(roles: list[str], instruction: str) -> None:
     turns = plain_messages(tuple(message(role, "x", tool_call_id="none") for role in roles), instruction)
-    spoken = [turn["role"] for turn in turns if turn["role"] != "system"]
-    assert spoken == [("user", "assistant")[n % 2] for n in range(len(spoken))]
+    roles_of_turns = [turn["role"] for turn in turns if turn["role"] != "system"]
+    assert roles_of_turns == [("user", "assistant")[n % 2] for n in range(len(roles_of_turns))]
     assert [turn["role"] for turn in turns[1:] if turn["role"] == "system"] == []
     assert [turn for turn in turns if not turn["content"]] == []
 
 
-def test_pictures_stay() -> None:
-    """Also where their message is joined with another."""
+def test_images_stay_in_plain_messages() -> None:
+    """Images stay also if their message is merged with another."""
     picture = {"type": "image_url", "image_url": {"url": "data:,"}}
     parts = [{"type": "text", "text": "look"}, picture]
     [turn] = plain_messages((message("user", "one"), message("user", parts)))
@@ -217,8 +237,8 @@ def test_pictures_stay() -> None:
     assert turn["content"] == parts
 
 
-def test_what_was_said_stands_as_it_is_asked_for() -> None:
-    """With the names of the tools that answered."""
+def test_earlier_replies_have_the_requested_format() -> None:
+    """With the names of the tools that returned the results."""
     calls = [
         {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for n, (name, arguments) in enumerate([("add", '{"a":"ü"}'), ("go", "")])
@@ -241,30 +261,30 @@ def test_what_was_said_stands_as_it_is_asked_for() -> None:
 
 
 @given(said=st.text() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(json.dumps))
-def test_whatever_is_said_is_read_or_a_mistake(said: str) -> None:
+def test_any_reply_is_parsed_or_reported_as_a_mistake(said: str) -> None:
     answer = parse_reply(said, request(tool()), cut_off=False)
     assert answer.mistake or '"calls"' in said or '"text"' in said
 
 
 @pytest.mark.parametrize("said", ["{" * 1_000_000, '{"calls": [' * 90_000, '{"a":1}' * 140_000, '"{' * 500_000])
-def test_an_answer_is_read_in_bounded_time(said: str) -> None:
+def test_a_reply_is_parsed_in_bounded_time(said: str) -> None:
     start = time.thread_time()
     assert parse_reply(said, request(tool()), cut_off=False).mistake
     assert time.thread_time() - start < 5
 
 
-def test_halves_of_characters_are_mended() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     answer = parse_reply('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
     assert answer.text.encode()
 
 
-def test_as_many_calls_as_are_offered_can_be_made() -> None:
+def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
     calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
     answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
     assert len(answer.calls) == MAX_CALLS
 
 
-LONG = [f"n{n}" for n in range(5000)]
+MANY_NAMES = [f"n{n}" for n in range(5000)]
 
 
 @pytest.mark.parametrize(
@@ -272,12 +292,12 @@ LONG = [f"n{n}" for n in range(5000)]
     [
         {
             "$defs": {
-                "a": {"required": LONG, "properties": {"n1": {}}},
+                "a": {"required": MANY_NAMES, "properties": {"n1": {}}},
                 "b": {"allOf": [{"$ref": "#/$defs/a"}] * 300},
             },
             "anyOf": [{"$ref": "#/$defs/b"}] * 290,
         },
-        {"$defs": {"a": {"enum": LONG}}, "anyOf": [{"$ref": "#/$defs/a"}] * 290},
+        {"$defs": {"a": {"enum": MANY_NAMES}}, "anyOf": [{"$ref": "#/$defs/a"}] * 290},
         {"$defs": {"a": {"enum": ["n" * 30_000]}}, "properties": {f"k{n}": {"$ref": "#/$defs/a"} for n in range(290)}},
         {"type": ["null"] * 5000} | {f"x-{n}": 1 for n in range(5000)},
     ],

@@ -1,4 +1,4 @@
-"""Every call of the emitter is answered, also while its thread ends or Redis does not answer."""
+"""The chunk batcher answers every call, also while its thread ends or Redis does not respond."""
 
 import queue
 import threading
@@ -15,7 +15,7 @@ from tests.support.stack import until
 
 
 class _Scripts:
-    """Answers each call with its first argument, and keeps how many came at once."""
+    """Scripts that answer each call with its first argument and record the size of each batch."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.batches: list[int] = []
@@ -31,12 +31,12 @@ class _Scripts:
         return [arguments[0] for _, arguments in calls]
 
 
-def emitter_on(scripts: _Scripts) -> ChunkBatcher:
+def batcher_on(scripts: _Scripts) -> ChunkBatcher:
     return ChunkBatcher(cast(Scripts, scripts), "emit")
 
 
-class _LastLook(queue.SimpleQueue[Any]):
-    """When the thread has looked for the last time, and found nothing, a call comes."""
+class _RacingQueue(queue.SimpleQueue[Any]):
+    """A queue to which a call is added after the thread has checked it for the last time."""
 
     def __init__(self, send: Callable[[], None]) -> None:
         super().__init__()
@@ -54,27 +54,27 @@ class _LastLook(queue.SimpleQueue[Any]):
         found = super().empty()
         if found and self._idle and self._send.ident is None:
             self._send.start()
-            until(lambda: not super(_LastLook, self).empty(), 10, "the call has come")
+            until(lambda: not super(_RacingQueue, self).empty(), 10, "the call has arrived")
             self._send.join(0.05)  # it may have to wait for the thread's end
         return found
 
 
-def test_a_call_that_comes_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emitter, "IDLE_TIMEOUT", 0.01)
-    sends, answers = emitter_on(_Scripts()), list[int]()
-    monkeypatch.setattr(sends, "_calls", _LastLook(lambda: sends.send([], [2], answers.append)))
-    sends.send([], [1], answers.append)
+    batcher, answers = batcher_on(_Scripts()), list[int]()
+    monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send([], [2], answers.append)))
+    batcher.send([], [1], answers.append)
     until(lambda: answers == [1, 2], 10, "both calls are answered")
 
 
-def test_what_comes_while_redis_answers_goes_out_together_and_in_order() -> None:
+def test_calls_that_arrive_while_redis_answers_are_sent_together_in_order() -> None:
     scripts = _Scripts()
-    sends, answers = emitter_on(scripts), list[int]()
+    batcher, answers = batcher_on(scripts), list[int]()
     scripts.may_answer.clear()
-    sends.send([], [0], answers.append)
+    batcher.send([], [0], answers.append)
     until(lambda: scripts.batches == [1], 10, "the first call is under way")
     for number in range(1, 8):
-        sends.send([], [number], answers.append)
+        batcher.send([], [number], answers.append)
     scripts.may_answer.set()
     until(lambda: len(answers) == 8, 10, "all are answered")
     assert answers == list(range(8))
@@ -82,20 +82,20 @@ def test_what_comes_while_redis_answers_goes_out_together_and_in_order() -> None
 
 
 @pytest.mark.parametrize("error", [TransientError("no answer"), RuntimeError("unforeseen")])
-def test_who_waits_is_told_what_failed(error: Exception) -> None:
-    sends, answers = emitter_on(_Scripts(error)), list[object]()
+def test_every_waiting_caller_receives_the_error(error: Exception) -> None:
+    batcher, answers = batcher_on(_Scripts(error)), list[object]()
     for number in range(3):
-        sends.send([], [number], answers.append)
-    until(lambda: len(answers) == 3, 10, "all are told")
+        batcher.send([], [number], answers.append)
+    until(lambda: len(answers) == 3, 10, "all callers are informed")
     assert answers == [error] * 3
 
 
-def test_who_cannot_be_told_keeps_nobody_else_from_it() -> None:
-    sends, answers = emitter_on(_Scripts()), list[int]()
+def test_a_failing_callback_does_not_stop_the_other_callbacks() -> None:
+    batcher, answers = batcher_on(_Scripts()), list[int]()
 
     def fails(_: object) -> None:
         raise ValueError("not this one")
 
-    sends.send([], [1], fails)
-    sends.send([], [2], answers.append)
-    until(lambda: answers == [2], 10, "the other one is told")
+    batcher.send([], [1], fails)
+    batcher.send([], [2], answers.append)
+    until(lambda: answers == [2], 10, "the other caller is informed")

@@ -9,18 +9,18 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import Listing
 
 
-def described() -> dict[str, Any]:
+def schema_of_teams() -> dict[str, Any]:
     schema = Team.model_json_schema(by_alias=True)
     describe_fields(schema, Team)
     return schema
 
 
 def test_fields_of_the_model_itself_are_described() -> None:
-    assert "delegate" in described()["$defs"]["Team"]["properties"]["teams"]["description"]
+    assert "delegate" in schema_of_teams()["$defs"]["Team"]["properties"]["teams"]["description"]
 
 
 def test_fields_of_nested_models_are_described() -> None:
-    profile = described()["$defs"]["ModelProfile"]["properties"]
+    profile = schema_of_teams()["$defs"]["ModelProfile"]["properties"]
     assert profile["images"]["description"] == "True if the model accepts images."
 
 
@@ -31,13 +31,13 @@ def test_model_that_no_other_one_contains_is_described() -> None:
 
 
 def test_inherited_fields_are_described() -> None:
-    tool = described()["$defs"]["ToolSpec"]["properties"]
+    tool = schema_of_teams()["$defs"]["ToolSpec"]["properties"]
     assert "package.module:name" in tool["function"]["description"]
     assert "timeout" in tool["timeout"]["description"]
 
 
 def test_field_without_docstring_has_no_description() -> None:
-    assert "description" not in described()["$defs"]["Team"]["properties"]["name"]
+    assert "description" not in schema_of_teams()["$defs"]["Team"]["properties"]["name"]
 
 
 def test_class_of_the_same_name_outside_the_domain_describes_nothing() -> None:
@@ -46,4 +46,4 @@ def test_class_of_the_same_name_outside_the_domain_describes_nothing() -> None:
         """Wrong."""
 
     assert Team.__name__ == "Team"
-    assert "description" not in described()["$defs"]["Team"]["properties"]["name"]
+    assert "description" not in schema_of_teams()["$defs"]["Team"]["properties"]["name"]

@@ -1,4 +1,4 @@
-"""A model that is observed says the same, and what it did is noted."""
+"""InstrumentedModel: the replies of the wrapped model are unchanged, and its calls are measured."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,50 +16,50 @@ from tests.support.memory_ports.telemetry import KeptTelemetry
 REQUEST = Request(ModelProfile(model="small"), (), ())
 
 
-def stream(script: Said) -> tuple[KeptTelemetry, Iterator[str | Reply], Any]:
-    notes = KeptTelemetry()
-    running = InstrumentedModel(ScriptedModel(lambda request: script), notes).stream(REQUEST)
-    return notes, iter(running), running
+def start_stream(script: Said) -> tuple[KeptTelemetry, Iterator[str | Reply], Any]:
+    telemetry = KeptTelemetry()
+    running = InstrumentedModel(ScriptedModel(lambda request: script), telemetry).stream(REQUEST)
+    return telemetry, iter(running), running
 
 
-def test_a_call_from_its_begin_to_its_end() -> None:
-    notes, pieces, running = stream(said("one two"))
-    assert notes.of(OPEN_STREAMS) == [1]
+def test_a_call_is_measured_from_start_to_end() -> None:
+    telemetry, pieces, running = start_stream(said("one two"))
+    assert telemetry.of(OPEN_STREAMS) == [1]
     *texts, reply = pieces
     assert texts == ["one", " two"]
     assert isinstance(reply, Reply)
-    assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
-    assert (notes.told[0] or {})["tokens_in"] == 10
-    assert notes.begun == [Operation("model", model="small")]
+    assert len(telemetry.of(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert (telemetry.told[0] or {})["tokens_in"] == 10
+    assert telemetry.begun == [Operation("model", model="small")]
     running.close()
     running.close()
-    assert notes.of(OPEN_STREAMS) == [1, -1]
+    assert telemetry.of(OPEN_STREAMS) == [1, -1]
     assert running.wait_closed(0)
 
 
-def test_a_call_that_says_nothing_but_calls() -> None:
-    notes, pieces, running = stream(said("", ("add", {})))
+def test_the_first_token_of_a_reply_without_text_is_measured() -> None:
+    telemetry, pieces, running = start_stream(said("", ("add", {})))
     list(pieces)
     running.close()
-    assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert len(telemetry.of(FIRST_TOKEN_SECONDS, "small")) == 1
 
 
-def test_a_call_that_fails() -> None:
-    notes, pieces, running = stream(Said(error=ModelError("timeout", "too late", True)))
+def test_a_failed_call_is_recorded_with_its_error() -> None:
+    telemetry, pieces, running = start_stream(Said(error=ModelError("timeout", "too late", True)))
     with pytest.raises(ModelError, match="too late"):
         list(pieces)
     running.close()
-    assert notes.told == [{"error": "timeout"}]
-    assert notes.of(OPEN_STREAMS) == [1, -1]
+    assert telemetry.told == [{"error": "timeout"}]
+    assert telemetry.of(OPEN_STREAMS) == [1, -1]
 
 
-def test_a_call_whose_texts_go_to_somebody_else() -> None:
-    notes = KeptTelemetry()
+def test_a_call_with_a_text_callback_is_measured() -> None:
+    telemetry = KeptTelemetry()
     texts: list[str] = []
-    model = InstrumentedModel(ScriptedModel(lambda request: said("one two")), notes)
+    model = InstrumentedModel(ScriptedModel(lambda request: said("one two")), telemetry)
     running = model.stream(REQUEST, texts.append)
     [reply] = running
     assert isinstance(reply, Reply)
     assert texts == ["one", " two"]
-    assert len(notes.of(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert len(telemetry.of(FIRST_TOKEN_SECONDS, "small")) == 1
     running.close()

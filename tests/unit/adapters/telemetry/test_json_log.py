@@ -1,4 +1,4 @@
-"""Logs as JSON: each line is one object, says for which work it is, and holds no secret."""
+"""Logs as JSON: each line is one object, names the work it belongs to, and contains no secret."""
 
 import asyncio
 import contextvars
@@ -29,8 +29,8 @@ SECRETS = {
 }
 
 
-class Lines(logging.Handler):
-    """Keeps what is logged as JSON lines."""
+class JsonLinesHandler(logging.Handler):
+    """A handler that keeps log records as JSON lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines() -> Any:
-    handler, logger = Lines(), logging.getLogger("tests.json")
+    handler, logger = JsonLinesHandler(), logging.getLogger("tests.json")
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     logger.propagate = False
@@ -55,11 +55,11 @@ def lines() -> Any:
 
 
 log = logging.getLogger("tests.json")
-TURN = Operation("turn", "task_1", 3, 1)
+TURN_OPERATION = Operation("turn", "task_1", 3, 1)
 
 
-def test_a_line(lines: list[dict[str, Any]]) -> None:
-    log.warning("two\nlines of %s", "text", extra={"prompt": "never told"})
+def test_a_record_becomes_one_json_line(lines: list[dict[str, Any]]) -> None:
+    log.warning("two\nlines of %s", "text", extra={"prompt": "never logged"})
     [line] = lines
     assert set(line) == {"time", "level", "logger", "message", "process"}
     assert (line["level"], line["logger"]) == ("WARNING", "tests.json")
@@ -67,7 +67,7 @@ def test_a_line(lines: list[dict[str, Any]]) -> None:
     assert line["time"].endswith("+00:00")
 
 
-def test_an_exception_is_a_field(lines: list[dict[str, Any]]) -> None:
+def test_an_exception_is_logged_as_a_field(lines: list[dict[str, Any]]) -> None:
     try:
         raise ValueError("broken")
     except ValueError:
@@ -76,7 +76,7 @@ def test_an_exception_is_a_field(lines: list[dict[str, Any]]) -> None:
     assert lines[0]["message"] == "failed"
 
 
-def test_arguments_that_do_not_fit() -> None:
+def test_a_record_with_unfit_arguments_is_logged() -> None:
     record = log.makeRecord("tests.json", logging.INFO, "f", 1, "%d of %d", ("one \ud83d",), None)
     line = json.loads(JsonFormatter(Redactor({})).format(record))
     assert line["message"].startswith("%d of %d (")
@@ -92,7 +92,7 @@ def test_no_secret_is_in_a_message_or_an_exception(lines: list[dict[str, Any]]) 
         log.exception("at redis://user:pass-word@host:1/0 with %s, %s", "aws/secret+key", SECRETS["SHOP_ACCESS"])
     log.warning("header %s of %s a", SECRETS["OTEL_EXPORTER_OTLP_HEADERS"], SECRETS["HOME"])
     log.warning("Bearer abcdef, second-key-of-two, word-of-flower")
-    said = json.dumps(lines)
+    logged_text = json.dumps(lines)
     for secret in (
         "first-key",
         "second-key",
@@ -103,14 +103,14 @@ def test_no_secret_is_in_a_message_or_an_exception(lines: list[dict[str, Any]]) 
         "abcdef",
         "named-elsewhere",
     ):
-        assert secret not in said
-    assert "redis://user:***@host:1/0" in said
-    assert "/home/roboco a" in said
+        assert secret not in logged_text
+    assert "redis://user:***@host:1/0" in logged_text
+    assert "/home/roboco a" in logged_text
 
 
-def test_lines_name_the_work_and_what_comes_to_light(lines: list[dict[str, Any]]) -> None:
+def test_lines_name_the_work_and_its_later_annotations(lines: list[dict[str, Any]]) -> None:
     telemetry = ProcessTelemetry(None, None)
-    with telemetry.operation(TURN) as doing:
+    with telemetry.operation(TURN_OPERATION) as doing:
         log.info("claimed")
         doing.annotate(agent="writer", model="small", tokens_in=3)
         log.info("speaks")
@@ -127,7 +127,7 @@ def test_lines_name_the_work_and_what_comes_to_light(lines: list[dict[str, Any]]
     ]
 
 
-def test_two_threads_do_not_mix_up_their_work(lines: list[dict[str, Any]]) -> None:
+def test_lines_of_two_threads_name_their_own_work(lines: list[dict[str, Any]]) -> None:
     meet = threading.Barrier(2, timeout=5)
 
     def work(task_id: str) -> None:
@@ -143,7 +143,7 @@ def test_two_threads_do_not_mix_up_their_work(lines: list[dict[str, Any]]) -> No
     assert [line["task_id"] for line in lines] == [line["message"] for line in lines]
 
 
-def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dict[str, Any]]) -> None:
+def test_lines_of_the_loop_thread_and_the_heartbeat_name_the_work(lines: list[dict[str, Any]]) -> None:
     loop, beaten = LoopThread(), threading.Event()
 
     async def stream() -> None:
@@ -156,7 +156,10 @@ def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dic
         beaten.set()
         return True
 
-    with ProcessTelemetry(None, None).operation(TURN) as doing, LeaseHeartbeat(0.01).renewing(renew, lambda: None):
+    with (
+        ProcessTelemetry(None, None).operation(TURN_OPERATION) as doing,
+        LeaseHeartbeat(0.01).renewing(renew, lambda: None),
+    ):
         running = loop.submit(stream())
         doing.annotate(agent="writer")
         assert running.ended.wait(5)
@@ -165,19 +168,19 @@ def test_the_loop_of_the_streams_and_the_heartbeat_name_the_work(lines: list[dic
     assert {(line["task_id"], line["step"]) for line in lines} == {("task_1", 3)}
 
 
-def test_threads_that_fetch_segments_name_the_work(lines: list[dict[str, Any]]) -> None:
-    with ProcessTelemetry(None, None).operation(TURN), _request_pool() as pool:
+def test_lines_of_threads_that_fetch_segments_name_the_work(lines: list[dict[str, Any]]) -> None:
+    with ProcessTelemetry(None, None).operation(TURN_OPERATION), _request_pool() as pool:
         list(pool.map(log.info, ["fetches", "fetches too"]))
     assert [line["task_id"] for line in lines] == ["task_1", "task_1"]
 
 
-def test_what_is_held_for_many_names_no_work(lines: list[dict[str, Any]]) -> None:
-    """As the conversations with MCP servers are."""
+def test_lines_of_shared_connections_name_no_work(lines: list[dict[str, Any]]) -> None:
+    """For example the sessions of MCP servers."""
 
     async def converse() -> None:
         log.info("converses")
 
-    with ProcessTelemetry(None, None).operation(TURN):
+    with ProcessTelemetry(None, None).operation(TURN_OPERATION):
         running = contextvars.Context().run(LoopThread().submit, converse())
         assert running.ended.wait(5)
     assert "task_id" not in lines[0]

@@ -1,4 +1,4 @@
-"""Traces: one for each task, whichever process tells a part of it."""
+"""Traces: the spans of a task form one trace, whichever process records them."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,8 +20,8 @@ from roboco.ports.telemetry import Operation
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 
 
-class Process:
-    """A process that traces."""
+class TracedProcess:
+    """A process that records spans."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -33,7 +33,7 @@ class Process:
         return {span.name: span for span in self._exporter.get_finished_spans()}
 
 
-def facts(span: ReadableSpan) -> Mapping[str, Any]:
+def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
     return span.attributes or {}
 
 
@@ -41,8 +41,8 @@ def summary(status: TaskStatus = TaskStatus.COMPLETED) -> TaskSummary:
     return TaskSummary(task_id="task_1", team="desk", status=status, steps=4, created_at=NOW, updated_at=NOW)
 
 
-def test_two_processes_tell_one_trace() -> None:
-    one, other = Process(), Process()
+def test_spans_of_two_processes_form_one_trace() -> None:
+    one, other = TracedProcess(), TracedProcess()
     with one.telemetry.operation(Operation("turn", "task_1", 1, 1)) as turn:
         turn.annotate(agent="writer", model="small")
         with one.telemetry.operation(Operation("model", model="small")) as call:
@@ -55,16 +55,16 @@ def test_two_processes_tell_one_trace() -> None:
     assert set(spans) == {"invoke_agent writer", "chat small", "execute_tool search", "invoke_workflow desk"}
     trace_id, root = trace_ids("task_1")
     assert {span.context.trace_id for span in spans.values()} == {trace_id}
-    above = {name: span.parent.span_id if span.parent else None for name, span in spans.items()}
+    parents = {name: span.parent.span_id if span.parent else None for name, span in spans.items()}
     turn_id = spans["invoke_agent writer"].context.span_id
-    assert above == {
+    assert parents == {
         "invoke_agent writer": root,
         "chat small": turn_id,
         "execute_tool search": root,
         "invoke_workflow desk": None,
     }
     assert spans["invoke_workflow desk"].context.span_id == root
-    assert dict(facts(spans["chat small"])) == {
+    assert dict(attributes_of(spans["chat small"])) == {
         "gen_ai.operation.name": "chat",
         "gen_ai.conversation.id": "task_1",
         "gen_ai.provider.name": "openai",
@@ -73,38 +73,38 @@ def test_two_processes_tell_one_trace() -> None:
         "gen_ai.usage.output_tokens": 4,
         "gen_ai.response.finish_reasons": ("stop",),
     }
-    assert facts(spans["execute_tool search"])["gen_ai.tool.call.id"] == "tc_1"
-    assert facts(spans["execute_tool search"])["error.type"] == "tool_error"
+    assert attributes_of(spans["execute_tool search"])["gen_ai.tool.call.id"] == "tc_1"
+    assert attributes_of(spans["execute_tool search"])["error.type"] == "tool_error"
     assert not spans["execute_tool search"].status.is_ok
 
 
-def test_what_was_for_another_worker_leaves_no_trace_and_no_context() -> None:
-    process = Process()
+def test_a_discarded_operation_leaves_no_span_and_no_context() -> None:
+    process = TracedProcess()
     with process.telemetry.operation(Operation("turn", "task_1", 1, 1)) as turn:
         turn.discard()
         assert not trace.get_current_span().get_span_context().is_valid
     assert not process.spans()
 
 
-def test_an_exception_is_told_by_its_kind_alone() -> None:
-    process = Process()
+def test_only_the_type_of_an_exception_is_recorded() -> None:
+    process = TracedProcess()
     with pytest.raises(ValueError, match="secret"), process.telemetry.operation(Operation("advance", "task_1")):
         raise ValueError("a secret text")
     span = process.spans()["advance"]
-    assert facts(span)["error.type"] == "ValueError"
+    assert attributes_of(span)["error.type"] == "ValueError"
     assert "secret" not in span.to_json()
 
 
-def test_a_task_that_failed() -> None:
-    process = Process()
+def test_the_span_of_a_failed_task_has_an_error_type() -> None:
+    process = TracedProcess()
     process.telemetry.task_ended(summary(TaskStatus.FAILED))
-    assert facts(process.spans()["invoke_workflow desk"])["error.type"] == "failed"
+    assert attributes_of(process.spans()["invoke_workflow desk"])["error.type"] == "failed"
 
 
 def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
-    process = Process()
+    process = TracedProcess()
     ids = [f"task_{number}" for number in range(60)]
     for task_id in ids:
         with process.telemetry.operation(Operation("advance", task_id)):
@@ -113,7 +113,7 @@ def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch
     process.spans()
     by_task: dict[Any, int] = {}
     for span in process._exporter.get_finished_spans():
-        task_id = facts(span)["gen_ai.conversation.id"]
+        task_id = attributes_of(span)["gen_ai.conversation.id"]
         by_task[task_id] = by_task.get(task_id, 0) + 1
     assert set(by_task.values()) == {2}
     assert 5 < len(by_task) < 55
@@ -132,11 +132,13 @@ def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch
         (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
     ],
 )
-def test_who_asks_for_traces(traces: str | None, environment: dict[str, str], wanted: bool) -> None:
+def test_tracing_is_enabled_by_the_setting_or_the_environment(
+    traces: str | None, environment: dict[str, str], wanted: bool
+) -> None:
     assert tracing_enabled(traces, environment) is wanted
 
 
-def test_an_exporter_that_is_not_installed() -> None:
+def test_a_missing_exporter_is_refused_with_the_remedy() -> None:
     with pytest.raises(UsageError, match=r"'otlp_proto_grpc'.*otlp_proto_http.*OTEL_EXPORTER_OTLP_PROTOCOL"):
         open_tracer("on", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
     assert open_tracer(None, {}) is None

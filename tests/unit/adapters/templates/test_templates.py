@@ -1,4 +1,4 @@
-"""Prompts: a template computes text from what it is given, and reaches nothing else."""
+"""Prompt templates: a template computes text from its variables, and has access to nothing else."""
 
 import tracemalloc
 from typing import Any
@@ -41,7 +41,7 @@ def render(template: str) -> str:
         ("{% set x = 2 %}{{ x * 3 }}", "6"),
     ],
 )
-def test_templates(template: str, expected: str) -> None:
+def test_a_template_is_rendered(template: str, expected: str) -> None:
     assert render(template) == expected
     assert check_template(template) == []
 
@@ -106,7 +106,7 @@ def test_missing_attribute_elsewhere_names_the_filter(template: str) -> None:
         "{% extends 'x' %}",
     ],
 )
-def test_nothing_outside_is_reached(template: str) -> None:
+def test_a_template_has_no_access_beyond_its_variables(template: str) -> None:
     before = repr(VARIABLES)
     with pytest.raises(UsageError, match="the template fails"):
         render(template)
@@ -124,7 +124,7 @@ def test_nothing_outside_is_reached(template: str) -> None:
         "{% for x in context.nothing %}{% endfor %}",
     ],
 )
-def test_what_is_not_there_is_refused_and_not_left_out(template: str) -> None:
+def test_a_missing_variable_is_refused_and_not_left_out(template: str) -> None:
     with pytest.raises(
         UsageError, match=r"the template fails: .*(undefined|unknown variable|no element|context of the task has no)"
     ):
@@ -161,13 +161,13 @@ def test_what_is_not_there_is_refused_and_not_left_out(template: str) -> None:
         "{{ {'a': 1} | dictsort(by='both') }}",
     ],
 )
-def test_whatever_fails_is_a_usage_error(template: str) -> None:
+def test_every_failure_of_a_template_raises_usage_error(template: str) -> None:
     with pytest.raises(UsageError, match="the template fails"):
         render(template)
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "expected"),
     [
         ("{{ tusk.id }}", "unknown variable 'tusk', possible are task, team, agent, context"),
         ("{{ a }}{{ b }}", "unknown variable 'a'"),
@@ -179,26 +179,26 @@ def test_whatever_fails_is_a_usage_error(template: str) -> None:
         ("{{ [1] | reject('name') }}", "no test 'name'"),
     ],
 )
-def test_mistakes_are_seen_without_a_task(template: str, told: str) -> None:
-    assert told in check_template(template)[0]
+def test_mistakes_are_found_without_a_task(template: str, expected: str) -> None:
+    assert expected in check_template(template)[0]
 
 
 @pytest.mark.parametrize("template", tenant.REFUSED_TEMPLATES, ids=range(len(tenant.REFUSED_TEMPLATES)))
-def test_what_the_language_does_not_have_is_refused_by_a_check(template: str) -> None:
+def test_an_unsupported_construct_is_refused_by_the_check(template: str) -> None:
     assert check_template(template)
     with pytest.raises(UsageError, match="the template fails"):
         JinjaPrompts().render(template, tenant.VARIABLES)
 
 
 @pytest.mark.parametrize("template", tenant.GREEDY_TEMPLATES, ids=range(len(tenant.GREEDY_TEMPLATES)))
-def test_a_template_ends_soon_and_stays_small(template: str) -> None:
+def test_the_time_and_output_of_a_template_are_limited(template: str) -> None:
     assert check_template(template) == []
     with pytest.raises(UsageError, match="the template fails: line 1: "):
         JinjaPrompts().render(template, tenant.VARIABLES)
 
 
 @pytest.mark.parametrize("template", [one for one in tenant.GREEDY_TEMPLATES if "big | t" in one])
-def test_a_template_takes_little_memory(template: str) -> None:
+def test_the_memory_of_a_template_is_limited(template: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(UsageError, match="the template fails"):
@@ -208,8 +208,8 @@ def test_a_template_takes_little_memory(template: str) -> None:
         tracemalloc.stop()
 
 
-def test_tojson_of_a_deep_value_stops_before_it_is_long() -> None:
-    """Each of 8000 items would become a line of 3600 spaces."""
+def test_tojson_of_a_deep_value_stops_before_its_text_is_long() -> None:
+    """Each of 8,000 items would become a line of 3,600 spaces."""
     deep = "{% set a = " + "[" * 45 + "a" + "]" * 45 + " %}"
     template = "{% set a = range(1000) | list %}" + "{% set a = a + a %}" * 3 + deep * 10 + "{{ a | tojson(8) }}"
     tracemalloc.start()
@@ -221,7 +221,7 @@ def test_tojson_of_a_deep_value_stops_before_it_is_long() -> None:
         tracemalloc.stop()
 
 
-def test_a_mistake_names_the_construct_its_line_and_what_is_possible() -> None:
+def test_a_mistake_names_the_construct_its_line_and_the_alternatives() -> None:
     (mistake,) = check_template("You write.\n\n{{ context.tone.upper() }}")
     assert mistake.startswith("line 3: this call is not possible, only range(...), and get, items, keys and values of")
     (mistake,) = check_template("\n{{ context.tone | shout }}")
@@ -232,7 +232,7 @@ def test_a_mistake_names_the_construct_its_line_and_what_is_possible() -> None:
     assert mistake.startswith("line 1: no test 'callable', possible are !=, <, <=, ==")
 
 
-def test_templates_of_a_team_share_an_allowance() -> None:
+def test_templates_of_a_team_share_a_budget() -> None:
     greedy = "{% for i in range(200) %}{% for j in range(40) %}{% endfor %}{% endfor %}"
     shared = JinjaPrompts().with_shared_budget()
     assert [shared.render(greedy, VARIABLES) for _ in range(4)] == [""] * 4
@@ -242,7 +242,7 @@ def test_templates_of_a_team_share_an_allowance() -> None:
         JinjaPrompts().with_shared_budget().render(greedy.replace("200", "500"), VARIABLES)
 
 
-def test_what_a_text_without_code_holds_is_not_read() -> None:
+def test_a_template_without_code_is_not_parsed() -> None:
     assert render("a } } % b\r\nc\n\n") == "a } } % b\nc\n"
     assert render("x" * (MAX_TEXT_CHARS + 1)) == "x" * (MAX_TEXT_CHARS + 1)
 
@@ -250,19 +250,19 @@ def test_what_a_text_without_code_holds_is_not_read() -> None:
 def test_a_template_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_rules, "_environment", None)
     long = "{{ task.id }}" + "x" * MAX_PROMPT_CHARS
-    told = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
-    assert check_template(long) == [told]
-    with pytest.raises(UsageError, match=f"the template fails: {told}"):
+    mistake = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
+    assert check_template(long) == [mistake]
+    with pytest.raises(UsageError, match=f"the template fails: {mistake}"):
         render(long)
 
 
-def test_the_tree_of_a_long_template_is_not_kept() -> None:
+def test_the_tree_of_a_long_template_is_not_cached() -> None:
     short = "{{ task.id }}" + "x" * (MAX_CACHED_CHARS - 13)
     assert parse_template(short) is parse_template(short)
     assert parse_template(short + "x") is not parse_template(short + "x")
 
 
-ALSO_JINJA = [
+JINJA_TEMPLATES = [
     "{{ task.prompt | upper }}, {{ 'aB c-d' | title }} {{ 'aB' | capitalize }} {{ 'AB' | lower }} {{ ' a ' | trim }}",
     "{{ context.nothing | default('x') }} {{ context.nothing | d }} {{ '' | default('y', true) }}",
     "{{ team.agents | map(attribute='name') | join(', ') }} {{ team.agents | join('/', attribute='name') }}",
@@ -307,17 +307,17 @@ ALSO_JINJA = [
 ]
 
 
-@pytest.mark.parametrize("template", ALSO_JINJA)
-def test_a_template_gives_what_jinja_gives(template: str) -> None:
+@pytest.mark.parametrize("template", JINJA_TEMPLATES)
+def test_a_template_renders_as_jinja_does(template: str) -> None:
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
     assert check_template(template) == []
     assert render(template) == environment.from_string(template).render(VARIABLES)
 
 
-def test_a_template_that_is_nested_too_deep() -> None:
+def test_a_template_that_is_nested_too_deep_is_refused() -> None:
     assert "nested deeper than 50" in check_template("{% if 1 %}" * 60 + "{% endif %}" * 60)[0]
     assert "nested too deep" in check_template("{{ " + "-" * 2000 + "1 }}")[0]
 
 
-def test_each_unknown_variable_is_told() -> None:
+def test_each_unknown_variable_is_reported() -> None:
     assert len(check_template("{{ a }}{{ b }}{{ a }}{{ task }}")) == 2

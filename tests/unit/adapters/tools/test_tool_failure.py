@@ -17,7 +17,7 @@ from roboco.adapters.tools.tool_failure import (
     result_text,
 )
 
-SECRET = "canary-of-the-shop"
+SECRET_VALUE = "canary-of-the-shop"
 
 
 def raised(error: Exception, depth: int = 0, cause: Exception | None = None) -> Exception:
@@ -46,7 +46,7 @@ def test_last_frames_are_kept_with_their_source() -> None:
     assert found[1:] == ("    fall(left - 1)", found[2], "    raise error from cause", "ValueError: no such order")
 
 
-def test_causes_are_shown_before_what_they_led_to() -> None:
+def test_causes_are_shown_before_their_consequences() -> None:
     error: Exception = KeyError("o-0")
     for number in range(1, 10):
         error = raised(ValueError(f"o-{number}"), cause=error)
@@ -54,7 +54,7 @@ def test_causes_are_shown_before_what_they_led_to() -> None:
     assert texts == [f"ValueError: o-{number}" for number in range(10 - MAX_CHAIN_LENGTH, 10)]
 
 
-def test_circle_of_causes_is_left() -> None:
+def test_circular_chain_of_causes_ends() -> None:
     first, second = raised(ValueError("a")), raised(ValueError("b"))
     first.__cause__, second.__cause__ = second, first
     assert [line for line in lines(first) if "Error: " in line] == ["ValueError: a", "ValueError: b", "ValueError: a"]
@@ -74,23 +74,27 @@ def test_text_of_the_exception_is_whole_up_to_its_bound() -> None:
 
 
 def test_secrets_are_masked() -> None:
-    mask = Redactor({"SHOP_TOKEN": SECRET})
-    found = "\n".join(lines(raised(ValueError(f"{SECRET} at redis://shop:{SECRET}@h")), mask=mask))
-    assert SECRET not in found
+    mask = Redactor({"SHOP_TOKEN": SECRET_VALUE})
+    found = "\n".join(lines(raised(ValueError(f"{SECRET_VALUE} at redis://shop:{SECRET_VALUE}@h")), mask=mask))
+    assert SECRET_VALUE not in found
     assert "ValueError: *** at redis://***@h" in found
 
 
-@pytest.mark.parametrize("said", ["what the user said", "a\n'quoted' text", "long " * 50_000])
-def test_arguments_of_the_call_are_left_out(said: str) -> None:
-    mask = mask_arguments({"order": {"notes": [said]}, "n": 1, "short": "is"}, Redactor({"SHOP_TOKEN": SECRET}))
-    error = raised(ValueError(f"{said!r} is refused by {SECRET}"), cause=raised(KeyError(said)))
+@pytest.mark.parametrize("argument", ["what the user said", "a\n'quoted' text", "long " * 50_000])
+def test_arguments_of_the_call_are_left_out(argument: str) -> None:
+    mask = mask_arguments(
+        {"order": {"notes": [argument]}, "n": 1, "short": "is"}, Redactor({"SHOP_TOKEN": SECRET_VALUE})
+    )
+    error = raised(ValueError(f"{argument!r} is refused by {SECRET_VALUE}"), cause=raised(KeyError(argument)))
     texts = [line for line in lines(error, mask=mask) if "Error: " in line]
     assert [text.replace('"', "'") for text in texts] == ["KeyError: '...'", "ValueError: '...' is refused by ***"]
 
 
 def test_argument_does_not_hide_a_secret_and_a_secret_no_argument() -> None:
-    mask = mask_arguments({"part": SECRET[:6], "whole": f"for {SECRET} only"}, Redactor({"SHOP_TOKEN": SECRET}))
-    assert mask(f"{SECRET}, {SECRET[:6]}, for {SECRET} only") == "***, ..., ..."
+    mask = mask_arguments(
+        {"part": SECRET_VALUE[:6], "whole": f"for {SECRET_VALUE} only"}, Redactor({"SHOP_TOKEN": SECRET_VALUE})
+    )
+    assert mask(f"{SECRET_VALUE}, {SECRET_VALUE[:6]}, for {SECRET_VALUE} only") == "***, ..., ..."
 
 
 def test_text_of_an_exception_is_not_logged_if_the_call_has_too_many_texts() -> None:

@@ -22,14 +22,14 @@ from roboco.adapters.tools.tool_result import to_json
 from roboco.domain.canonical_json import canonical_json
 
 
-class Place(BaseModel):
+class Address(BaseModel):
     """A place."""
 
     city: str
     zip_code: int = 0
 
 
-class Measure(BaseModel):
+class Ratio(BaseModel):
     """A number."""
 
     value: float
@@ -53,7 +53,7 @@ class Visit:
     """A visit to places."""
 
     day: date
-    places: list[Place]
+    places: list[Address]
 
 
 @checked_dataclass
@@ -79,11 +79,11 @@ class CheckedPair:
 
 
 class Tree(RootModel[list["Tree"]]):
-    """Lists of lists."""
+    """Nested lists."""
 
 
 class Short(BaseModel):
-    """A model that is written shorter than it is."""
+    """A model whose JSON is shorter than its fields."""
 
     left: int
     hidden: list[Any] = Field(exclude=True)
@@ -91,16 +91,16 @@ class Short(BaseModel):
     more: Tree
 
 
-written: list[str] = []
+serialized: list[str] = []
 
 
 class Traced(BaseModel):
-    """Notes that it is written."""
+    """A model that records when it is serialized."""
 
     @computed_field
     def seen(self) -> int:
-        """Note it."""
-        written.append("seen")
+        """Record the serialization."""
+        serialized.append("seen")
         return 1
 
 
@@ -114,11 +114,11 @@ ID = UUID("88b07c4d-1758-4f22-9393-60e90750118c")
         (None, None),
         ("text", "text"),
         ([1, 2.5, {"a": True}], [1, 2.5, {"a": True}]),
-        (Place(city="x"), {"city": "x", "zip_code": 0}),
+        (Address(city="x"), {"city": "x", "zip_code": 0}),
         ({"a\ud800": "\ud83d\ude00"}, {"a\ufffd": "\U0001f600"}),
         (("a", "\ud800"), ["a", "\ufffd"]),
         ({1: "a", None: 2, "b": 3}, {"1": "a", "null": 2, "b": 3}),
-        ([Place(city="\ud800")], [{"city": "\ufffd", "zip_code": 0}]),
+        ([Address(city="\ud800")], [{"city": "\ufffd", "zip_code": 0}]),
         (date(2026, 1, 2), "2026-01-02"),
         ({date(2026, 1, 2): datetime(2026, 1, 2, 3, tzinfo=UTC)}, {"2026-01-02": "2026-01-02T03:00:00Z"}),
         (timedelta(seconds=90), "PT1M30S"),
@@ -130,7 +130,7 @@ ID = UUID("88b07c4d-1758-4f22-9393-60e90750118c")
         ({ID: ID}, {str(ID): str(ID)}),
         (Path("a/b"), "a/b"),
         ("ä".encode(), "ä"),
-        (Visit(date(2026, 1, 2), [Place(city="x")]), {"day": "2026-01-02", "places": [{"city": "x", "zip_code": 0}]}),
+        (Visit(date(2026, 1, 2), [Address(city="x")]), {"day": "2026-01-02", "places": [{"city": "x", "zip_code": 0}]}),
         (Stay(date(2026, 1, 2)), {"until": "2026-01-02"}),
         (Point(1, 2), [1, 2]),
         (deque([1, 2]), [1, 2]),
@@ -139,14 +139,14 @@ ID = UUID("88b07c4d-1758-4f22-9393-60e90750118c")
         (MappingProxyType(OrderedDict(a=1)), {"a": 1}),
     ],
 )
-def test_results_become_json(value: object, expected: object) -> None:
+def test_results_are_converted_to_json(value: object, expected: object) -> None:
     assert json.loads(canonical_json(to_json(value, "t"))) == expected
 
 
 @pytest.mark.parametrize(
     "value", [date(2026, 1, 2), {"a"}, Decimal("1.10"), ID, Path("a"), "ä".encode(), Visit(date(2026, 1, 2), [])]
 )
-def test_result_is_read_again_as_an_argument(value: object) -> None:
+def test_result_is_accepted_as_an_argument(value: object) -> None:
     assert TypeAdapter(type(value)).validate_python(to_json(value, "t")) == value
 
 
@@ -159,14 +159,14 @@ def test_result_is_read_again_as_an_argument(value: object) -> None:
         ((n for n in "ab"), "it holds a value of type generator, make a list of it"),
         (math.nan, "Out of range float values"),
         ([math.inf], "Out of range float values"),
-        (Measure(value=math.nan), "Out of range float values"),
+        (Ratio(value=math.nan), "Out of range float values"),
         ({object(): 2}, "it holds a value of type object"),
         ({(1, 2): 2}, "it holds an object with a key of type tuple"),
         ({1: "a", "1": "b"}, "two keys of an object are the same text"),
         (range(10**12), "it has more than 1000000 values"),
     ],
 )
-def test_what_is_no_json_is_a_type_error_with_the_remedy(value: object, problem: str) -> None:
+def test_value_that_is_not_json_raises_type_error_with_the_remedy(value: object, problem: str) -> None:
     with pytest.raises(
         TypeError, match=r"tool 't' returned a value of type \w+ that is not JSON: .*; return texts, "
     ) as failed:
@@ -174,7 +174,7 @@ def test_what_is_no_json_is_a_type_error_with_the_remedy(value: object, problem:
     assert problem in str(failed.value)
 
 
-def test_a_value_that_holds_itself_is_a_type_error() -> None:
+def test_a_value_that_contains_itself_raises_type_error() -> None:
     circle: list[object] = []
     circle.append(circle)
     with pytest.raises(TypeError, match="nested deeper than 64 levels"):
@@ -182,27 +182,27 @@ def test_a_value_that_holds_itself_is_a_type_error() -> None:
 
 
 @pytest.mark.parametrize("kind", [Pair, CheckedPair])
-def test_shared_models_are_counted_before_they_are_written(
+def test_shared_models_are_counted_before_they_are_serialized(
     monkeypatch: pytest.MonkeyPatch, kind: Callable[..., object]
 ) -> None:
     monkeypatch.setattr(tool_result, "MAX_VALUES", 1000)
     value: object = 1
     for _ in range(12):
         value = kind(left=value, right=value)
-    written.clear()
+    serialized.clear()
     with pytest.raises(TypeError, match="more than 1000 values"):
         to_json(kind(left=value, right=Traced()), "t")
-    assert written == []
+    assert serialized == []
 
 
-def test_fields_that_are_not_written_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_that_are_not_serialized_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_result, "MAX_VALUES", 20)
     value = Short(left=1, hidden=[1] * 100, summed=[1] * 100, more=Tree([Tree([])]))
     value.hidden = [value]
     assert to_json(value, "t") == {"left": 1, "summed": 100, "more": [[]]}
 
 
-def test_roots_are_no_levels() -> None:
+def test_root_models_do_not_count_as_levels() -> None:
     tree = Tree([])
     for _ in range(50):
         tree = Tree([tree])
@@ -215,7 +215,7 @@ def test_a_field_without_a_value_is_named() -> None:
             to_json([object.__new__(kind)], "t")
 
 
-def test_an_object_whose_length_is_wrong_is_read() -> None:
+def test_an_object_with_a_wrong_length_is_converted() -> None:
     class Long(dict[str, int]):
         def __len__(self) -> int:
             return 5
@@ -223,7 +223,7 @@ def test_an_object_whose_length_is_wrong_is_read() -> None:
     assert to_json(Long(a=1), "t") == {"a": 1}
 
 
-def test_shared_values_are_counted_as_often_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_values_are_counted_at_each_occurrence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_result, "MAX_VALUES", 1000)
     value: list[object] = []
     for _ in range(60):

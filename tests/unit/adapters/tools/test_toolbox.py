@@ -1,4 +1,4 @@
-"""Toolbox: what a process can describe and run; whatever goes wrong in a tool is in its outcome."""
+"""FunctionToolbox: the tools that a process can describe and run; every failure of a tool is in its outcome."""
 
 import hashlib
 import json
@@ -27,18 +27,18 @@ from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of
 
-HERE = __name__
+THIS_MODULE = __name__
 CONTEXT = ToolContext(TASK, "one", "tc_0123456789abcdef", f"{TASK}/tc_1", 1)
 
 
-class Measure(BaseModel):
+class Amount(BaseModel):
     """A number."""
 
     value: float
 
 
-class TimeUp(Exception):
-    """As a pool tells a tool that its time is up."""
+class TimeLimitReached(Exception):
+    """The exception that a pool raises in a tool when its time limit is over."""
 
 
 @tool
@@ -49,24 +49,24 @@ def add(a: int, b: int) -> int:
 
 @tool
 def give(what: str) -> Any:
-    """Return or raise what a test asks for."""
-    raised: dict[str, Exception] = {
+    """Return the value, or raise the exception, that a test asks for."""
+    errors: dict[str, Exception] = {
         "error": ValueError("went wrong"),
         "group": ExceptionGroup("at once", [KeyError("a"), ValueError("b")]),
         "surrogate": OSError("no file 'a\udcff'"),
         "usage": UsageError("asked for the wrong thing"),
-        "time": TimeUp(),
+        "time": TimeLimitReached(),
         "transient": TransientError("the store is away"),
         "long": ValueError("x" * 100_000),
     }
-    if what in raised:
-        raise raised[what]
+    if what in errors:
+        raise errors[what]
     values: dict[str, Any] = {
         "object": object(),
         "tuple": ("a", "\ud800"),
         "keys": {1: "a"},
         "nan": float("nan"),
-        "model": Measure(value=float("nan")),
+        "model": Amount(value=float("nan")),
         "text": "ü" * MAX_RESULT_BYTES,
         "json": {"rows": list(range(MAX_RESULT_BYTES))},
         "edge": "x" * MAX_RESULT_BYTES,
@@ -74,19 +74,19 @@ def give(what: str) -> Any:
     return values[what]
 
 
-def look(args: dict[str, Any], key: str) -> Any:
-    """What became of the call, as its argument has it."""
+def verify_payment(args: dict[str, Any], key: str) -> Any:
+    """Return the effect of the call that its argument asks for."""
     assert key == CONTEXT.idempotency_key
-    return give(args["what"]) if args["what"] not in LOOKS else LOOKS[args["what"]]
+    return give(args["what"]) if args["what"] not in VERIFIED_EFFECTS else VERIFIED_EFFECTS[args["what"]]
 
 
-LOOKS: dict[str, Any] = {"yes": True, "no": False, "none": None, "zero": 0, "receipt": {"id": 7}}
+VERIFIED_EFFECTS: dict[str, Any] = {"yes": True, "no": False, "none": None, "zero": 0, "receipt": {"id": 7}}
 
 
-@tool(verify=look)
+@tool(verify=verify_payment)
 def pay(what: str) -> str:
     """Pay."""
-    raise TimeUp
+    raise TimeLimitReached
 
 
 def unmarked() -> str:
@@ -113,10 +113,10 @@ TEAM = validate_team(
             {"name": "two", "description": "closes", "prompt": "hi"},
         ],
         "tools": [
-            {"name": "add", "function": f"{HERE}:add", "description": "adds", "timeout": 7},
-            {"name": "give", "function": f"{HERE}:give", "effect": "pure"},
-            {"name": "pay", "function": f"{HERE}:pay", "on_unknown": "ask"},
-            {"name": "blind", "function": f"{HERE}:give"},
+            {"name": "add", "function": f"{THIS_MODULE}:add", "description": "adds", "timeout": 7},
+            {"name": "give", "function": f"{THIS_MODULE}:give", "effect": "pure"},
+            {"name": "pay", "function": f"{THIS_MODULE}:pay", "on_unknown": "ask"},
+            {"name": "blind", "function": f"{THIS_MODULE}:give"},
         ],
     }
 )
@@ -127,7 +127,7 @@ FOLDER = tempfile.TemporaryDirectory(prefix="roboco-toolbox-")
 
 def toolbox(files: MemoryFiles | None = None, *modules: str) -> FunctionToolbox:
     folder = Path(tempfile.mkdtemp(dir=FOLDER.name))
-    return toolbox_of(files or MemoryFiles(), histories(), modules or (HERE,), folder, TimeUp)
+    return toolbox_of(files or MemoryFiles(), histories(), modules or (THIS_MODULE,), folder, TimeLimitReached)
 
 
 def histories() -> MemoryHistories:
@@ -138,7 +138,7 @@ def histories() -> MemoryHistories:
 
 
 def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> ToolOutcome:
-    """The outcome of a call, as it survives the wire."""
+    """Return the outcome of a call after its way through JSON."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args=args)
     box = toolbox(files)
     outcome = box.offload_large(box.run(TEAM, call, TEAM.tool(name), CONTEXT), CONTEXT)
@@ -146,7 +146,7 @@ def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> ToolOutc
     return ToolOutcome.model_validate_json(outcome.model_dump_json())
 
 
-def test_an_agents_tools_are_described() -> None:
+def test_the_tools_of_an_agent_are_described() -> None:
     schemas = {one["function"]["name"]: one["function"] for one in toolbox().describe(TEAM, TEAM.agent("one"), {})}
     assert set(schemas) == set(TEAM.agent("one").tools)
     assert schemas["add"]["description"] == "adds"
@@ -155,14 +155,14 @@ def test_an_agents_tools_are_described() -> None:
     assert toolbox().describe(TEAM, TEAM.agent("two"), {}) == ()
 
 
-def test_a_function_is_run() -> None:
+def test_a_tool_function_runs() -> None:
     outcome = run("add", a=1, b="2")
     assert (outcome.result.result, outcome.result.is_error, outcome.artifacts) == (3, False, ())
     assert outcome.result.runtime_ms >= 0
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "told"),
+    ("name", "args", "expected"),
     [
         ("add", {"a": 1}, "wrong arguments: b: Field required"),
         ("add", {"a": 1, "b": 2, "c": 3}, "parameters are: a, b"),
@@ -173,7 +173,7 @@ def test_a_function_is_run() -> None:
         ("give", {"what": "time"}, "tool 'give' did not end within its 60 s"),
         ("give", {"what": "object"}, "object that is not JSON"),
         ("give", {"what": "nan"}, "float that is not JSON"),
-        ("give", {"what": "model"}, "Measure that is not JSON"),
+        ("give", {"what": "model"}, "Amount that is not JSON"),
         ("memory_search", {}, "query: Field required"),
         ("memory_search", {"query": "sea", "limit": 0}, "limit: "),
         ("artifact_read", {"uri": "nothing"}, "no artifact 'nothing' in this task; artifacts: none"),
@@ -181,11 +181,11 @@ def test_a_function_is_run() -> None:
         ("artifact_write", {"name": "../x", "content": ""}, "not allowed"),
     ],
 )
-def test_whatever_goes_wrong_is_in_the_outcome(name: str, args: dict[str, Any], told: str) -> None:
+def test_every_failure_of_a_call_is_in_its_outcome(name: str, args: dict[str, Any], expected: str) -> None:
     outcome = run(name, **args)
     assert outcome.result.is_error
     assert outcome.result.result is None
-    assert told in str(outcome.result.error)
+    assert expected in str(outcome.result.error)
 
 
 def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
@@ -195,10 +195,10 @@ def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplo
     assert "File" not in outcome.model_dump_json()
     [(call_id, failure)] = call_failures(files, TASK).items()
     assert (call_id, failure.tool_name, failure.attempt) == (CONTEXT.call_id, "give", 1)
-    assert failure.lines[-2:] == ("    raise raised[what]", "ValueError: went wrong")
+    assert failure.lines[-2:] == ("    raise errors[what]", "ValueError: went wrong")
     named = f"tool 'give' of task {TASK}, call {CONTEXT.call_id}, attempt 1: the tool raised"
     [line] = [record.getMessage() for record in caplog.records if record.getMessage().startswith(named)]
-    assert line.endswith("\n      raise raised[what]\n  ValueError: went wrong")
+    assert line.endswith("\n      raise errors[what]\n  ValueError: went wrong")
 
 
 @pytest.mark.parametrize("what", ["usage", "time"])
@@ -210,16 +210,16 @@ def test_answer_of_a_tool_is_no_exception(what: str, caplog: pytest.LogCaptureFi
 
 
 def test_result_of_a_call_does_not_depend_on_the_store_of_its_frames(caplog: pytest.LogCaptureFixture) -> None:
-    class Away(MemoryFiles):
+    class UnavailableFiles(MemoryFiles):
         def put(self, path: str, data: bytes) -> None:
             raise TransientError("the store is away")
 
-    assert run("give", Away(), what="error").result.error == "ValueError: went wrong"
+    assert run("give", UnavailableFiles(), what="error").result.error == "ValueError: went wrong"
     assert f"the frames of call {CONTEXT.call_id} of task {TASK} are not kept" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])
-def test_what_an_irreversible_call_has_done_when_its_time_is_up_is_not_known(name: str, on_unknown: str) -> None:
+def test_the_outcome_of_an_irreversible_call_that_timed_out_is_unknown(name: str, on_unknown: str) -> None:
     outcome = run(name, what="time")
     assert outcome.unknown == on_unknown
     assert str(outcome.result.error).startswith(f"outcome unknown: tool '{name}' did not end within its 60 s")
@@ -234,8 +234,8 @@ def test_what_an_irreversible_call_has_done_when_its_time_is_up_is_not_known(nam
         ("no", None, True),
     ],
 )
-def test_a_tool_finds_out_what_came_of_a_lost_call(what: str, result: object, is_error: bool) -> None:
-    outcome = verified("pay", what)
+def test_a_tool_verifies_the_effect_of_a_lost_call(what: str, result: object, is_error: bool) -> None:
+    outcome = verify_call("pay", what)
     assert outcome is not None
     assert (outcome.result.result, outcome.result.is_error, outcome.unknown) == (result, is_error, "")
     assert not is_error or "lost before it had its effect" in str(outcome.result.error)
@@ -244,30 +244,30 @@ def test_a_tool_finds_out_what_came_of_a_lost_call(what: str, result: object, is
 @pytest.mark.parametrize(
     ("name", "what"), [("pay", "none"), ("pay", "error"), ("pay", "object"), ("pay", "time"), ("blind", "yes")]
 )
-def test_a_tool_that_cannot_find_out_leaves_it_unknown(name: str, what: str) -> None:
-    assert verified(name, what) is None
+def test_a_tool_without_a_verified_effect_leaves_it_unknown(name: str, what: str) -> None:
+    assert verify_call(name, what) is None
 
 
-def test_a_workspace_that_is_away_is_no_finding() -> None:
+def test_an_unavailable_workspace_does_not_verify_a_call() -> None:
     with pytest.raises(TransientError):
-        verified("pay", "transient")
+        verify_call("pay", "transient")
 
 
-def test_a_large_finding_becomes_an_artifact() -> None:
-    outcome = verified("pay", "text")
+def test_a_large_verified_result_becomes_an_artifact() -> None:
+    outcome = verify_call("pay", "text")
     assert outcome is not None
     assert len(toolbox().offload_large(outcome, CONTEXT).artifacts) == 1
 
 
-def verified(name: str, what: str) -> ToolOutcome | None:
-    """What the tool finds out of a lost call."""
+def verify_call(name: str, what: str) -> ToolOutcome | None:
+    """Return the result of the tool's `verify` for a lost call, or None."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args={"what": what})
     spec = TEAM.tool(name)
     assert spec is not None
     return toolbox().verify(call, spec, CONTEXT)
 
 
-def test_a_large_result_that_cannot_be_stored_is_cut() -> None:
+def test_a_large_result_that_cannot_be_stored_is_truncated() -> None:
     box = toolbox()
     whole = box.run(
         TEAM, ToolCall(id=CONTEXT.call_id, tool_name="give", args={"what": "text"}), TEAM.tool("give"), CONTEXT
@@ -278,56 +278,58 @@ def test_a_large_result_that_cannot_be_stored_is_cut() -> None:
     assert box.truncate_large(cut) == cut
 
 
-def test_a_long_error_is_cut() -> None:
+def test_a_long_error_is_truncated() -> None:
     assert len(str(run("give", what="long").result.error)) <= 2000
 
 
-def test_a_workspace_that_is_away_is_no_outcome() -> None:
+def test_an_unavailable_workspace_raises_transient_error() -> None:
     with pytest.raises(TransientError, match="the store is away"):
         run("give", what="transient")
 
 
 @pytest.mark.parametrize(("what", "expected"), [("tuple", ["a", "\ufffd"]), ("keys", {"1": "a"})])
-def test_results_that_json_spells_otherwise(what: str, expected: object) -> None:
+def test_results_are_converted_to_json_values(what: str, expected: object) -> None:
     outcome = run("give", what=what)
     assert outcome.result.error is None
     assert outcome.result.result == expected
 
 
 @pytest.mark.parametrize(
-    ("function", "modules", "told"),
+    ("function", "modules", "expected"),
     [
-        (f"{HERE}:add", ("other",), f"module '{HERE}' is not in ROBOCO_TOOL_MODULES, which names other"),
-        ("os:system", (HERE,), "module 'os' is not in ROBOCO_TOOL_MODULES"),
-        (f"{HERE}:unmarked", (HERE,), "is not marked with @tool"),
-        (f"{HERE}:nothing", (HERE,), "cannot be imported"),
-        (f"{HERE}:NO_FUNCTION", (HERE,), "is not a function"),
+        (f"{THIS_MODULE}:add", ("other",), f"module '{THIS_MODULE}' is not in ROBOCO_TOOL_MODULES, which names other"),
+        ("os:system", (THIS_MODULE,), "module 'os' is not in ROBOCO_TOOL_MODULES"),
+        (f"{THIS_MODULE}:unmarked", (THIS_MODULE,), "is not marked with @tool"),
+        (f"{THIS_MODULE}:nothing", (THIS_MODULE,), "cannot be imported"),
+        (f"{THIS_MODULE}:NO_FUNCTION", (THIS_MODULE,), "is not a function"),
         ("no_such_module:x", ("no_such_module",), "cannot be imported"),
     ],
 )
-def test_only_marked_functions_of_allowed_modules_are_tools(function: str, modules: tuple[str, ...], told: str) -> None:
+def test_only_marked_functions_of_allowed_modules_are_tools(
+    function: str, modules: tuple[str, ...], expected: str
+) -> None:
     box = toolbox(None, *modules)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=expected):
         FunctionLoader(modules).tool(function)
     call = ToolCall(id="tc_1", tool_name="x", args={})
     outcome = box.run(TEAM, call, ToolSpec(name="x", function=function), CONTEXT)
     assert outcome.result.is_error
-    assert told in str(outcome.result.error)
+    assert expected in str(outcome.result.error)
 
 
-def test_a_router_of_the_users_own() -> None:
-    assert toolbox().router(f"{HERE}:my_router") is my_router
+def test_only_functions_of_allowed_modules_are_routers() -> None:
+    assert toolbox().router(f"{THIS_MODULE}:my_router") is my_router
     with pytest.raises(UsageError, match="not in ROBOCO_TOOL_MODULES"):
         toolbox().router("os:system")
     with pytest.raises(UsageError, match="is a tool, so it cannot be a router"):
-        toolbox().router(f"{HERE}:add")
+        toolbox().router(f"{THIS_MODULE}:add")
     with pytest.raises(UsageError, match="is of module 'pathlib', so it cannot be a router"):
-        toolbox().router(f"{HERE}:Path")
+        toolbox().router(f"{THIS_MODULE}:Path")
     with pytest.raises(UsageError, match="is not a function"):
-        toolbox().router(f"{HERE}:NO_FUNCTION")
+        toolbox().router(f"{THIS_MODULE}:NO_FUNCTION")
 
 
-def test_a_result_of_the_largest_size_stays() -> None:
+def test_a_result_of_the_maximum_size_is_kept_whole() -> None:
     outcome = run("give", what="edge")
     assert len(outcome.result.result) == MAX_RESULT_BYTES
     assert outcome.artifacts == ()
@@ -352,7 +354,7 @@ def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
     )
 
 
-def test_the_same_large_result_again_is_the_same_artifact() -> None:
+def test_the_same_large_result_is_stored_as_one_artifact() -> None:
     files = MemoryFiles()
     assert run("give", files, what="json").artifacts == run("give", files, what="json").artifacts
     assert len([path for path in files.held if "/artifacts/" in path]) == 1
@@ -385,7 +387,7 @@ def test_artifacts_are_written_listed_and_read() -> None:
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
 
 
-def test_a_file_that_is_no_text_is_told() -> None:
+def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
     files = MemoryFiles()
     files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
     assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)

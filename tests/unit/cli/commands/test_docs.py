@@ -11,7 +11,7 @@ from roboco.cli.commands.docs import docs, pages
 from tests.support.documents import GUIDES
 
 
-class Terminal(StringIO):
+class TerminalBuffer(StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -31,7 +31,7 @@ def test_pipe_gets_markdown_without_the_comments_for_tests() -> None:
 
 
 def test_terminal_gets_a_formatted_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Terminal()
+    screen = TerminalBuffer()
     monkeypatch.setattr(sys, "stdout", screen)
     assert docs.callback is not None
     docs.callback("limits.md")

@@ -1,4 +1,4 @@
-"""roboco show, on a workspace in a folder; no server runs."""
+"""roboco show on a workspace in a folder, without servers."""
 
 import json
 from pathlib import Path
@@ -12,14 +12,14 @@ from roboco.domain.paths import failure_path, history_path, summary_path, team_p
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.cli.shown import BEGAN
+from tests.unit.cli.live_items import STARTED_AT
 
 TOOL = {"name": "refund", "function": "shop:refund", "effect": "pure"}
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workspace of a task whose tool has raised."""
+    """Return the workspace of a task whose tool has raised an exception."""
     monkeypatch.setenv("ROBOCO_WORKSPACE", (tmp_path / "workspace").as_uri())
     monkeypatch.setenv("ROBOCO_REDIS_URL", "redis://127.0.0.1:1/0")
 
@@ -33,7 +33,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = b"".join(line + b"\n" for line in world.histories.lines(TASK))
     call = world.history()[1].calls[0]
     frames = ('File "shop.py", line 7, in refund', '    raise ValueError("no such order")', "\x1b[31mred")
-    failure = CallFailure(call_id=call.id, tool_name="refund", attempt=1, time=BEGAN, lines=frames)
+    failure = CallFailure(call_id=call.id, tool_name="refund", attempt=1, time=STARTED_AT, lines=frames)
     for path, data in {
         team_path(TASK): world.files.held[team_path(TASK)],
         summary_path(TASK): world.files.held[summary_path(TASK)],

@@ -17,7 +17,7 @@ SIGNATURE = {"task": "shop.heard", "args": [1]}
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("ROBOCO_WORKSPACE", "ROBOCO_REDIS_URL", "ROBOCO_TENANT", "ROBOCO_TEAMS_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -28,19 +28,19 @@ def call(*options: str) -> Result:
     return CliRunner().invoke(commands, ["submit", "team.yaml", "Hello.", *options], standalone_mode=False)
 
 
-def test_every_option_is_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
+def test_every_option_is_passed_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: dict[str, Any] = {}
 
-    def run(self: Orchestrator, team: str, prompt: str, **wished: Any) -> Any:
-        asked.update(wished, tenant=self.settings.tenant, team=team, prompt=prompt)
+    def run(self: Orchestrator, team: str, prompt: str, **options: Any) -> Any:
+        received.update(options, tenant=self.settings.tenant, team=team, prompt=prompt)
         return SimpleNamespace(task_id="acme:order-17")
 
     monkeypatch.setattr(Orchestrator, "run", run)
     when = ["--eta", "2026-03-01T08:00:00+01:00", "--priority", "high", "--tenant", "acme", "--id", "order-17"]
-    told = ["--webhook", HOOK, "--secret-env", "HOOK_SECRET", "--callback", "shop.heard", "--callback-queue", "shop"]
+    target = ["--webhook", HOOK, "--secret-env", "HOOK_SECRET", "--callback", "shop.heard", "--callback-queue", "shop"]
     on = ["--notify-on", "failed", "--notify-on", "user_turn", "--notify", json.dumps({"celery": SIGNATURE})]
-    assert call(*when, *told, *on).output == "acme:order-17\n"
-    assert {name: value for name, value in asked.items() if value is not None} == {
+    assert call(*when, *target, *on).output == "acme:order-17\n"
+    assert {name: value for name, value in received.items() if value is not None} == {
         "team": "team.yaml",
         "prompt": "Hello.",
         "context": {},
@@ -60,7 +60,7 @@ def test_every_option_is_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--webhook", HOOK], "--secret-env VARIABLE belong together"),
         (["--secret-env", "HOOK_SECRET"], "--secret-env VARIABLE belong together"),
@@ -82,10 +82,10 @@ def test_every_option_is_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--id", "a/b"], "task id"),
     ],
 )
-def test_a_wrong_option_is_told_and_nothing_is_stored(tmp_path: Path, options: list[str], told: str) -> None:
+def test_a_wrong_option_is_refused_and_nothing_is_stored(tmp_path: Path, options: list[str], message: str) -> None:
     error = call(*options).exception
     assert isinstance(error, RobocoError | click.ClickException)
-    assert told in (error.format_message() if isinstance(error, click.ClickException) else str(error))
+    assert message in (error.format_message() if isinstance(error, click.ClickException) else str(error))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "team.yaml"]
 
 

@@ -1,4 +1,4 @@
-"""Checks that run at the same time."""
+"""Checks of `roboco doctor` that run in parallel."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -26,21 +26,23 @@ def test_groups_run_at_the_same_time_and_keep_their_order() -> None:
     assert list(run_parallel([CheckGroup("first", first), CheckGroup("second", second)], 60)) == [A, B, C]
 
 
-def test_a_group_that_runs_here_is_in_the_thread_of_the_caller() -> None:
+def test_a_group_may_run_in_the_thread_of_the_caller() -> None:
     ran: list[threading.Thread] = []
 
-    def note() -> list[CheckResult]:
+    def record_thread() -> list[CheckResult]:
         ran.append(threading.current_thread())
         return [A]
 
-    assert list(run_parallel([CheckGroup("here", note, in_caller_thread=True), CheckGroup("there", note)], 60)) == [
+    assert list(
+        run_parallel([CheckGroup("here", record_thread, in_caller_thread=True), CheckGroup("there", record_thread)], 60)
+    ) == [
         A,
         A,
     ]
     assert ran.count(threading.current_thread()) == 1
 
 
-def test_a_group_that_hangs_fails_after_the_time_of_all_and_hides_no_other() -> None:
+def test_a_group_that_hangs_fails_at_the_timeout_and_hides_no_other() -> None:
     go_on, waited = threading.Event(), list[Sequence[str]]()
 
     def hangs() -> Iterator[CheckResult]:
@@ -55,7 +57,7 @@ def test_a_group_that_hangs_fails_after_the_time_of_all_and_hides_no_other() -> 
     assert ["hanging"] in waited
 
 
-def test_a_check_that_fails_itself_is_a_finding() -> None:
+def test_an_exception_in_a_check_is_a_finding() -> None:
     def fails() -> Iterator[CheckResult]:
         yield A
         raise KeyError("lost")
@@ -67,7 +69,7 @@ def test_a_check_that_fails_itself_is_a_finding() -> None:
     assert made[2:] == [B]
 
 
-def test_progress_is_gone_before_anything_else_is_printed() -> None:
+def test_progress_is_cleared_before_other_output() -> None:
     terminal = StringIO()
     progress = Progress(terminal, True)
     progress.clear()

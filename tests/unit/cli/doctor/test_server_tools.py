@@ -1,4 +1,4 @@
-"""MCP servers that a command asks side by side."""
+"""MCP servers that a command asks in parallel."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_a_server_that_hangs_does_not_keep_the_process() -> None:
     assert ended.stdout == "not done after 1 s\n"
 
 
-def test_eight_servers_are_asked_at_once_and_answer_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eight_servers_are_asked_in_parallel_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_tools, "guard_process", lambda: None)
     met = threading.Barrier(8, timeout=30)
 
@@ -43,7 +43,7 @@ def test_eight_servers_are_asked_at_once_and_answer_in_their_order(monkeypatch: 
     assert [one.server for one in fetch_tools(Settings(), SERVERS)] == SERVERS
 
 
-def test_a_mistake_in_a_thread_is_raised_where_the_answers_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_thread_is_raised_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_tools, "guard_process", lambda: None)
     monkeypatch.setattr(server_tools, "_fetch", lambda adapter, server: {}[server.name])
     with pytest.raises(KeyError):

@@ -11,20 +11,20 @@ from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.terminal.signals import Interrupted, install_signal_handlers
 from roboco.domain.stream.item import ItemData, stream_item
-from tests.unit.cli.shown import BEGAN, event
+from tests.unit.cli.live_items import STARTED_AT, event
 
 RUNNING = event("status", status="running", reason="")
 WAITS = event("status", status="user_turn", reason="")
-SPOKE = event("user_message", step_id="step_1", text="go on")
+MESSAGE = event("user_message", step_id="step_1", text="go on")
 ENDED = event("task_end", status="completed", reason="")
 
 
 class ScriptedTask:
-    """Streams what is put into it; `answers` come when a message is sent, or the task is stopped."""
+    """A task that streams these items, and `answers` after a message or a stop."""
 
     def __init__(self, *items: ItemData | Exception, status: TaskStatus, answers: tuple[ItemData, ...] = ()) -> None:
         self.task_id = "t"
-        self.told: list[str] = []
+        self.sent: list[str] = []
         self._items: queue.Queue[ItemData | Exception] = queue.Queue()
         self._answers = answers
         self._status = status
@@ -42,18 +42,18 @@ class ScriptedTask:
             yield stream_item(item, "")
 
     def summary(self) -> TaskSummary:
-        return TaskSummary(task_id="t", team="t", status=self._status, created_at=BEGAN, updated_at=BEGAN)
+        return TaskSummary(task_id="t", team="t", status=self._status, created_at=STARTED_AT, updated_at=STARTED_AT)
 
     def send(self, message: str) -> None:
-        self.told.append(message)
+        self.sent.append(message)
         self._put(*self._answers)
 
     def stop(self, reason: str) -> None:
         self.send(reason)
 
 
-class Seen(list[StreamItem]):
-    """Keeps what is shown; Ctrl-C is pressed so often after the first item."""
+class ShownItems(list[StreamItem]):
+    """The items that are shown; Ctrl-C is pressed `pressed` times after the first one."""
 
     def __init__(self, pressed: int = 0) -> None:
         super().__init__()
@@ -65,12 +65,12 @@ class Seen(list[StreamItem]):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-class Present:
-    """A person who says the same whenever they are asked, or nothing."""
+class ScriptedUser:
+    """A user who gives the same answer to every question, or none."""
 
     def __init__(self, task: ScriptedTask, says: str = "", interjects: bool = True) -> None:
         self.interjects = interjects
-        self.asked: list[str] = []
+        self.questions: list[str] = []
         self._task = task
         self._says = says
 
@@ -81,7 +81,7 @@ class Present:
         return self._say("interject")
 
     def _say(self, question: str) -> bool:
-        self.asked.append(question)
+        self.questions.append(question)
         if self._says:
             self._task.send(self._says)
         return bool(self._says)
@@ -89,7 +89,7 @@ class Present:
 
 @pytest.fixture
 def _signals() -> Iterator[None]:
-    """Signals as the command line has them."""
+    """Install the signal handlers of the command line, and restore the others."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     install_signal_handlers()
     yield
@@ -97,99 +97,99 @@ def _signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_nobody_is_asked_without_a_terminal() -> None:
-    task, seen = ScriptedTask(RUNNING, WAITS, status=TaskStatus.USER_TURN), Seen()
-    assert Conversation(task, seen).follow() is TaskStatus.USER_TURN
-    assert [item.data for item in seen] == [RUNNING, WAITS]
+def test_no_user_is_asked_without_a_terminal() -> None:
+    task, shown = ScriptedTask(RUNNING, WAITS, status=TaskStatus.USER_TURN), ShownItems()
+    assert Conversation(task, shown).follow() is TaskStatus.USER_TURN
+    assert [item.data for item in shown] == [RUNNING, WAITS]
 
 
-def test_the_answer_is_sent() -> None:
-    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN, answers=(SPOKE, RUNNING, ENDED))
-    assert Conversation(task, Seen(), user=Present(task, "go on")).follow() is TaskStatus.COMPLETED
-    assert task.told == ["go on"]
+def test_the_answer_of_the_user_is_sent() -> None:
+    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN, answers=(MESSAGE, RUNNING, ENDED))
+    assert Conversation(task, ShownItems(), user=ScriptedUser(task, "go on")).follow() is TaskStatus.COMPLETED
+    assert task.sent == ["go on"]
 
 
 def test_no_answer_leaves_the_task_waiting() -> None:
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
-    person = Present(task)
-    assert Conversation(task, Seen(), user=person).follow() is TaskStatus.USER_TURN
-    assert person.asked == [TaskStatus.USER_TURN]
+    user = ScriptedUser(task)
+    assert Conversation(task, ShownItems(), user=user).follow() is TaskStatus.USER_TURN
+    assert user.questions == [TaskStatus.USER_TURN]
 
 
-def test_a_wait_that_is_over_is_not_asked_about() -> None:
-    task = ScriptedTask(WAITS, SPOKE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
-    person = Present(task)
-    Conversation(task, Seen(), user=person).follow()
-    assert person.asked == []
-
-
-@pytest.mark.usefixtures("_signals")
-def test_ctrl_c_lets_the_person_interject() -> None:
-    task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(SPOKE, ENDED))
-    person, seen = Present(task, "be brief"), Seen(pressed=1)
-    assert Conversation(task, seen, user=person).follow() is TaskStatus.COMPLETED
-    assert person.asked == ["interject"]
-    assert [item.data for item in seen] == [RUNNING, SPOKE, ENDED]
+def test_the_user_is_not_asked_about_a_past_wait() -> None:
+    task = ScriptedTask(WAITS, MESSAGE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
+    user = ScriptedUser(task)
+    Conversation(task, ShownItems(), user=user).follow()
+    assert user.questions == []
 
 
 @pytest.mark.usefixtures("_signals")
-def test_ctrl_c_without_a_message_goes_on() -> None:
-    task = ScriptedTask(RUNNING, SPOKE, ENDED, status=TaskStatus.RUNNING)
-    person = Present(task)
-    assert Conversation(task, Seen(pressed=1), user=person).follow() is TaskStatus.COMPLETED
-    assert person.asked == ["interject"]
-    assert task.told == []
+def test_ctrl_c_lets_the_user_interject() -> None:
+    task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(MESSAGE, ENDED))
+    user, shown = ScriptedUser(task, "be brief"), ShownItems(pressed=1)
+    assert Conversation(task, shown, user=user).follow() is TaskStatus.COMPLETED
+    assert user.questions == ["interject"]
+    assert [item.data for item in shown] == [RUNNING, MESSAGE, ENDED]
 
 
 @pytest.mark.usefixtures("_signals")
-def test_a_person_who_has_spoken_is_not_asked_about_the_wait_before() -> None:
-    """The step that ends the wait may be slow to come."""
+def test_ctrl_c_without_a_message_continues() -> None:
+    task = ScriptedTask(RUNNING, MESSAGE, ENDED, status=TaskStatus.RUNNING)
+    user = ScriptedUser(task)
+    assert Conversation(task, ShownItems(pressed=1), user=user).follow() is TaskStatus.COMPLETED
+    assert user.questions == ["interject"]
+    assert task.sent == []
+
+
+@pytest.mark.usefixtures("_signals")
+def test_after_an_interjection_the_user_is_not_asked_about_the_wait() -> None:
+    """The step that ends the wait may be committed later."""
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
-    person, looks = Present(task, "be brief"), iter((None, ENDED))
+    user, next_items = ScriptedUser(task, "be brief"), iter((None, ENDED))
 
-    def look() -> None:
-        if (item := next(looks, None)) is not None:
+    def check() -> None:
+        if (item := next(next_items, None)) is not None:
             task._put(item)
 
-    assert Conversation(task, Seen(pressed=1), user=person, check=look).follow() is TaskStatus.COMPLETED
-    assert person.asked == ["interject"]
+    assert Conversation(task, ShownItems(pressed=1), user=user, check=check).follow() is TaskStatus.COMPLETED
+    assert user.questions == ["interject"]
 
 
 @pytest.mark.usefixtures("_signals")
-def test_ctrl_c_twice_ends_it() -> None:
+def test_ctrl_c_twice_ends_the_conversation() -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
-    person = Present(task)
+    user = ScriptedUser(task)
     with pytest.raises(Interrupted):
-        Conversation(task, Seen(pressed=2), user=person).follow()
-    assert person.asked == []
+        Conversation(task, ShownItems(pressed=2), user=user).follow()
+    assert user.questions == []
 
 
 @pytest.mark.usefixtures("_signals")
-@pytest.mark.parametrize("there", [True, False])
-def test_ctrl_c_without_a_terminal_ends_it(there: bool) -> None:
+@pytest.mark.parametrize("has_user", [True, False])
+def test_ctrl_c_without_a_terminal_ends_the_conversation(has_user: bool) -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
-    person = Present(task, interjects=False) if there else None
+    user = ScriptedUser(task, interjects=False) if has_user else None
     with pytest.raises(Interrupted):
-        Conversation(task, Seen(pressed=1), user=person).follow()
+        Conversation(task, ShownItems(pressed=1), user=user).follow()
 
 
-def test_stop_shows_the_rest() -> None:
+def test_stop_shows_the_remaining_items() -> None:
     cancelled = event("task_end", status="cancelled", reason="enough")
-    task, seen = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(cancelled,)), Seen()
-    assert Conversation(task, seen).stop("enough", 5) is TaskStatus.CANCELLED
-    assert seen[-1].data == cancelled
-    stubborn = Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), seen)
+    task, shown = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(cancelled,)), ShownItems()
+    assert Conversation(task, shown).stop("enough", 5) is TaskStatus.CANCELLED
+    assert shown[-1].data == cancelled
+    endless = Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), shown)
     with pytest.raises(TimeoutError, match=r"'t' has not ended within 0\.3 s"):
-        stubborn.stop("enough", 0.3)
+        endless.stop("enough", 0.3)
 
 
-def test_what_fails_is_raised() -> None:
-    broken = Conversation(ScriptedTask(OSError("gone"), status=TaskStatus.RUNNING), Seen())
+def test_errors_of_the_stream_and_the_check_are_raised() -> None:
+    broken = Conversation(ScriptedTask(OSError("gone"), status=TaskStatus.RUNNING), ShownItems())
     with pytest.raises(OSError, match="gone"):
         broken.follow()
 
-    def look() -> None:
+    def check() -> None:
         raise OSError("a worker died")
 
     with pytest.raises(OSError, match="a worker died"):
-        Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), Seen(), check=look).follow()
+        Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), ShownItems(), check=check).follow()

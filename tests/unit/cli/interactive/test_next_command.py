@@ -1,4 +1,4 @@
-"""The calls for which a waiting task waits, and the command that continues it."""
+"""The pending calls of a waiting task, and the command that continues it."""
 
 import pytest
 
@@ -9,9 +9,9 @@ from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
-from tests.unit.engine.intake.test_resolve import asking
+from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
+from tests.unit.engine.test_external_calls import world_with_calls
 from tests.unit.engine.test_listings import listing, shopping
-from tests.unit.engine.test_outside_calls import task
 
 PAY, WIRE, ASK = ("pay", {"amount": 5}), ("wire", {"amount": 500}), ("client_ask", {"q": "how many?"})
 
@@ -20,8 +20,8 @@ def pending_of(world: World) -> tuple[PendingActions, tuple[ToolCall, ...]]:
     return PendingActions(world.engine, TASK), world.history()[1].calls
 
 
-def test_calls_that_need_approval() -> None:
-    world = task(PAY, ("add", {"a": 1, "b": 2}), ("wire", {"amount": 5}), WIRE)
+def test_next_command_approves_the_calls_that_need_it() -> None:
+    world = world_with_calls(PAY, ("add", {"a": 1, "b": 2}), ("wire", {"amount": 5}), WIRE)
     pending, (pay, _, _, wire) = pending_of(world)
     assert pending.unapproved() == [pay, wire]
     assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == (
@@ -36,8 +36,8 @@ def test_calls_that_need_approval() -> None:
     assert pending.unapproved() == pending.unknown() == []
 
 
-def test_calls_of_the_client() -> None:
-    world = task(ASK, ASK)
+def test_next_command_answers_the_calls_of_the_client() -> None:
+    world = world_with_calls(ASK, ASK)
     pending, (first, second) = pending_of(world)
     assert pending.unanswered() == [first, second]
     answer(world.engine, TASK, successful_outcome(first, 7))
@@ -46,8 +46,8 @@ def test_calls_of_the_client() -> None:
     assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command
 
 
-def test_calls_of_unknown_outcome() -> None:
-    world = asking()
+def test_next_command_resolves_calls_of_unknown_outcome() -> None:
+    world = world_with_unknown_outcome()
     pay, *_ = world.history()[1].calls
     pending = PendingActions(world.engine, TASK)
     assert pending.unknown() == [pay]
@@ -56,7 +56,7 @@ def test_calls_of_unknown_outcome() -> None:
     assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == command
 
 
-def test_calls_of_a_changed_tool() -> None:
+def test_next_command_shows_how_a_tool_has_changed() -> None:
     world, _ = shopping(2, later=listing("Sell."))
     world.settle()
     pending = PendingActions(world.engine, TASK)
@@ -73,6 +73,6 @@ def test_calls_of_a_changed_tool() -> None:
         (TaskStatus.USER_TURN, True, f"run it again with --id {TASK} on a terminal"),
     ],
 )
-def test_no_calls(status: TaskStatus, is_local: bool, command: str) -> None:
-    pending = PendingActions(World(asking().given).engine, TASK)
+def test_next_command_without_calls_follows_from_the_status(status: TaskStatus, is_local: bool, command: str) -> None:
+    pending = PendingActions(World(world_with_unknown_outcome().given).engine, TASK)
     assert next_command(TASK, pending, status, is_local) == command

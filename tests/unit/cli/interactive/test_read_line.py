@@ -1,4 +1,4 @@
-"""A line is read as it is typed, and Ctrl-C while it is waited for is noticed."""
+"""read_line returns lines as they are typed, and Ctrl-C interrupts it."""
 
 import os
 import pty
@@ -18,14 +18,14 @@ from roboco.cli.terminal.signals import Interrupted, raise_on_ctrl_c
 
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Where to type."""
+    """Yield the file descriptor to type into."""
     theirs, ours = os.pipe()
     with os.fdopen(theirs) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         yield ours
 
 
-def test_a_line(keys: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_read_until_the_input_is_closed(keys: int, capsys: pytest.CaptureFixture[str]) -> None:
     os.write(keys, "grün \n".encode())
     assert read_line("> ") == "grün "
     assert capsys.readouterr().out == "> "
@@ -34,7 +34,7 @@ def test_a_line(keys: int, capsys: pytest.CaptureFixture[str]) -> None:
         read_line("> ")
 
 
-def test_ctrl_c(keys: int) -> None:
+def test_ctrl_c_interrupts_the_read(keys: int) -> None:
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
     with raise_on_ctrl_c():
         timer.start()
@@ -46,7 +46,7 @@ def test_ctrl_c(keys: int) -> None:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Where to type at a terminal."""
+    """Yield the file descriptor of a terminal to type into."""
     ours, theirs = pty.openpty()
     with os.fdopen(theirs) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
@@ -54,7 +54,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(ours)
 
 
-def test_lines_that_are_typed_ahead_come_one_by_one(terminal: int) -> None:
+def test_lines_that_are_typed_ahead_are_read_one_by_one(terminal: int) -> None:
     os.write(terminal, "ein\nzwei grün\n".encode())
     assert [read_line("> "), read_line("> ")] == ["ein", "zwei grün"]
     os.write(terminal, b"half\x04\n\x04")
@@ -63,19 +63,19 @@ def test_lines_that_are_typed_ahead_come_one_by_one(terminal: int) -> None:
         read_line("> ")
 
 
-def test_a_line_that_is_gone_when_it_is_read_is_waited_for(terminal: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C empties the terminal between the look and the read."""
-    look = select.select
+def test_after_ctrl_c_removed_a_line_the_next_one_is_read(terminal: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C empties the terminal between `select` and the read."""
+    real_select = select.select
 
-    def emptied(*asked: Any) -> Any:
-        found = look(*asked)
+    def select_then_flush(*arguments: Any) -> Any:
+        found = real_select(*arguments)
         if found[0]:
-            monkeypatch.setattr("select.select", look)
+            monkeypatch.setattr("select.select", real_select)
             termios.tcflush(terminal, termios.TCIOFLUSH)
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
             os.write(terminal, b"another\n")
         return found
 
-    monkeypatch.setattr("select.select", emptied)
+    monkeypatch.setattr("select.select", select_then_flush)
     os.write(terminal, b"gone\n")
     assert read_line("> ") == "another"

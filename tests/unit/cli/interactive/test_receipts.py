@@ -1,4 +1,4 @@
-"""What became of a message that interrupts, in words."""
+"""Descriptions of the effect of a message that interrupts."""
 
 from datetime import timedelta
 
@@ -6,15 +6,15 @@ import pytest
 
 from roboco.cli.interactive.receipts import describe_connection_end, describe_effect
 from roboco.client.receipt import Receipt
-from tests.unit.cli.shown import BEGAN
+from tests.unit.cli.live_items import STARTED_AT
 
 
 def after(milliseconds: float) -> object:
-    return BEGAN + timedelta(milliseconds=milliseconds)
+    return STARTED_AT + timedelta(milliseconds=milliseconds)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({}, "t has accepted it, and no worker has applied it yet"),
         ({"applied_at_seq": 3}, "it is step 3 of t; no agent was speaking"),
@@ -32,11 +32,11 @@ def after(milliseconds: float) -> object:
         ),
     ],
 )
-def test_what_came_of(fields: dict[str, object], told: str) -> None:
-    assert describe_effect(Receipt("i", BEGAN, **fields), "t") == told  # type: ignore[arg-type]
+def test_describe_effect_names_step_and_times(fields: dict[str, object], expected: str) -> None:
+    assert describe_effect(Receipt("i", STARTED_AT, **fields), "t") == expected  # type: ignore[arg-type]
 
 
-def test_how_it_closed() -> None:
+def test_describe_connection_end_names_the_chunks_after_it() -> None:
     assert describe_connection_end({}) == ""
-    record = {"requested_at": None, "closed_at": BEGAN.isoformat(), "chunks_after": 0}
+    record = {"requested_at": None, "closed_at": STARTED_AT.isoformat(), "chunks_after": 0}
     assert describe_connection_end(record) == "connection closed, 0 chunks came after"

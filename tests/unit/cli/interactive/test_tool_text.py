@@ -1,4 +1,4 @@
-"""Tool results as people read them."""
+"""Tool calls and results as readable text."""
 
 from typing import Any
 

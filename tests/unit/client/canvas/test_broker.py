@@ -1,4 +1,4 @@
-"""A shop's application whose broker Roboco does not know is told so, and not left waiting."""
+"""An application whose broker Roboco does not know gets an error instead of waiting."""
 
 import pytest
 from celery import Celery
@@ -29,8 +29,8 @@ def test_broker_that_roboco_knows_is_no_mistake(settings: Settings) -> None:
     ],
 )
 def test_broker_that_roboco_does_not_know_names_both_and_the_remedy(settings: Settings, sends_to: str) -> None:
-    told = broker_mistake(Celery(broker=SHOP, set_as_current=False), settings)
-    assert told == (
+    mistake = broker_mistake(Celery(broker=SHOP, set_as_current=False), settings)
+    assert mistake == (
         "a canvas would not continue after its team: this application's broker is amqp://***@rabbit:5672//, and Roboco "
         f"would send to {sends_to}. Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker, for "
         "Roboco's coordinators and for the workers of this application. If both addresses are names of one broker, set "

@@ -1,4 +1,4 @@
-"""Going on after a team: once, whatever fails, comes twice, late or at once, on the real Celery and ports in memory."""
+"""A canvas continues once after its team, despite failures, repeats and delays. Celery is real, ports are in memory."""
 
 import json
 import uuid
@@ -28,9 +28,9 @@ from tests.support.memory_ports.world import TASK, World
 
 @dataclass
 class Shop:
-    """A shop's application beside a world: `sent` are the Celery tasks that it has sent, with their ids.
+    """A shop's application beside a world. `sent` holds the Celery tasks that it has sent, with their ids.
 
-    Celery keeps results in memory for all applications together, so that each shop has a Celery task of its own.
+    Celery keeps the results of all applications in one memory. Therefore each shop has a separate Celery task id.
     """
 
     app: Celery
@@ -40,7 +40,7 @@ class Shop:
     celery_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def state(self, celery_id: str = "") -> str:
-        """The state of the Celery task, or of another one."""
+        """Return the state of the Celery task, or of another one."""
         return str(self.app.AsyncResult(celery_id or self.celery_id).state)
 
     def deliver(self, target: NotifyTarget, notice: Notification) -> None:
@@ -48,7 +48,7 @@ class Shop:
         self.inbox.append((notice.task_id, notice.name))
 
     def work(self) -> None:
-        """Have a worker of the shop take what is queued; one that dies loses it."""
+        """Process the queued messages in a worker of the shop. A worker that dies loses its message."""
         while self.inbox:
             task_id, name = self.inbox.pop(0)
             try:
@@ -59,7 +59,7 @@ class Shop:
                 self.world.failures.append(error)
 
     def settle(self) -> None:
-        """Let time pass until the shop has confirmed all that it is told."""
+        """Advance the clock until the shop has confirmed every notification."""
         for _ in range(60):
             self.world.drain()
             if not self.world.files.names(NOTIFY_MARKERS):
@@ -69,8 +69,8 @@ class Shop:
         raise AssertionError(f"never confirmed: {self.world.failures[:3]}")
 
 
-def shop(journey: Journey, watch: Watch = make) -> Shop:
-    """A shop whose team is on this journey, and has submitted it; nothing has been done yet."""
+def start_shop(journey: Journey, watch: Watch = make) -> Shop:
+    """Return a shop for a team of this journey, before the submission."""
     app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
     install(app)
     made = Shop(app, journey.world(watch))
@@ -92,8 +92,8 @@ def shop(journey: Journey, watch: Watch = make) -> Shop:
     return made
 
 
-def target(made: Shop, **fields: Any) -> dict[str, Any]:
-    """Who goes on after the Celery task: a chain with one more, a callback and an errback."""
+def continuation_target(made: Shop, **fields: Any) -> dict[str, Any]:
+    """Return the target of the Celery task: a chain with one more task, a callback and an errback."""
     app = made.app
     request = Context(
         id=made.celery_id,
@@ -107,23 +107,23 @@ def target(made: Shop, **fields: Any) -> dict[str, Any]:
     return {"celery": {"task": "roboco.ended"}, "confirmed": True, "continuation": text} | fields
 
 
-def travelled(journey: Journey, watch: Watch = make, **fields: Any) -> Shop:
-    """The shop after all was done."""
-    made = shop(journey, watch)
-    replace(journey, wishes={"notify": [target(made, **fields)]}).travel(made.world)
+def run_shop(journey: Journey, watch: Watch = make, **fields: Any) -> Shop:
+    """Run the journey to its end, and return its shop."""
+    made = start_shop(journey, watch)
+    replace(journey, wishes={"notify": [continuation_target(made, **fields)]}).travel(made.world)
     made.settle()
     return made
 
 
-def test_a_completed_team_goes_on() -> None:
-    made = travelled(GRAPH)
+def test_a_completed_team_continues_its_canvas() -> None:
+    made = run_shop(GRAPH)
     assert made.sent == [("shop.hear", "callback"), ("shop.publish", f"{made.celery_id}-next")]
     result = made.app.AsyncResult(made.celery_id)
     assert (result.state, result.result) == ("SUCCESS", "APPROVED at last")
 
 
-def test_a_failed_team_calls_errbacks_and_fails_what_was_to_come() -> None:
-    made = travelled(FAILING)
+def test_a_failed_team_calls_errbacks_and_fails_the_rest_of_the_chain() -> None:
+    made = run_shop(FAILING)
     assert made.sent == [("shop.complain", "errback")]
     for celery_id in (made.celery_id, f"{made.celery_id}-next"):
         result = made.app.AsyncResult(celery_id)
@@ -132,26 +132,26 @@ def test_a_failed_team_calls_errbacks_and_fails_what_was_to_come() -> None:
 
 
 def test_a_stopped_team_is_revoked() -> None:
-    made = travelled(MANUAL)
+    made = run_shop(MANUAL)
     assert made.sent == []
     assert made.state() == "REVOKED"
 
 
-def test_what_was_revoked_stays_revoked_although_the_team_was_quicker() -> None:
-    made = shop(GRAPH)
+def test_a_revoked_task_stays_revoked_if_its_team_completes() -> None:
+    made = start_shop(GRAPH)
     made.app.backend.mark_as_revoked(made.celery_id, "revoked")
-    replace(GRAPH, wishes={"notify": [target(made)]}).travel(made.world)
+    replace(GRAPH, wishes={"notify": [continuation_target(made)]}).travel(made.world)
     made.settle()
-    (settled,) = made.world.files.names(finished_notifications_path(TASK, len(made.world.history())))
-    continue_canvas(made.app, made.world.engine, TASK, settled.removesuffix(".json"))
+    (marker,) = made.world.files.names(finished_notifications_path(TASK, len(made.world.history())))
+    continue_canvas(made.app, made.world.engine, TASK, marker.removesuffix(".json"))
     assert made.sent == []
     assert made.state() == "REVOKED"
 
 
 def test_a_team_that_may_not_wait_fails_and_is_stopped() -> None:
-    made = shop(MANUAL)
-    told = target(made, on=["user_turn", "completed", "failed", "cancelled", "goals_failed"])
-    made.world.submit(MANUAL.team, notify=[told])
+    made = start_shop(MANUAL)
+    target = continuation_target(made, on=["user_turn", "completed", "failed", "cancelled", "goals_failed"])
+    made.world.submit(MANUAL.team, notify=[target])
     made.world.settle()
     made.settle()
     made.world.settle()
@@ -160,38 +160,43 @@ def test_a_team_that_may_not_wait_fails_and_is_stopped() -> None:
     assert made.world.summary().status == "cancelled"
 
 
-def _on_note(port: str, call: Any) -> bool:
+def _is_marker_call(port: str, call: Any) -> bool:
     return bool(port.startswith("files.") and call.args and call.args[0] == continued_path(TASK))
 
 
-NARROW = {("files.create", "fails"), ("files.create", "dies"), ("files.create", "late"), ("files.get", "answered-late")}
-"""Where a worker dies, or stands still for a lease, between its last look at the note, sending, and making the note."""
+UNSAFE_MOMENTS = {
+    ("files.create", "fails"),
+    ("files.create", "dies"),
+    ("files.create", "late"),
+    ("files.get", "answered-late"),
+}
+"""A worker dies, or stalls for a lease, after its last read of the marker and before it has created the marker."""
 
 
 @pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.parametrize(("journey", "sent"), [(GRAPH, 2), (FAILING, 1)], ids=["completed", "failed"])
-def test_it_goes_on_once_whatever_goes_wrong_at_any_call(journey: Journey, sent: int, kind: str) -> None:
-    at, reached, narrow = 1, True, 0
+def test_a_canvas_continues_once_after_a_failure_at_any_call(journey: Journey, sent: int, kind: str) -> None:
+    at, reached, unsafe = 1, True, 0
     while reached:
-        made, place = _struck(journey, kind, at)
+        made, place = _run_with_failure(journey, kind, at)
         reached = place is not None
         where = f"{kind}@{at} {place}"
         ids = [celery_id for _, celery_id in made.sent]
-        if place in NARROW:
-            narrow += 1
-            assert len(set(ids)) == sent, where  # twice, and with the same ids
+        if place in UNSAFE_MOMENTS:
+            unsafe += 1
+            assert len(set(ids)) == sent, where  # sent twice, with the same ids
         else:
             assert len(ids) == len(set(ids)) == sent, where
         assert made.state() == ("SUCCESS" if journey is GRAPH else "FAILURE"), where
         at += 1
     assert at > 20
-    assert narrow <= 1
+    assert unsafe <= 1
 
 
-def _struck(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple[str, str] | None]:
-    """The shop after something went wrong at this port call, and where that was; None if there was none so late.
+def _run_with_failure(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple[str, str] | None]:
+    """Run the journey with a failure at this port call. Return the shop and the place, or None if no such call happens.
 
-    The first one is that which tells the shop: what comes before is looked at in the tests of `notify`.
+    Call 1 is the delivery to the shop. Tests of notifications cover the calls before it.
     """
     calls, place = 0, None
 
@@ -200,16 +205,16 @@ def _struck(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple[str, str]
         calls += calls > 0 or port == "deliverer.deliver"
         if calls != at:
             return call()
-        place = (port if _on_note(port, call) else f"{port} elsewhere", kind)
+        place = (port if _is_marker_call(port, call) else f"{port} elsewhere", kind)
         return WRONG[kind](Struck(made.world, port, call))
 
-    made = shop(journey, watch)
-    replace(journey, wishes={"notify": [target(made)]}).travel(made.world)
+    made = start_shop(journey, watch)
+    replace(journey, wishes={"notify": [continuation_target(made)]}).travel(made.world)
     made.settle()
     return made, place
 
 
-def test_what_is_kept_is_json_and_bounded() -> None:
+def test_a_stored_request_is_json_and_bounded() -> None:
     request = partial(Context, id="1", task="roboco.team", delivery_info={"priority": 3, "exchange": ""})
     assert json.loads(serialize_request(request(), True))["delivery_info"] == {"priority": 3, "routing_key": None}
     with pytest.raises(UsageError, match="at most"):

@@ -1,4 +1,4 @@
-"""A refused `roboco.team` is a warning; it is a dead letter too if that says more than that there was no room."""
+"""A refused `roboco.team` is logged, and is a dead letter unless the queues were full."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,24 +19,24 @@ from tests.support.memory_ports.world import World, given
         (Overloaded("too many turns wait"), None, 0),
     ],
 )
-def test_a_refused_team_is_logged_and_kept_unless_there_was_no_room(
+def test_a_refused_team_is_logged_and_stored_unless_the_queues_were_full(
     error: UsageError | Overloaded, tenant: str | None, letters: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept: list[DeadLetter] = []
+    stored: list[DeadLetter] = []
     engine = SimpleNamespace(
-        dead_letters=SimpleNamespace(add=kept.append), now=World(given(lambda request: None)).engine.now
+        dead_letters=SimpleNamespace(add=stored.append), now=World(given(lambda request: None)).engine.now
     )
     orchestrator: Any = SimpleNamespace(_engine=engine, settings=SimpleNamespace(tenant=tenant))
     request = SimpleNamespace(id="c1", task="roboco.team", args=(), kwargs={}, delivery_info={"routing_key": "shop"})
-    refuse(orchestrator, Request(request), error)
-    assert len(kept) == letters
+    refuse(orchestrator, CeleryRequest(request), error)
+    assert len(stored) == letters
     [record] = caplog.records
     assert record.levelname == "WARNING"
     assert ("; it is dead letter dead_" in record.getMessage()) is bool(letters)
 
 
-class Request(SimpleNamespace):
-    """What a Celery task knows of its message."""
+class CeleryRequest(SimpleNamespace):
+    """The request of a Celery task, with the fields of its message."""
 
     def __init__(self, fields: SimpleNamespace) -> None:
         super().__init__(**vars(fields))

@@ -1,4 +1,4 @@
-"""The Celery task `roboco.team`: what a message may say of the task to submit."""
+"""The Celery task `roboco.team`: the arguments of a submission."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +12,14 @@ ECHO = {"name": "echo", "agents": [{"name": "echo", "prompt": "You repeat."}]}
 
 
 @pytest.mark.parametrize(
-    ("given", "asked"), [((), {"prompt": "x", "tenant": "acme"}), (({"prompt": "x", "tenant": "acme"},), {})]
+    ("args", "kwargs"), [((), {"prompt": "x", "tenant": "acme"}), (({"prompt": "x", "tenant": "acme"},), {})]
 )
-def test_submission_in_a_canvas_with_a_tenant_is_refused(given: tuple[Any, ...], asked: dict[str, Any]) -> None:
-    """Its id is derived from the Celery task's, by which a revoke finds it."""
+def test_submission_in_a_canvas_with_a_tenant_is_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The id of the task is derived from the Celery task's id, so that a revoke finds it."""
     app: Any = None
-    order = TeamInvocation(app=app, request=SimpleNamespace(id="c-1", is_eager=True), ignore_result=True, queue=None)
+    invocation = TeamInvocation(
+        app=app, request=SimpleNamespace(id="c-1", is_eager=True), ignore_result=True, queue=None
+    )
     orchestrator: Any = SimpleNamespace(settings=SimpleNamespace(teams_dir=None))
     with pytest.raises(UsageError, match="tenant: a team in a canvas is of the tenant of its worker"):
-        submit_team(orchestrator, order, given, {"team": ECHO, **asked})
+        submit_team(orchestrator, invocation, args, {"team": ECHO, **kwargs})

@@ -1,4 +1,4 @@
-"""decide as tables: each branch, and that nothing else ends or starts anything."""
+"""Tables of `decide`: each branch, with the history and the inputs that lead to it."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ STOP = Stop(item_id="s", created_at=START, reason="enough")
 MORE = UserMessage(item_id="m", created_at=START, text="more")
 
 
-def decided(*lines: Line, team: Team = TEAM, **situation: Any) -> Action:
+def decide_after(*lines: Line, team: Team = TEAM, **situation: Any) -> Action:
     return decide(team, history_of(steps_of(*lines)), Situation(**situation))
 
 
@@ -47,7 +47,7 @@ def ok(call_id: str, value: Any = 1, artifacts: tuple[Artifact, ...] = ()) -> To
     return ToolOutcome(result=ToolResult(tool_call_id=call_id, result=value), artifacts=artifacts)
 
 
-# --- who acts next ---------------------------------------------------------------------------------------------
+# --- the next agent --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,22 @@ def ok(call_id: str, value: Any = 1, artifacts: tuple[Artifact, ...] = ()) -> To
     ],
 )
 def test_an_agent_acts(lines: list[Line], agent: str, rule: str) -> None:
-    action = decided(*lines)
+    action = decide_after(*lines)
     assert isinstance(action, StartTurn)
     assert (action.agent, action.route.to, action.route.rule, action.handed_off_by) == (agent, agent, rule, None)
 
 
 def test_end_completes_the_task() -> None:
-    assert decided(GO, ("b", "x")) == End(TaskStatus.COMPLETED, "after b always")
+    assert decide_after(GO, ("b", "x")) == End(TaskStatus.COMPLETED, "after b always")
 
 
-def test_user_waits() -> None:
-    action = decided(GO, ("c", "x"))
+def test_a_route_to_the_user_waits() -> None:
+    action = decide_after(GO, ("c", "x"))
     assert isinstance(action, Wait)
     assert (action.status, action.route.to, action.route.rule) == (TaskStatus.USER_TURN, "USER", "c: no edge")
 
 
-def test_a_router_that_names_nobody_is_an_error() -> None:
+def test_a_router_that_names_an_unknown_agent_is_an_error() -> None:
     def stray(team: Team, history: Any) -> Route:
         return Route("x", "mine", "r", "why")
 
@@ -89,7 +89,7 @@ def test_a_router_that_names_nobody_is_an_error() -> None:
     assert "chose 'x', possible are a, b, c, END and USER" in part.message
 
 
-# --- what has ended --------------------------------------------------------------------------------------------
+# --- ended tasks --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_a_router_that_names_nobody_is_an_error() -> None:
     ],
 )
 @pytest.mark.parametrize("inbox", [(), (STOP,), (MORE,)])
-def test_an_error_ends_the_task_whatever_comes(last: Line, status: TaskStatus, inbox: tuple[Any, ...]) -> None:
-    assert decided(GO, last, inbox=inbox) == End(status, "enough")
+def test_an_error_ends_the_task_for_any_inbox(last: Line, status: TaskStatus, inbox: tuple[Any, ...]) -> None:
+    assert decide_after(GO, last, inbox=inbox) == End(status, "enough")
 
 
 def test_an_error_of_a_tool_ends_nothing() -> None:
     steps: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1", error="no"), failed("tool")])]
-    assert isinstance(decided(*steps), StartTurn)
+    assert isinstance(decide_after(*steps), StartTurn)
 
 
 # --- stop ------------------------------------------------------------------------------------------------------
@@ -119,14 +119,16 @@ def test_an_error_of_a_tool_ends_nothing() -> None:
 @pytest.mark.parametrize("lines", [[GO], [GO, ("a", "x")], [GO, ("c", "x")], [GO, ("b", "x")]])
 @pytest.mark.parametrize("inbox", [(STOP,), (MORE, STOP), (STOP, Stop(item_id="t", created_at=START))])
 def test_a_stop_becomes_the_last_step(lines: list[Line], inbox: tuple[Any, ...]) -> None:
-    action = decided(*lines, inbox=inbox, give_up_reason="lost")
+    action = decide_after(*lines, inbox=inbox, give_up_reason="lost")
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.item_ids, action.metadata) == ("orchestrator", ("s",), {"item_id": "s"})
     assert [part.model_dump() for part in action.parts] == [{"type": "error", "code": "stopped", "message": "enough"}]
 
 
 def test_a_stop_closes_open_calls_first() -> None:
-    action = decided(GO, ("a", [call("1"), call("2"), call("3", "nothing")]), inbox=(STOP,), outcomes={"2": ok("2", 7)})
+    action = decide_after(
+        GO, ("a", [call("1"), call("2"), call("3", "nothing")]), inbox=(STOP,), outcomes={"2": ok("2", 7)}
+    )
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.item_ids) == ("tool_executor", ())
     results = [part.tool_result for part in action.parts if part.type == "tool_result"]
@@ -139,15 +141,15 @@ def test_a_stop_closes_open_calls_first() -> None:
 # --- tool calls ------------------------------------------------------------------------------------------------
 
 
-def test_calls_are_handed_out() -> None:
-    action = decided(GO, ("a", [text("x"), call("1"), call("2")]))
+def test_calls_are_dispatched() -> None:
+    action = decide_after(GO, ("a", [text("x"), call("1"), call("2")]))
     assert isinstance(action, CallTools)
     assert [one.id for one in action.calls] == ["1", "2"]
 
 
-def test_only_what_has_no_outcome_is_handed_out() -> None:
+def test_only_calls_without_an_outcome_are_dispatched() -> None:
     parts = [call("1"), call("2"), call("3", "nothing"), handoff("4", "b")]
-    action = decided(GO, ("a", parts), outcomes={"1": ok("1")})
+    action = decide_after(GO, ("a", parts), outcomes={"1": ok("1")})
     assert isinstance(action, CallTools)
     assert [one.id for one in action.calls] == ["2"]
 
@@ -155,14 +157,14 @@ def test_only_what_has_no_outcome_is_handed_out() -> None:
 def test_results_become_a_step_in_the_order_of_the_calls() -> None:
     made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
     outcomes = {"2": ok("2", "two"), "1": ok("1", "one", (made,))}
-    action = decided(GO, ("a", [call("1"), call("2")]), outcomes=outcomes)
+    action = decide_after(GO, ("a", [call("1"), call("2")]), outcomes=outcomes)
     assert isinstance(action, AppendStep)
     assert [part.type for part in action.parts] == ["tool_result", "artifact", "tool_result"]
     assert action.unpublished_results == ()
 
 
 @pytest.mark.parametrize(
-    ("agent", "part", "metadata", "told"),
+    ("agent", "part", "metadata", "message"),
     [
         ("a", call("1", "pay"), {}, "tool 'pay' is not on your list; you may call: add, memory_search, handoff"),
         ("a", call("1", "nothing"), {}, "tool 'nothing' is not on your list"),
@@ -179,64 +181,64 @@ def test_results_become_a_step_in_the_order_of_the_calls() -> None:
         ("a", call("1", "x" * 500), {}, f"tool {'x' * 80!r} is not"),
     ],
 )
-def test_a_call_that_is_refused_is_an_error_result(agent: str, part: Any, metadata: Any, told: str) -> None:
-    action = decided(GO, (agent, [part], metadata))
+def test_a_call_that_is_refused_is_an_error_result(agent: str, part: Any, metadata: Any, message: str) -> None:
+    action = decide_after(GO, (agent, [part], metadata))
     assert isinstance(action, AppendStep)
     assert action.agent_name == "tool_executor"
     [outcome] = action.unpublished_results
     assert outcome.result.is_error
-    assert told in str(outcome.result.error)
+    assert message in str(outcome.result.error)
 
 
-def test_a_refused_hand_off_changes_nobodys_turn() -> None:
+def test_a_refused_handoff_keeps_the_turn() -> None:
     refused = ("tool_executor", [result("1", error="you cannot")])
-    action = decided(GO, ("a", [handoff("1", "x")]), refused)
+    action = decide_after(GO, ("a", [handoff("1", "x")]), refused)
     assert isinstance(action, StartTurn)
     assert (action.agent, action.handed_off_by) == ("a", None)
 
 
-def test_a_hand_off_is_answered_here_and_overrules_the_router() -> None:
-    parts = [handoff("1", "c", "look at this")]
-    action = decided(GO, ("a", parts))
+def test_a_handoff_is_answered_by_the_coordinator_and_overrides_the_router() -> None:
+    parts = [handoff("1", "c", "check this")]
+    action = decide_after(GO, ("a", parts))
     assert isinstance(action, AppendStep)
     assert action.unpublished_results[0].result.result == "the work is handed off to c"
-    after = decided(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
+    after = decide_after(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
     assert isinstance(after, StartTurn)
     assert (after.agent, after.handed_off_by) == ("c", "a")
-    assert after.route == Route("c", "graph", "handoff", "look at this", ("b", "c"))
+    assert after.route == Route("c", "graph", "handoff", "check this", ("b", "c"))
 
 
-def test_the_second_hand_off_of_a_step_is_refused() -> None:
+def test_the_second_handoff_of_a_step_is_refused() -> None:
     step = steps_of(GO, ("a", [handoff("0", "x"), handoff("1", "b"), handoff("2", "c"), handoff("3", "b")]))[1]
     answers = local_answers(TEAM, TaskState(), step)
     assert [answers[str(n)].result.is_error for n in range(4)] == [True, False, True, True]
     assert "already handed off" in str(answers["2"].result.error)
 
 
-def test_a_hand_off_beside_other_calls_waits_for_their_results() -> None:
+def test_a_handoff_beside_other_calls_waits_for_their_results() -> None:
     parts = [call("1"), handoff("2", "c"), call("3", "nothing")]
-    action = decided(GO, ("a", parts))
+    action = decide_after(GO, ("a", parts))
     assert action == CallTools((ToolCall(id="1", tool_name="add", args={}),))
-    action = decided(GO, ("a", parts), outcomes={"1": ok("1")})
+    action = decide_after(GO, ("a", parts), outcomes={"1": ok("1")})
     assert isinstance(action, AppendStep)
     assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["2", "3"]
-    after = decided(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
+    after = decide_after(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
     assert isinstance(after, StartTurn)
     assert after.agent == "c"
 
 
-def test_a_reason_that_is_missing_or_long_does_no_harm() -> None:
+def test_the_reason_of_a_handoff_may_be_missing_or_long() -> None:
     for given, expected in (({}, "a handed off"), ({"reason": 5}, "5"), ({"reason": "x" * 900}, "x" * 500)):
         parts = [call("1", "handoff", {"destination_agent": "b"} | given)]
-        action = decided(GO, ("a", parts), ("tool_executor", [result("1", "ok")]))
+        action = decide_after(GO, ("a", parts), ("tool_executor", [result("1", "ok")]))
         assert isinstance(action, StartTurn)
         assert action.route.reason == expected
 
 
-def test_a_stop_says_that_nobody_knows_what_an_irreversible_call_has_done() -> None:
+def test_a_stop_gives_an_open_irreversible_call_an_unknown_outcome() -> None:
     tools = tuple(tool.model_copy(update={"effect": "irreversible"}) for tool in TEAM.tools)
     team = TEAM.model_copy(update={"tools": tools})
-    action = decided(GO, ("a", [call("1"), call("2")]), inbox=(STOP,), outcomes={"2": ok("2", 7)}, team=team)
+    action = decide_after(GO, ("a", [call("1"), call("2")]), inbox=(STOP,), outcomes={"2": ok("2", 7)}, team=team)
     assert isinstance(action, AppendStep)
     first, second = (part.tool_result for part in action.parts if part.type == "tool_result")
     assert str(first.error).startswith("outcome unknown: the call was ended before its result was in (enough)")
@@ -247,7 +249,7 @@ def test_a_stop_says_that_nobody_knows_what_an_irreversible_call_has_done() -> N
 
 
 def test_a_message_becomes_a_step() -> None:
-    action = decided(GO, ("c", "x"), inbox=(MORE,))
+    action = decide_after(GO, ("c", "x"), inbox=(MORE,))
     assert isinstance(action, AppendStep)
     assert (action.agent_name, action.parts, action.item_ids) == ("user", (TextPart(text="more"),), ("m",))
     assert action.metadata["item_id"] == "m"
@@ -256,26 +258,26 @@ def test_a_message_becomes_a_step() -> None:
 
 def test_the_oldest_message_goes_first() -> None:
     other = UserMessage(item_id="n", created_at=START, text="other")
-    action = decided(GO, inbox=(other, MORE))
+    action = decide_after(GO, inbox=(other, MORE))
     assert isinstance(action, AppendStep)
     assert action.item_ids == ("n",)
 
 
-def test_a_message_says_who_answers_it() -> None:
-    action = decided(GO, inbox=(MORE.model_copy(update={"agent": "b"}),))
+def test_a_message_may_name_the_agent_that_answers() -> None:
+    action = decide_after(GO, inbox=(MORE.model_copy(update={"agent": "b"}),))
     assert isinstance(action, AppendStep)
     assert action.metadata["agent"] == "b"
 
 
-def test_a_message_that_ends_a_wait_keeps_why_the_task_waited() -> None:
-    action = decided(GO, ("c", "x"), inbox=(MORE,))
+def test_a_message_that_ends_a_wait_keeps_the_reason_of_the_wait() -> None:
+    action = decide_after(GO, ("c", "x"), inbox=(MORE,))
     assert isinstance(action, AppendStep)
     assert action.metadata["routing"]["rule"] == "c: no edge"
     assert action.metadata["routing"]["to"] == "USER"
 
 
 def test_a_message_waits_for_open_calls() -> None:
-    assert isinstance(decided(GO, ("a", [call("1")]), inbox=(MORE,)), CallTools)
+    assert isinstance(decide_after(GO, ("a", [call("1")]), inbox=(MORE,)), CallTools)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ def test_a_message_waits_for_open_calls() -> None:
     [{"type": "sequential"}, {"type": "manual"}, {"type": "graph", "routing_graph": {"a": ["b"]}}],
     ids=["sequential", "manual", "graph"],
 )
-def test_a_message_between_results_and_turn_takes_the_turn_from_nobody(model: dict[str, Any]) -> None:
+def test_a_message_between_results_and_turn_keeps_the_turn(model: dict[str, Any]) -> None:
     team = TEAM.model_copy(update={"collaboration_model": validate_team(_data(model)).collaboration_model})
     results: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1")])]
     assert next_agent(team, results) == "a"
@@ -292,11 +294,11 @@ def test_a_message_between_results_and_turn_takes_the_turn_from_nobody(model: di
 
 
 def next_agent(team: Team, lines: list[Line]) -> str:
-    """Who acts after the message was taken over, at once or later."""
-    action = decided(*lines, team=team, inbox=(MORE,))
+    """Return the agent that acts after the message is applied, in this decision or the next."""
+    action = decide_after(*lines, team=team, inbox=(MORE,))
     if isinstance(action, AppendStep):
-        taken: Line = (action.agent_name, [part.model_dump() for part in action.parts], action.metadata)
-        action = decided(*lines, taken, team=team)
+        applied: Line = (action.agent_name, [part.model_dump() for part in action.parts], action.metadata)
+        action = decide_after(*lines, applied, team=team)
     assert isinstance(action, StartTurn)
     return action.agent
 
@@ -310,7 +312,7 @@ def _data(model: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("limits", "seconds", "told"),
+    ("limits", "seconds", "message"),
     [
         ({"max_steps": 2}, 0.0, "the task has 2 steps, max_steps is 2"),
         ({"max_steps": 3}, 0.0, None),
@@ -320,35 +322,35 @@ def _data(model: dict[str, Any]) -> dict[str, Any]:
         ({"max_seconds": 10}, 9.9, None),
     ],
 )
-def test_limits_end_the_task_before_the_next_turn(limits: dict[str, Any], seconds: float, told: str | None) -> None:
+def test_limits_end_the_task_before_the_next_turn(limits: dict[str, Any], seconds: float, message: str | None) -> None:
     team = validate_team(_data({"type": "sequential"}) | {"limits": limits})
     spent: Line = ("a", "x", {"usage": {"tokens_in": 10, "tokens_out": 20}})
-    action = decided(GO, spent, team=team, seconds=seconds)
-    if told is None:
+    action = decide_after(GO, spent, team=team, seconds=seconds)
+    if message is None:
         assert isinstance(action, StartTurn)
     else:
         assert isinstance(action, AppendStep)
-        assert action.parts[0].model_dump() == {"type": "error", "code": "limit", "message": told}
+        assert action.parts[0].model_dump() == {"type": "error", "code": "limit", "message": message}
 
 
-def test_limits_stop_no_end_and_no_wait() -> None:
+def test_limits_do_not_affect_ends_and_waits() -> None:
     team = TEAM.model_copy(update={"limits": TEAM.limits.model_copy(update={"max_steps": 1})})
-    assert isinstance(decided(GO, ("b", "x"), team=team), End)
-    assert isinstance(decided(GO, ("c", "x"), team=team), Wait)
+    assert isinstance(decide_after(GO, ("b", "x"), team=team), End)
+    assert isinstance(decide_after(GO, ("c", "x"), team=team), Wait)
 
 
 def test_exhausted_attempts_end_the_task() -> None:
-    action = decided(GO, give_up_reason="lost 5 times", inbox=(MORE,))
+    action = decide_after(GO, give_up_reason="lost 5 times", inbox=(MORE,))
     assert isinstance(action, AppendStep)
     assert action.agent_name == "orchestrator"
     assert action.parts[0].model_dump() == {"type": "error", "code": "attempts", "message": "lost 5 times"}
 
 
-def test_failure_is_an_outcome_that_tells_why() -> None:
+def test_a_failed_outcome_holds_its_error() -> None:
     outcome = failed_outcome("1", "no net", 12)
     assert (outcome.result.is_error, outcome.result.error, outcome.result.runtime_ms) == (True, "no net", 12)
 
 
-def test_the_same_past_has_the_same_future() -> None:
+def test_equal_histories_have_equal_decisions() -> None:
     lines: list[Line] = [GO, ("a", "x", routed("a")), ("b", [call("1")])]
-    assert decided(*lines) == decided(*lines)
+    assert decide_after(*lines) == decide_after(*lines)

@@ -1,4 +1,4 @@
-"""Routers as tables: who acts next after which history."""
+"""Tables of the routers: the next agent for each history."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ def team(model: dict[str, Any], agents: str = "a b c") -> Team:
     return validate_team({"name": "desk", "agents": members, "collaboration_model": model})
 
 
-def next_of(model: dict[str, Any], *lines: Line, agents: str = "a b c") -> Route:
+def next_route(model: dict[str, Any], *lines: Line, agents: str = "a b c") -> Route:
     return route(team(model, agents), history_of(steps_of(*lines)))
 
 
 @pytest.mark.parametrize(
-    ("rounds", "agents", "spoken", "to", "rule"),
+    ("rounds", "agents", "turns", "to", "rule"),
     [
         (1, "a b c", "", "a", "next"),
         (1, "a b c", "a", "b", "next"),
@@ -38,9 +38,9 @@ def next_of(model: dict[str, Any], *lines: Line, agents: str = "a b c") -> Route
         (1, "a b c", "b", "c", "next"),
     ],
 )
-def test_sequential(rounds: int, agents: str, spoken: str, to: str, rule: str) -> None:
-    lines: list[Line] = [(name, "text") for name in spoken.split()]
-    chosen = next_of({"type": "sequential", "rounds": rounds}, GO, *lines, agents=agents)
+def test_sequential_router_takes_agents_in_order(rounds: int, agents: str, turns: str, to: str, rule: str) -> None:
+    lines: list[Line] = [(name, "text") for name in turns.split()]
+    chosen = next_route({"type": "sequential", "rounds": rounds}, GO, *lines, agents=agents)
     assert (chosen.to, chosen.router, chosen.rule) == (to, "sequential", rule)
     assert chosen.candidates == tuple(agents.split())
 
@@ -48,12 +48,12 @@ def test_sequential(rounds: int, agents: str, spoken: str, to: str, rule: str) -
 def test_sequential_counts_no_turn_that_only_called_tools() -> None:
     calls: list[Line] = [("a", [call("tc_1")]), ("tool_executor", [result("tc_1")])]
     model = {"type": "sequential", "rounds": 2}
-    assert next_of(model, GO, *calls, ("a", "done"), agents="a").rule == "next round"
-    assert next_of(model, GO, *calls, ("a", "done"), *calls, ("a", "done"), agents="a").to == "END"
+    assert next_route(model, GO, *calls, ("a", "done"), agents="a").rule == "next round"
+    assert next_route(model, GO, *calls, ("a", "done"), *calls, ("a", "done"), agents="a").to == "END"
 
 
-def test_sequential_goes_on_after_a_message_in_between() -> None:
-    assert next_of({"type": "sequential"}, GO, ("a", "text"), ("user", "hurry")).to == "b"
+def test_sequential_continues_after_a_message() -> None:
+    assert next_route({"type": "sequential"}, GO, ("a", "text"), ("user", "hurry")).to == "b"
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_sequential_goes_on_after_a_message_in_between() -> None:
         ({"type": "manual"}, [GO, ("a", "x"), ("user", "more", {"agent": "c"}), ("c", "y")], "USER", "user"),
     ],
 )
-def test_manual(model: dict[str, Any], lines: list[Line], to: str, rule: str) -> None:
-    chosen = next_of(model, *lines)
+def test_manual_router_returns_to_the_user(model: dict[str, Any], lines: list[Line], to: str, rule: str) -> None:
+    chosen = next_route(model, *lines)
     assert (chosen.to, chosen.rule) == (to, rule)
 
 
@@ -117,18 +117,18 @@ BACK: Line = ("a", "x", routed("a", "b[1] -> a"))
         ([("user", "go", {"agent": "a"}), ("a", "x")], "b", "a[0] -> b"),
     ],
 )
-def test_graph(lines: list[Line], to: str, rule: str) -> None:
-    chosen = next_of(GRAPH, *lines)
+def test_graph_router_takes_the_first_open_edge(lines: list[Line], to: str, rule: str) -> None:
+    chosen = next_route(GRAPH, *lines)
     assert (chosen.to, chosen.rule) == (to, rule)
 
 
-def test_an_agent_that_is_no_node_hands_to_the_user() -> None:
-    chosen = next_of({"type": "graph", "routing_graph": {"a": ["b"]}}, GO, ("b", "x"))
+def test_an_agent_outside_the_graph_leads_to_the_user() -> None:
+    chosen = next_route({"type": "graph", "routing_graph": {"a": ["b"]}}, GO, ("b", "x"))
     assert (chosen.to, chosen.rule, chosen.candidates) == ("USER", "b: no edge", ())
 
 
-def test_a_route_says_why_and_among_which_candidates() -> None:
-    chosen = next_of(GRAPH, GO, ("b", "again"))
+def test_a_route_names_its_reason_and_candidates() -> None:
+    chosen = next_route(GRAPH, GO, ("b", "again"))
     assert chosen.record() == {
         "to": "a",
         "router": "graph",
@@ -136,21 +136,21 @@ def test_a_route_says_why_and_among_which_candidates() -> None:
         "reason": 'b: contains "again"',
         "candidates": ["b[0] -> END", "b[1] -> a", "b[2] -> a"],
     }
-    assert next_of(GRAPH, GO, ("a", "x")).reason == "after a always"
+    assert next_route(GRAPH, GO, ("a", "x")).reason == "after a always"
 
 
 @pytest.mark.parametrize("model", [{"type": "sequential"}, {"type": "manual"}, GRAPH])
-def test_who_is_named_by_the_user_acts_whatever_the_router(model: dict[str, Any]) -> None:
-    chosen = next_of(model, GO, ("a", "x"), ("user", "more", {"agent": "c"}))
+def test_an_agent_that_the_user_names_acts_with_every_router(model: dict[str, Any]) -> None:
+    chosen = next_route(model, GO, ("a", "x"), ("user", "more", {"agent": "c"}))
     assert (chosen.to, chosen.rule, chosen.candidates) == ("c", "named", ("a", "b", "c"))
 
 
-def test_a_router_of_the_users_own_is_not_called_here() -> None:
+def test_route_refuses_a_custom_router() -> None:
     with pytest.raises(TypeError, match="must be imported"):
-        next_of({"type": "custom", "router": "shop.routers:mine"}, GO)
+        next_route({"type": "custom", "router": "shop.routers:mine"}, GO)
 
 
-def test_a_long_history_is_not_needed() -> None:
+def test_a_route_needs_only_the_newest_steps() -> None:
     lines: list[Line] = [GO, *[("a", "x"), ("b", "again", routed("b", "a[0] -> b")), BACK] * 30]
     steps = steps_of(*lines, ("b", "again"))
     short, long = history_of(steps, tail=1), history_of(steps, tail=1000)

@@ -1,4 +1,4 @@
-"""History: what a router sees, and which steps are the last agent's visit."""
+"""History: the steps of the current agent's run."""
 
 import pytest
 
@@ -11,7 +11,7 @@ GOES_ON: Line = ("one", "done", routed("one", AFTER_RESULTS))
 
 
 @pytest.mark.parametrize(
-    ("lines", "visit"),
+    ("lines", "run"),
     [
         ([("user", "go")], []),
         ([("user", "go"), ("one", "hi", routed("one"))], [1]),
@@ -24,11 +24,11 @@ GOES_ON: Line = ("one", "done", routed("one", AFTER_RESULTS))
         ([("user", "go"), CALLS, ANSWER, ("user", "more"), ("one", "x", routed("one", "answers"))], [4]),
     ],
 )
-def test_the_visit_begins_where_the_agent_took_over(lines: list[Line], visit: list[int]) -> None:
-    assert [step.seq for step in history_of(steps_of(*lines)).current_run] == visit
+def test_the_current_run_begins_where_the_agent_took_over(lines: list[Line], run: list[int]) -> None:
+    assert [step.seq for step in history_of(steps_of(*lines)).current_run] == run
 
 
-def test_a_visit_that_is_longer_than_the_tail_is_cut() -> None:
+def test_a_run_longer_than_the_tail_is_truncated() -> None:
     lines = [("user", "go"), CALLS, *[ANSWER, ("one", [call("tc_1")], routed("one", AFTER_RESULTS))] * 5]
     history = history_of(steps_of(*lines), tail=4)
     assert [step.seq for step in history.current_run] == [8, 9, 10, 11]

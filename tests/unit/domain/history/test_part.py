@@ -22,17 +22,17 @@ def test_each_kind_is_read_by_its_type(part: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("part", [{"type": "unknown"}, {"text": "hi"}, {"type": "text"}, {}])
-def test_what_is_no_part_is_refused(part: dict[str, Any]) -> None:
+def test_an_invalid_part_is_refused(part: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         PARTS.validate_python(part)
 
 
-def test_a_seeds_tool_result_is_read() -> None:
+def test_a_minimal_tool_result_has_defaults() -> None:
     read = ToolResult.model_validate({"tool_call_id": "tc_1", "result": "out"})
     assert (read.is_error, read.error, read.runtime_ms) == (False, None, 0)
 
 
-def test_a_seeds_artifact_is_read() -> None:
+def test_a_minimal_artifact_has_defaults() -> None:
     read = Artifact.model_validate({"artifact_id": "a", "uri": "file://./artifacts/a.bin", "mime_type": "x/y"})
     assert (read.name, read.size, read.sha256) == ("a.bin", 0, "")
 
@@ -68,7 +68,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=6).map("".join))
-def test_whatever_is_allowed_is_one_plain_file(name: str) -> None:
+def test_an_allowed_name_is_one_plain_file(name: str) -> None:
     try:
         allowed = artifact_name(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""TaskState: the same steps give the same state, however they are put together."""
+"""TaskState: updates step by step and a fold over all steps give the same state."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def test_a_state_kept_up_step_by_step_is_the_fold(steps: list[TaskStep], cut: in
     assert state.started_at == START
 
 
-def test_what_a_state_counts() -> None:
+def test_a_state_counts_steps_tokens_and_calls() -> None:
     steps = steps_of(
         ("user", "go", {"item_id": "i1", "agent": "a"}),
         ("a", [call("1")], routed("a", "named") | {"usage": {"tokens_in": 3, "tokens_out": 4}}),
@@ -64,7 +64,7 @@ def test_what_a_state_counts() -> None:
     assert state.tokens == 12
 
 
-def test_others_than_agents_are_not_the_last_agent() -> None:
+def test_only_an_agent_is_the_last_agent() -> None:
     steps = steps_of(("user", "go"), ("a", "x"), ("user", "more"), ("orchestrator", [failed("limit")]))
     assert fold(steps).last_agent == "a"
     assert fold(steps[:1]).last_agent is None
@@ -73,7 +73,7 @@ def test_others_than_agents_are_not_the_last_agent() -> None:
 @pytest.mark.parametrize(
     "metadata", [{"usage": None}, {"usage": {"tokens_in": "many"}}, {"routing": None}, {"item_id": 5}]
 )
-def test_strange_metadata_does_no_harm(metadata: dict[str, Any]) -> None:
+def test_invalid_metadata_is_ignored(metadata: dict[str, Any]) -> None:
     state = fold(steps_of(("user", "go"), ("a", "x", metadata)))
     assert (state.tokens, state.rules, state.recent_item_ids) == (0, {}, ())
 

@@ -1,4 +1,4 @@
-"""Steps: their digest, their chain, and what is kept of what another release wrote."""
+"""Steps: their digest, their chain, and the fields of other releases."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ CHAIN = steps_of(
 LINES = [step.line() for step in CHAIN]
 
 
-def verify_as_the_readme_says(lines: list[str]) -> None:
+def verify_as_documented(lines: list[str]) -> None:
     previous = ""
     for line in lines:
         step = json.loads(line)
@@ -32,7 +32,7 @@ def verify_as_the_readme_says(lines: list[str]) -> None:
 
 
 def test_anyone_can_verify_a_history_with_ten_lines() -> None:
-    verify_as_the_readme_says(LINES)
+    verify_as_documented(LINES)
     assert verify_chain(LINES) == len(LINES)
     assert verify_chain([line.encode() for line in LINES]) == len(LINES)
     assert verify_chain([]) == 0
@@ -42,7 +42,7 @@ def test_anyone_can_verify_a_history_with_ten_lines() -> None:
 def test_every_history_can_be_verified_and_read_back(steps: list[TaskStep]) -> None:
     lines = [step.line() for step in steps]
     assert all("\n" not in line for line in lines)
-    verify_as_the_readme_says(lines)
+    verify_as_documented(lines)
     assert verify_chain(lines) == len(steps)
     assert [parse_step(line) for line in lines] == steps
     assert [parse_step(line).line() for line in lines] == lines
@@ -94,7 +94,7 @@ def test_a_step_that_was_sealed_anew_is_found_by_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", "1", "null", '"text"'])
-def test_what_is_no_step_is_named(line: str) -> None:
+def test_an_invalid_step_is_named(line: str) -> None:
     with pytest.raises(CorruptHistory, match="step 1 is not"):
         verify_chain([LINES[0], line])
     with pytest.raises(CorruptHistory):
@@ -108,13 +108,13 @@ def test_a_field_that_is_missing_is_found() -> None:
             verify_chain([json.dumps({key: value for key, value in record.items() if key != field})])
 
 
-SEED = {"agent_name": "one", "parts": [text("hi")]}
+MINIMAL = {"agent_name": "one", "parts": [text("hi")]}
 
 
 @pytest.mark.parametrize("step_id", ["id", "step_id"])
 @pytest.mark.parametrize("created_at", ["created_at", "timestamp"])
-def test_both_spellings_are_read(step_id: str, created_at: str) -> None:
-    record = SEED | {step_id: "step_1", created_at: "2026-01-02T03:04:05Z"}
+def test_both_names_of_a_field_are_read(step_id: str, created_at: str) -> None:
+    record = MINIMAL | {step_id: "step_1", created_at: "2026-01-02T03:04:05Z"}
     step = TaskStep.model_validate(record)
     assert (step.step_id, step.created_at) == ("step_1", START)
     assert parse_step(json.dumps(record)) == step
@@ -155,10 +155,10 @@ def test_the_digest_covers_all_but_itself() -> None:
 
 def test_a_step_has_parts() -> None:
     with pytest.raises(ValueError, match="parts"):
-        TaskStep.model_validate(SEED | {"id": "s", "timestamp": START, "parts": []})
+        TaskStep.model_validate(MINIMAL | {"id": "s", "timestamp": START, "parts": []})
 
 
-def test_a_step_shows_what_it_holds() -> None:
+def test_a_step_exposes_its_parts() -> None:
     user, agent, tools, orchestrator = CHAIN
     assert [step.by_agent for step in CHAIN] == [False, True, False, False]
     assert user.text.startswith("Grüße")

@@ -1,4 +1,4 @@
-"""Submissions and messages: whatever is sent is accepted whole, or refused with what is wrong."""
+"""Submissions and messages: accepted as a whole, or refused with all mistakes."""
 
 from typing import Any
 
@@ -39,11 +39,11 @@ WHOLE: dict[str, Any] = {
     ],
 )
 def test_a_submission_has_the_same_digest_in_each_release(arguments: dict[str, Any], digest: str) -> None:
-    """Else a client that submits again after an update is refused. A new field must stay out while it is not given."""
+    """Otherwise a client that submits again after an update is refused. A new field is left out if it is not set."""
     assert parse_submission(arguments).digest() == digest
 
 
-def test_a_submission_is_read() -> None:
+def test_a_submission_is_parsed() -> None:
     submission = parse_submission(GOOD | {"context": {"a": [1, None]}, "agent": "one", "team": {"name": "x"}})
     assert submission.model_dump() == {
         "task_id": "t1",
@@ -66,7 +66,7 @@ def test_a_submission_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"task_id": ...}, "task_id: is missing"),
         ({"team": ...}, "team: is missing"),
@@ -95,19 +95,19 @@ def test_a_submission_is_read() -> None:
         ({"task_id": ..., "promt": "x"}, "task_id: is missing; promt: no such argument"),
     ],
 )
-def test_what_is_wrong_is_told(changes: dict[str, Any], told: str) -> None:
+def test_an_invalid_argument_is_named(changes: dict[str, Any], message: str) -> None:
     arguments = {key: value for key, value in (GOOD | changes).items() if value is not ...}
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         parse_submission(arguments)
 
 
-def test_halves_of_emoji_are_mended() -> None:
+def test_surrogate_pairs_are_joined_and_lone_surrogates_replaced() -> None:
     submission = parse_submission(GOOD | {"prompt": "\ud83d\ude00 \ud83d", "context": {"\ud800": "\ud800"}})
     assert submission.prompt == "\U0001f600 \ufffd"
     assert submission.context == {"\ufffd": "\ufffd"}
 
 
-def test_the_digest_tells_what_the_task_is_to_do() -> None:
+def test_the_digest_depends_only_on_the_work() -> None:
     submission = parse_submission(GOOD)
     assert submission.digest() == parse_submission(dict(reversed(GOOD.items()))).digest()
     for changes in ({"prompt": "stop"}, {"context": {"a": 1}}, {"agent": "one"}):
@@ -140,7 +140,7 @@ def test_a_context_that_is_no_json_is_refused(number: float) -> None:
         parse_submission(GOOD | {"context": {"a": [number]}})
 
 
-def test_messages() -> None:
+def test_a_message_is_a_text_of_bounded_length() -> None:
     assert parse_message("hi \ud83d\ude00") == "hi \U0001f600"
     assert parse_message("x" * MAX_PROMPT_CHARS)
     for wrong in (None, 5, "", "  \n", b"hi", ["hi"]):

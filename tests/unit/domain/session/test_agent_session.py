@@ -1,4 +1,4 @@
-"""Sessions in the form of roboto.ai: a reader of its documents recognises every name, role and status."""
+"""Sessions in the form of roboto.ai have its names, roles and statuses."""
 
 import json
 from typing import Any, get_args
@@ -124,26 +124,26 @@ def test_agent_session_cancelled_message_holds_an_error(line: Line, errors: list
         ("goals_failed", "goals_failed"),
     ],
 )
-def test_agent_session_status_names_who_acts_next(status: str, turn: str) -> None:
+def test_agent_session_status_names_the_next_actor(status: str, turn: str) -> None:
     record = agent_session(session_of(STEPS, TaskStatus(status)))
     assert (record.status, record.task_status) == (turn, status)
     delta = agent_delta(SessionDelta(continuation_token="x", status=TaskStatus(status)))
     assert (delta.status, delta.task_status) == (turn, status)
 
 
-def test_agent_session_every_status_of_a_task_has_one() -> None:
+def test_agent_session_has_a_status_for_every_status_of_a_task() -> None:
     assert {agent_session(session_of(STEPS, status)).status for status in TaskStatus} < set(AgentSessionStatus)
     assert agent_session(session_of([])).status == "not_started"
 
 
-def test_agent_session_is_read_back() -> None:
+def test_agent_session_survives_serialization() -> None:
     record = agent_session(session_of(STEPS))
     again = AgentSessionRecord.model_validate_json(record.model_dump_json())
     assert again == record
     assert again.model_dump_json() == record.model_dump_json()
 
 
-def test_agent_delta_keeps_indexes_and_what_to_drop() -> None:
+def test_agent_delta_keeps_indexes_and_the_rewind() -> None:
     session = session_of(STEPS)
     delta = agent_delta(
         SessionDelta(continuation_token="b", messages_by_idx={3: session.messages[3]}, rewind_to=3, title="A title")
@@ -159,13 +159,13 @@ def test_agent_tool_use_input_may_be_null() -> None:
     assert AgentMessage.model_validate(message).content == [AgentToolUseContent(tool_name="look", tool_use_id="t1")]
 
 
-def test_agent_message_says_whether_it_is_complete() -> None:
-    said = {
+def test_agent_message_knows_whether_it_is_complete() -> None:
+    messages = {
         status: AgentMessage(role=AgentRole.ASSISTANT, status=status, content=[], created=START)
         for status in MessageStatus
     }
-    assert [status for status, message in said.items() if message.is_complete()] == ["completed"]
-    assert [status for status, message in said.items() if message.is_unsuccessful()] == ["failed", "cancelled"]
+    assert [status for status, message in messages.items() if message.is_complete()] == ["completed"]
+    assert [status for status, message in messages.items() if message.is_unsuccessful()] == ["failed", "cancelled"]
 
 
 def test_form_of_another_name_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Session: what clients show of a task is the same, whenever they asked for it and however often."""
+"""Session: a client that applies deltas holds the same messages as one that reads everything."""
 
 import json
 from dataclasses import replace
@@ -33,63 +33,63 @@ from roboco.errors import UsageError
 from tests.unit.domain.steps import START, TASK, Line, artifact, call, failed, histories, result, steps_of, text
 
 
-class Task:
-    """One task as it grows: what is in its history, and what is known of its turn."""
+class GrowingTask:
+    """A task that grows: its history, and its turn in flight."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = [("user", "go")]
         self.steps = steps_of(*self.lines)
         self.turn: TurnInFlight | None = None
         self.generation = 0
-        self.happened = 0
+        self.count = 0
 
     def do(self, name: str) -> None:
-        """Let one thing happen."""
-        self.happened += 1
+        """Apply the operation of this name."""
+        self.count += 1
         getattr(self, name)()
 
     def select(self) -> None:
-        """A turn is handed out, if none is in flight."""
+        """Dispatch a turn, if none is in flight."""
         seq = len(self.steps)
         self.turn = self.turn or TurnInFlight(seq, "one", step_id_at(TASK, seq), 1, False, "")
 
     def say(self) -> None:
-        """A worker has the turn, and its text grows."""
+        """Have a worker extend the text of the turn."""
         self.select()
         if self.turn:
-            said = f"{self.turn.text}{self.happened} "
-            self.turn = replace(self.turn, started=True, text=said)
+            content = f"{self.turn.text}{self.count} "
+            self.turn = replace(self.turn, started=True, text=content)
 
     def restart(self) -> None:
-        """The turn begins again."""
+        """Restart the turn."""
         if self.turn:
             self.turn = replace(self.turn, attempt=self.turn.attempt + 1, started=False, text="")
 
     def drop(self) -> None:
-        """The turn is given up, and its text is void."""
+        """Abandon the turn, whose text becomes void."""
         self.turn = None
 
     def commit(self) -> None:
-        """The turn becomes a step."""
+        """Commit the turn as a step."""
         if self.turn:
             self._append(("one", self.turn.text))
 
     def use_tool(self) -> None:
-        """The turn becomes a step with a call, whose result may come later."""
+        """Commit the turn as a step with a call, whose result may follow."""
         if self.turn:
             self._append(("one", [text(self.turn.text), call(f"tc_{len(self.steps)}", "look")]))
 
     def answer(self) -> None:
-        """The result of the last step's call comes in."""
+        """Commit the result of the last step's call."""
         if calls := self.steps[-1].calls:
-            self._append(("tool_executor", [result(calls[0].id, self.happened)]))
+            self._append(("tool_executor", [result(calls[0].id, self.count)]))
 
     def user(self) -> None:
-        """A message of the user takes the place of the turn."""
-        self._append(("user", f"message {self.happened}"))
+        """Commit a message of the user in place of the turn."""
+        self._append(("user", f"message {self.count}"))
 
     def wipe(self) -> None:
-        """Everything is lost but the history."""
+        """Lose everything except the history."""
         self.generation += 1
         self.turn = None
 
@@ -99,64 +99,66 @@ class Task:
         self.turn = None
 
 
-class Client:
-    """Holds messages by index, and the token of the last delta."""
+class DeltaClient:
+    """A client that holds messages by index, and the token of the last delta."""
 
     def __init__(self) -> None:
         self.token = ContinuationToken()
         self.messages: dict[int, SessionMessage] = {}
 
     def read(self, generation: int, steps: list[TaskStep], turn: TurnInFlight | None) -> None:
-        """Ask once for what is new."""
+        """Read one delta, and apply it."""
         token = ContinuationToken.parse(str(self.token))
         new = steps[token.steps :]
         end = token.steps + len(new)
         now = ContinuationToken(f"{generation:x}", 0, 0, end, turn.attempt if turn else 0)
-        names_from = self._before(steps, token.steps)
+        names_from = self._step_before(steps, token.steps)
         messages, rewind_to = delta(token, now, new, turn, names_from)
         sent = SessionDelta(continuation_token=str(now), messages_by_idx=messages, rewind_to=rewind_to)
         self.apply(SessionDelta.model_validate_json(sent.model_dump_json()))
 
-    def apply(self, came: SessionDelta) -> None:
-        """Drop what is void, then put in what is new."""
-        assert came.rewind_to in (None, self.token.steps), "a step was dropped"
-        if came.rewind_to is not None:
-            self.messages = {index: one for index, one in self.messages.items() if index < came.rewind_to}
-        self.messages |= came.messages_by_idx
-        self.token = ContinuationToken.parse(came.continuation_token)
+    def apply(self, new: SessionDelta) -> None:
+        """Drop void messages, then add the new ones."""
+        assert new.rewind_to in (None, self.token.steps), "a step was dropped"
+        if new.rewind_to is not None:
+            self.messages = {index: one for index, one in self.messages.items() if index < new.rewind_to}
+        self.messages |= new.messages_by_idx
+        self.token = ContinuationToken.parse(new.continuation_token)
 
     @staticmethod
-    def _before(steps: list[TaskStep], seq: int) -> TaskStep | None:
+    def _step_before(steps: list[TaskStep], seq: int) -> TaskStep | None:
         return steps[min(seq, len(steps)) - 1] if seq else None
 
 
-def everything(task: Task) -> dict[int, SessionMessage]:
-    """What a client holds that reads everything at once."""
-    client = Client()
+def read_everything(task: GrowingTask) -> dict[int, SessionMessage]:
+    """Return the messages of a client that reads everything in one delta."""
+    client = DeltaClient()
     client.read(task.generation, task.steps, task.turn)
     return client.messages
 
 
-HAPPENS = st.sampled_from(["select", "say", "say", "restart", "drop", "commit", "use_tool", "answer", "user", "wipe"])
+OPERATIONS = st.sampled_from(
+    ["select", "say", "say", "restart", "drop", "commit", "use_tool", "answer", "user", "wipe"]
+)
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(HAPPENS, st.booleans()), max_size=20))
-def test_a_client_that_applies_deltas_holds_what_one_holds_that_reads_everything(run: list[tuple[str, bool]]) -> None:
-    task, client = Task(), Client()
+@given(st.lists(st.tuples(OPERATIONS, st.booleans()), max_size=20))
+def test_a_client_that_applies_deltas_holds_all_messages(run: list[tuple[str, bool]]) -> None:
+    task, client = GrowingTask(), DeltaClient()
     for name, reads in [*run, ("select", True), ("drop", True)]:
         task.do(name)
         if reads:
             client.read(task.generation, task.steps, task.turn)
-            assert client.messages == everything(task)
+            assert client.messages == read_everything(task)
     assert client.messages == dict(enumerate(messages_of(task.steps)))
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(HAPPENS, st.sampled_from(["", "now", "steps", "turn"])), max_size=20))
-def test_steps_and_turn_that_were_read_at_two_moments_leave_nothing_behind(run: list[tuple[str, str]]) -> None:
-    """The steps or the turn are those from before the last thing that happened."""
-    task, client = Task(), Client()
+@given(st.lists(st.tuples(OPERATIONS, st.sampled_from(["", "now", "steps", "turn"])), max_size=20))
+def test_steps_and_turn_of_two_moments_leave_no_stale_message(run: list[tuple[str, str]]) -> None:
+    """The steps or the turn are those before the last operation."""
+    task, client = GrowingTask(), DeltaClient()
     for name, read in run:
         steps, turn = task.steps, task.turn
         task.do(name)
@@ -166,11 +168,11 @@ def test_steps_and_turn_that_were_read_at_two_moments_leave_nothing_behind(run: 
         had = range(client.token.steps)
         assert [client.messages[seq] for seq in had] == list(messages_of(task.steps))[: len(had)]
     client.read(task.generation, task.steps, task.turn)
-    assert client.messages == everything(task)
+    assert client.messages == read_everything(task)
 
 
 @given(histories(closed=False))
-def test_each_step_is_one_message_wherever_the_reading_begins(steps: list[TaskStep]) -> None:
+def test_each_step_is_one_message_from_any_start(steps: list[TaskStep]) -> None:
     messages = list(messages_of(steps))
     assert [one.step_id for one in messages] == [step.step_id for step in steps]
     for cut in range(1, len(steps)):
@@ -181,8 +183,8 @@ TURN = TurnInFlight(1, "one", "step_1", 1, True, "he")
 STEPS = steps_of(("user", "go"), ("one", "hello"))
 
 
-def rewound(steps: list[TaskStep], turn: TurnInFlight | None, held: int = 1, generation: str = "a") -> int | None:
-    """From where on a client drops what it holds, which has one step and of the next the text of attempt `held`."""
+def rewind_index(steps: list[TaskStep], turn: TurnInFlight | None, held: int = 1, generation: str = "a") -> int | None:
+    """Return the index from which a client drops messages. It holds one step and text of attempt `held` of the next."""
     token = ContinuationToken("a", 3, 1, 1, held)
     return delta(token, ContinuationToken(generation, 4, 2, 1 + len(steps)), steps, turn, STEPS[0])[1]
 
@@ -202,14 +204,14 @@ def rewound(steps: list[TaskStep], turn: TurnInFlight | None, held: int = 1, gen
 def test_a_client_drops_text_that_nothing_replaces(
     steps: list[TaskStep], turn: TurnInFlight | None, rewind_to: int | None
 ) -> None:
-    assert rewound(steps, turn) == rewind_to
-    assert rewound(steps, turn, held=0) is None
+    assert rewind_index(steps, turn) == rewind_to
+    assert rewind_index(steps, turn, held=0) is None
 
 
 def test_attempts_count_within_a_generation() -> None:
-    assert rewound([], TURN, generation="b") == 1
-    assert rewound([], None, generation="b") == 1
-    assert rewound(STEPS[1:], None, generation="b") is None
+    assert rewind_index([], TURN, generation="b") == 1
+    assert rewind_index([], None, generation="b") == 1
+    assert rewind_index(STEPS[1:], None, generation="b") is None
 
 
 def test_a_turn_has_the_index_after_the_steps_and_the_time_of_the_last_one() -> None:
@@ -232,15 +234,15 @@ def test_a_turn_without_the_step_before_it_is_refused() -> None:
         delta(ContinuationToken(steps=1), ContinuationToken(), [], TURN, None)
 
 
-def test_the_message_of_a_turn() -> None:
+def test_the_message_of_a_turn_has_its_text_and_status() -> None:
     begun = turn_message(TURN, START)
     assert (begun.role, begun.status, begun.text) == (SessionRole.ASSISTANT, MessageStatus.GENERATING, "he")
     assert (begun.agent_name, begun.step_id, begun.created) == ("one", "step_1", START)
-    handed_out = turn_message(replace(TURN, started=False, text=""), START)
-    assert (handed_out.status, handed_out.content) == (MessageStatus.NOT_STARTED, [])
+    dispatched = turn_message(replace(TURN, started=False, text=""), START)
+    assert (dispatched.status, dispatched.content) == (MessageStatus.NOT_STARTED, [])
 
 
-def test_what_a_message_says_of_its_parts() -> None:
+def test_a_message_has_the_content_of_its_parts() -> None:
     failing = result("tc_2", error="no such file")
     failing["tool_result"]["runtime_ms"] = 5
     steps = steps_of(
@@ -256,13 +258,13 @@ def test_what_a_message_says_of_its_parts() -> None:
         use | {"tool_name": "look", "tool_use_id": "tc_1", "input": {"a": 1}},
         use | {"tool_name": "find", "tool_use_id": "tc_2", "input": {}},
     ]
-    told = {"content_type": "tool_result", "runtime_ms": 0, "status": "success"}
-    error = told | {"runtime_ms": 5, "status": "error", "raw_response": "no such file"}
+    success = {"content_type": "tool_result", "runtime_ms": 0, "status": "success"}
+    error = success | {"runtime_ms": 5, "status": "error", "raw_response": "no such file"}
     assert answered == [
-        told | {"tool_name": "look", "tool_use_id": "tc_1", "raw_response": {"b": 2}},
+        success | {"tool_name": "look", "tool_use_id": "tc_1", "raw_response": {"b": 2}},
         {"content_type": "artifact", "uri": "file://artifacts/a.txt", "mime_type": "text/plain", "size": 0},
         error | {"tool_name": "find", "tool_use_id": "tc_2"},
-        told | {"tool_name": "", "tool_use_id": "tc_9", "raw_response": None},
+        success | {"tool_name": "", "tool_use_id": "tc_9", "raw_response": None},
     ]
     assert ended == [{"content_type": "error", "error_message": "too long", "error_code": "limit"}]
 
@@ -285,7 +287,7 @@ def test_what_a_message_says_of_its_parts() -> None:
         (("orchestrator", [failed("stopped")]), "system", "cancelled"),
     ],
 )
-def test_who_speaks_and_how_it_went(line: Line, role: str, status: str) -> None:
+def test_a_message_has_the_role_and_status_of_its_step(line: Line, role: str, status: str) -> None:
     [step] = steps_of(line)
     message = message_of(step, {})
     assert (message.role, message.status) == (role, status)
@@ -295,23 +297,23 @@ def test_who_speaks_and_how_it_went(line: Line, role: str, status: str) -> None:
     assert message.text == step.text
 
 
-def test_what_is_still_to_come_is_not_terminal() -> None:
+def test_statuses_of_unfinished_messages_are_not_terminal() -> None:
     assert [status for status in MessageStatus if not status.terminal] == ["not_started", "generating"]
 
 
-def declared(*names: str) -> dict[str, Any]:
-    """The metadata of a user's message with goals."""
+def goals_metadata(*names: str) -> dict[str, Any]:
+    """Return the metadata of a user's message with these goals."""
     return {"goals": [{"name": name, "description": f"the {name}", "schema": {}} for name in names]}
 
 
-def stand(steps: list[TaskStep]) -> list[tuple[str, str]]:
-    """The goals with their status."""
+def goal_statuses(steps: list[TaskStep]) -> list[tuple[str, str]]:
+    """Return the names of the goals with their statuses."""
     return [(goal.name, goal.status) for goal in goals_of(steps)]
 
 
 def test_a_goal_is_achieved_by_the_result_of_its_call() -> None:
     steps = steps_of(
-        ("user", "go", declared("plan", "sum")),
+        ("user", "go", goals_metadata("plan", "sum")),
         ("one", [call("tc_1", "achieve_sum", {"n": 1}), call("tc_2", "achieve_plan"), call("tc_3", "achieve_other")]),
         ("tool_executor", [result("tc_1", "ok"), result("tc_2", error="bad"), result("tc_3"), result("tc_9")]),
     )
@@ -322,35 +324,37 @@ def test_a_goal_is_achieved_by_the_result_of_its_call() -> None:
         plan,
         plan | {"name": "sum", "description": "the sum", "goal_index": 1} | done,
     ]
-    assert stand(steps[:2]) == [("plan", "open"), ("sum", "open")]
+    assert goal_statuses(steps[:2]) == [("plan", "open"), ("sum", "open")]
 
 
-def test_newer_goals_put_an_end_to_older_ones() -> None:
+def test_newer_goals_fail_older_open_ones() -> None:
     steps = steps_of(
-        ("user", "go", declared("a", "b")),
+        ("user", "go", goals_metadata("a", "b")),
         ("one", [call("tc_1", "achieve_b")]),
         ("tool_executor", [result("tc_1")]),
         ("user", "go on", {"goals": []}),
-        ("user", "more", declared("a")),
+        ("user", "more", goals_metadata("a")),
         ("one", [call("tc_2", "achieve_a")]),
         ("tool_executor", [result("tc_2")]),
     )
-    assert stand(steps[:4]) == [("a", "open"), ("b", "achieved")]
-    assert stand(steps[:5]) == [("a", "failed"), ("b", "achieved"), ("a", "open")]
-    assert stand(steps) == [("a", "failed"), ("b", "achieved"), ("a", "achieved")]
+    assert goal_statuses(steps[:4]) == [("a", "open"), ("b", "achieved")]
+    assert goal_statuses(steps[:5]) == [("a", "failed"), ("b", "achieved"), ("a", "open")]
+    assert goal_statuses(steps) == [("a", "failed"), ("b", "achieved"), ("a", "achieved")]
     assert [goal.goal_index for goal in goals_of(steps)] == [0, 1, 2]
 
 
 def test_the_newest_open_goal_of_a_name_is_achieved_first() -> None:
     steps = steps_of(
-        ("user", "go", declared("a", "a")), ("one", [call("tc_1", "achieve_a")]), ("tool_executor", [result("tc_1")])
+        ("user", "go", goals_metadata("a", "a")),
+        ("one", [call("tc_1", "achieve_a")]),
+        ("tool_executor", [result("tc_1")]),
     )
-    assert stand(steps) == [("a", "open"), ("a", "achieved")]
+    assert goal_statuses(steps) == [("a", "open"), ("a", "achieved")]
 
 
 def test_a_goal_is_achieved_once() -> None:
     steps = steps_of(
-        ("user", "go", declared("a")),
+        ("user", "go", goals_metadata("a")),
         ("one", [call("tc_1", "achieve_a", {"n": 1}), call("tc_2", "achieve_a", {"n": 2})]),
         ("tool_executor", [result("tc_1"), result("tc_2")]),
     )
@@ -358,28 +362,30 @@ def test_a_goal_is_achieved_once() -> None:
 
 
 @pytest.mark.parametrize(("code", "status"), [("goals", "failed"), ("limit", "open")])
-def test_open_goals_fail_when_the_orchestrator_gives_them_up(code: str, status: str) -> None:
-    assert stand(steps_of(("user", "go", declared("a")), ("orchestrator", [failed(code)]))) == [("a", status)]
-    assert stand(steps_of(("user", "go", declared("a")), ("one", [failed(code)]))) == [("a", "open")]
+def test_open_goals_fail_when_the_orchestrator_abandons_them(code: str, status: str) -> None:
+    assert goal_statuses(steps_of(("user", "go", goals_metadata("a")), ("orchestrator", [failed(code)]))) == [
+        ("a", status)
+    ]
+    assert goal_statuses(steps_of(("user", "go", goals_metadata("a")), ("one", [failed(code)]))) == [("a", "open")]
 
 
 @pytest.mark.parametrize("goals", [None, "plan", {"name": "plan"}, [None, "plan", {}, {"name": 5}]])
-def test_strange_goals_do_no_harm(goals: Any) -> None:
+def test_invalid_goals_are_ignored(goals: Any) -> None:
     assert goals_of(steps_of(("user", "go", {"goals": goals}))) == []
 
 
 def test_only_a_user_declares_and_only_a_tool_achieves() -> None:
     steps = steps_of(
-        ("user", "go", declared("a")),
-        ("one", [call("tc_1", "achieve_a")], declared("b")),
+        ("user", "go", goals_metadata("a")),
+        ("one", [call("tc_1", "achieve_a")], goals_metadata("b")),
         ("one", [result("tc_1")]),
         ("tool_executor", [result("tc_1")]),
     )
-    assert stand(steps) == [("a", "open")]
+    assert goal_statuses(steps) == [("a", "open")]
 
 
 @pytest.mark.parametrize(
-    ("said", "metadata", "title"),
+    ("content", "metadata", "title"),
     [
         ("write\na book", {}, "write"),
         (" \n\t\n  a book \n", {}, "a book"),
@@ -392,12 +398,12 @@ def test_only_a_user_declares_and_only_a_tool_achieves() -> None:
         ("", {}, ""),
     ],
 )
-def test_titles(said: str, metadata: dict[str, Any], title: str) -> None:
-    assert title_of(steps_of(("user", said, metadata))[0]) == title
+def test_the_title_is_given_or_the_first_line_of_the_prompt(content: str, metadata: dict[str, Any], title: str) -> None:
+    assert title_of(steps_of(("user", content, metadata))[0]) == title
 
 
 @given(st.builds(ContinuationToken, st.text("0123456789abcdef"), *[st.integers(0, 10**15 - 1)] * 4))
-def test_tokens_are_texts_that_are_read_back(token: ContinuationToken) -> None:
+def test_tokens_survive_serialization(token: ContinuationToken) -> None:
     assert ContinuationToken.parse(str(token)) == token
 
 
@@ -405,7 +411,7 @@ def test_tokens_are_texts_that_are_read_back(token: ContinuationToken) -> None:
     "token",
     ["", "x", "a.1.2.3", "a.1.2.3.-4", "a.1.2.3.4.5", "g.1.2.3.4", "a.1.2.3.4\n", "a.1.2.3.١", "a.1.2.3." + "9" * 5000],
 )
-def test_what_is_no_token_is_refused(token: str) -> None:
+def test_an_invalid_token_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match=r"token '.*' is not one of a session or a delta"):
         ContinuationToken.parse(token)
 
@@ -415,9 +421,9 @@ def test_a_cursor_is_no_token() -> None:
         ContinuationToken.parse(str(Cursor()))
 
 
-def test_a_session_is_json_that_is_read_back() -> None:
+def test_a_session_survives_serialization() -> None:
     steps = steps_of(
-        ("user", "go", declared("a")), ("one", [text("x"), call("tc_1")]), ("tool_executor", [result("tc_1")])
+        ("user", "go", goals_metadata("a")), ("one", [text("x"), call("tc_1")]), ("tool_executor", [result("tc_1")])
     )
     session = Session(
         task_id=TASK,
@@ -434,12 +440,12 @@ def test_a_session_is_json_that_is_read_back() -> None:
     assert json.loads(session.model_dump_json())["messages"][0]["content"] == [{"content_type": "text", "text": "go"}]
 
 
-def test_a_delta_of_nothing_leaves_all_as_it_was() -> None:
+def test_an_empty_delta_has_no_other_fields() -> None:
     nothing = SessionDelta(continuation_token=str(ContinuationToken()))
     assert nothing.model_dump(exclude_none=True) == {"continuation_token": ".0.0.0.0", "messages_by_idx": {}}
 
 
-def test_what_newer_releases_add_is_kept() -> None:
+def test_fields_of_newer_releases_are_kept() -> None:
     assert SessionText.model_validate({"text": "x", "of_tomorrow": 1}).model_dump()["of_tomorrow"] == 1
     record = {"name": "a", "description": "", "goal_index": 0, "declared_at": START, "of_tomorrow": 1}
     assert SessionGoal.model_validate(record).model_dump()["of_tomorrow"] == 1

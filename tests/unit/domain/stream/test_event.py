@@ -1,4 +1,4 @@
-"""Messages of both channels: each kind goes over the wire and comes back, unknown ones too."""
+"""Messages of both channels survive serialization, those of unknown kinds too."""
 
 import json
 from datetime import datetime
@@ -71,28 +71,28 @@ TYPES = {
 }
 
 
-def sent(message: AnyEvent | StreamChunk, **numbers: Any) -> dict[str, Any]:
-    """The message as it comes, with the numbers that the server adds."""
+def serialize(message: AnyEvent | StreamChunk, **numbers: Any) -> dict[str, Any]:
+    """Return the message as a follower receives it, with the numbers that Redis adds."""
     record: dict[str, Any] = json.loads(json.dumps(numbers)[:-1] + "," + unnumbered_json(message))
     return record
 
 
-def test_no_kind_was_forgotten_or_renamed() -> None:
+def test_every_event_type_is_listed_here() -> None:
     assert {event.type for event in EVENTS} == TYPES
     assert {type(event) for event in EVENTS} == set(get_args(AnyEvent)) - {UnknownEvent}
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
-def test_every_event_comes_back_with_its_numbers(event: AnyEvent) -> None:
-    read = parse_stream_message(sent(event, seq=7, generation="g", chunks=3))
+def test_every_event_is_parsed_with_its_numbers(event: AnyEvent) -> None:
+    read = parse_stream_message(serialize(event, seq=7, generation="g", chunks=3))
     assert type(read) is type(event)
     assert read == event.model_copy(update={"seq": 7, "generation": "g", "chunks": 3})
     assert isinstance(read.timestamp, datetime)
 
 
-def test_a_chunk_comes_back_with_its_numbers() -> None:
+def test_a_chunk_is_parsed_with_its_numbers() -> None:
     chunk = StreamChunk(task_id="t1", step_id="s", agent_name="one", attempt=2, text="Grüße")
-    read = parse_stream_message(sent(chunk, seq=7, generation="g", events=3))
+    read = parse_stream_message(serialize(chunk, seq=7, generation="g", events=3))
     assert read == chunk.model_copy(update={"seq": 7, "generation": "g", "events": 3})
 
 
@@ -103,7 +103,7 @@ def test_the_body_holds_no_numbers_and_is_one_line() -> None:
         assert "\n" not in unnumbered_json(event)
 
 
-def test_an_unknown_kind_is_kept_as_it_came() -> None:
+def test_an_event_of_an_unknown_kind_is_kept() -> None:
     record = {"type": "event_of_tomorrow", "seq": 1, "task_id": "t1", "timestamp": "2026-01-02T03:04:05Z", "more": [1]}
     read = parse_stream_message(record)
     assert isinstance(read, UnknownEvent)
@@ -112,5 +112,5 @@ def test_an_unknown_kind_is_kept_as_it_came() -> None:
 
 
 def test_unknown_fields_of_a_known_kind_are_kept() -> None:
-    read = parse_stream_message(sent(EVENTS[0], seq=1) | {"more": [1]})
+    read = parse_stream_message(serialize(EVENTS[0], seq=1) | {"more": [1]})
     assert read.model_dump(mode="json")["more"] == [1]

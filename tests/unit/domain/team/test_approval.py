@@ -1,4 +1,4 @@
-"""Which calls a person must approve."""
+"""The conditions under which a user must approve a call."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from roboco.domain.pattern import MAX_WEIGHT, max_searched_chars
 from roboco.domain.team.approval import ArgumentCondition
 
 
-def holds(test: dict[str, Any], **args: Any) -> bool:
-    return ArgumentCondition.model_validate(test).applies_to(args)
+def requires_approval(condition: dict[str, Any], **args: Any) -> bool:
+    return ArgumentCondition.model_validate(condition).applies_to(args)
 
 
 @pytest.mark.parametrize(
-    ("test", "args", "asked"),
+    ("condition", "args", "required"),
     [
         ({"argument": "n", "above": 100}, {"n": 101}, True),
         ({"argument": "n", "above": 100}, {"n": 100}, False),
@@ -33,29 +33,31 @@ def holds(test: dict[str, Any], **args: Any) -> bool:
         ({"all": [{"argument": "n", "above": 1}, {"argument": "m", "above": 1}]}, {"n": 2, "m": 2}, True),
     ],
 )
-def test_a_test_judges_an_argument(test: dict[str, Any], args: dict[str, Any], asked: bool) -> None:
-    assert holds(test, **args) is asked
+def test_a_condition_tests_an_argument(condition: dict[str, Any], args: dict[str, Any], required: bool) -> None:
+    assert requires_approval(condition, **args) is required
 
 
 @pytest.mark.parametrize("value", ["101", "50", None, [1], {"n": 1}, True])
-def test_what_cannot_be_judged_is_asked_about(value: Any) -> None:
-    assert holds({"argument": "n", "above": 100}, n=value), "a tool may read a number from it"
-    assert holds({"argument": "n", "above": 100}), "a tool may have a default"
-    assert holds({"argument": "n", "equals": 7}, n=value)
+def test_a_value_that_cannot_be_tested_requires_approval(value: Any) -> None:
+    assert requires_approval({"argument": "n", "above": 100}, n=value), "a tool may read a number from it"
+    assert requires_approval({"argument": "n", "above": 100}), "a tool may have a default"
+    assert requires_approval({"argument": "n", "equals": 7}, n=value)
 
 
-def test_text_that_is_none_cannot_be_matched() -> None:
-    assert holds({"argument": "to", "matches": "x"}, to=5)
+def test_a_value_that_is_no_text_requires_approval() -> None:
+    assert requires_approval({"argument": "to", "matches": "x"}, to=5)
 
 
-def test_a_text_that_is_too_long_to_search_is_asked_about() -> None:
+def test_a_text_that_is_too_long_to_search_requires_approval() -> None:
     heavy = {"argument": "to", "matches": "a" * MAX_WEIGHT}
-    assert not holds(heavy, to="b" * max_searched_chars("a" * MAX_WEIGHT))
-    assert holds(heavy, to="a" * MAX_WEIGHT + "b" * max_searched_chars("a" * MAX_WEIGHT)), "padding evades no approval"
+    assert not requires_approval(heavy, to="b" * max_searched_chars("a" * MAX_WEIGHT))
+    assert requires_approval(heavy, to="a" * MAX_WEIGHT + "b" * max_searched_chars("a" * MAX_WEIGHT)), (
+        "padding evades no approval"
+    )
 
 
 @pytest.mark.parametrize(
-    ("test", "told"),
+    ("condition", "message"),
     [
         ({}, "tests nothing"),
         ({"argument": "n"}, "tests nothing"),
@@ -65,11 +67,13 @@ def test_a_text_that_is_too_long_to_search_is_asked_about() -> None:
         ({"any": [{"argument": "n", "above": n} for n in range(50)]}, "holds 51 tests, at most 50"),
     ],
 )
-def test_a_wrong_test_is_refused(test: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
-        ArgumentCondition.model_validate(test)
+def test_an_invalid_condition_is_refused(condition: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ArgumentCondition.model_validate(condition)
 
 
-def test_a_frozen_test_is_the_same() -> None:
-    test = ArgumentCondition.model_validate({"any": [{"argument": "n", "above": 1}, {"argument": "to", "equals": "x"}]})
-    assert ArgumentCondition.model_validate_json(test.model_dump_json(exclude_none=True)) == test
+def test_a_frozen_condition_is_the_same() -> None:
+    condition = ArgumentCondition.model_validate(
+        {"any": [{"argument": "n", "above": 1}, {"argument": "to", "equals": "x"}]}
+    )
+    assert ArgumentCondition.model_validate_json(condition.model_dump_json(exclude_none=True)) == condition

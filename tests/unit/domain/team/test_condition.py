@@ -1,4 +1,4 @@
-"""Conditions on the last visit of an agent, as a table."""
+"""Table of conditions on the last run of an agent."""
 
 from typing import Any
 
@@ -73,13 +73,13 @@ def test_no_text_makes_a_pattern_slow() -> None:
 
 
 @pytest.mark.parametrize("when", [{}, {"matches": "("}, {"matches": "a{2,1}"}, {"any": []}, {"all": []}, {"says": "x"}])
-def test_what_is_no_condition_is_refused(when: dict[str, Any]) -> None:
+def test_an_invalid_condition_is_refused(when: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Condition"):
         Condition.model_validate(when)
 
 
-def test_the_visit_may_begin_before_its_calls() -> None:
-    """Where a long visit is cut, the results may come first: a failure of an unknown call is nobody's."""
+def test_a_truncated_run_may_begin_with_results() -> None:
+    """If the call of a result was truncated, its failure belongs to no tool."""
     steps: tuple[TaskStep, ...] = tuple(steps_of(*TOOLED)[1:])
     assert not holds(Condition.model_validate({"tool_failed": "search"}), steps)
     assert holds(Condition.model_validate({"contains": "done"}), steps)

@@ -1,4 +1,4 @@
-"""known_tools: the tools that a team names, against those that its servers list."""
+"""known_tools: the tools that a team names, compared with those that its servers list."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ FIND = ListedTool(description="Find.", input_schema={}, effect="pure")
 
 
 def team(server: dict[str, Any], *tools: str, limits: tuple[str, ...] = ()) -> Team:
-    """A team with one server, `shop`, and an agent with these tools."""
+    """Return a team with one server, `shop`, and an agent with these tools."""
     return validate_team(
         {
             "name": "t",
@@ -25,13 +25,15 @@ def team(server: dict[str, Any], *tools: str, limits: tuple[str, ...] = ()) -> T
 def test_missing_tools_are_those_that_are_named_anywhere() -> None:
     assert missing_tools_error(team({"tools": ["find", "buy"]}, "mcp:shop"), "shop", ["find", "buy"]) == ""
     assert missing_tools_error(team({}, "mcp:shop"), "shop", []) == ""
-    told = "MCP server 'shop' has no tool 'serch', which team 't' names; it lists: 'find', 'search'; correct the name"
-    assert missing_tools_error(team({"tools": ["find", "serch"]}), "shop", ["find"], ["search"]).startswith(told)
+    expected = (
+        "MCP server 'shop' has no tool 'serch', which team 't' names; it lists: 'find', 'search'; correct the name"
+    )
+    assert missing_tools_error(team({"tools": ["find", "serch"]}), "shop", ["find"], ["search"]).startswith(expected)
     assert "no tool 'serch'" in missing_tools_error(team({}, "mcp:shop", "shop_serch"), "shop", ["find"])
     assert "no tool 'serch'" in missing_tools_error(team({}, "mcp:shop", limits=("shop_serch",)), "shop", ["find"])
 
 
-def test_missing_tools_are_told_in_few_words() -> None:
+def test_the_error_for_missing_tools_is_short() -> None:
     found = missing_tools_error(
         team({"tools": [f"tool{n}" for n in range(200)]}), "shop", [], [f"other{n}" for n in range(1000)]
     )
@@ -39,7 +41,7 @@ def test_missing_tools_are_told_in_few_words() -> None:
     assert "'tool19' and 180 more, which" in found
 
 
-def test_server_stands_for_what_it_lists() -> None:
+def test_server_entry_expands_to_the_listed_tools() -> None:
     shop = team({}, "mcp:shop", "artifact_list", "shop_find")
     (agent,) = shop.agents
     listing = Listing(tools={"find": FIND, "x" * 64: FIND, "buy": FIND})
@@ -48,7 +50,7 @@ def test_server_stands_for_what_it_lists() -> None:
     assert known_tools(shop, agent, {"shop": Listing(error="down")})[0] == "shop_list_tools"
 
 
-def test_agent_may_call_what_its_server_may_list() -> None:
+def test_agent_may_call_the_tools_of_its_server() -> None:
     whole, one = team({}, "mcp:shop"), team({}, "shop_find")
     assert [whole.may_call(whole.agents[0], name) for name in ("shop_buy", "mcp:shop", "other")] == [True, False, False]
     assert [one.may_call(one.agents[0], name) for name in ("shop_find", "shop_buy")] == [True, False]

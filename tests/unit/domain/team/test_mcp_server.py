@@ -1,4 +1,4 @@
-"""McpServer: what a team file may say of an MCP server."""
+"""McpServer: the fields of an MCP server in a team file."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ COMMAND: dict[str, Any] = {"command": ["python", "-m", "shop.files_server"], "to
 WEB: dict[str, Any] = {"url": "https://mcp.example.com/mcp", "tools": {"search": {"effect": "pure"}, "buy": {}}}
 
 
-def mistake(data: dict[str, Any]) -> str:
+def validation_error(data: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as raised:
         McpServer.model_validate(data)
     return str(raised.value)
 
 
-def test_the_two_ways() -> None:
+def test_a_server_has_a_command_or_a_url() -> None:
     files = McpServer.model_validate(COMMAND | {"env": ["SHOP_TOKEN"], "prefix": "files_", "timeout": 30})
     assert files.remote_names("ignored_") == {"files_search": "search", "files_read": "read"}
     assert files.location == "python -m shop.files_server"
@@ -35,7 +35,7 @@ def test_the_two_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ({"tools": ["a"]}, "needs either a command or a url"),
         (COMMAND | WEB, "needs either a command or a url"),
@@ -66,8 +66,8 @@ def test_the_two_ways() -> None:
         (COMMAND | {"connect_timeout": 301}, "less than or equal to 300"),
     ],
 )
-def test_mistakes(data: dict[str, Any], told: str) -> None:
-    assert told in mistake(data)
+def test_an_invalid_server_is_refused(data: dict[str, Any], message: str) -> None:
+    assert message in validation_error(data)
 
 
 @pytest.mark.parametrize(
@@ -93,24 +93,24 @@ def test_mistakes(data: dict[str, Any], told: str) -> None:
         "https://mcp.example.com:/\t",
     ],
 )
-def test_addresses_that_programs_read_differently(url: str) -> None:
+def test_an_ambiguous_url_is_refused(url: str) -> None:
     assert url_error(url) != ""
-    assert "url" in mistake(WEB | {"url": url})
+    assert "url" in validation_error(WEB | {"url": url})
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/mcp", "https://[::1]:8000/mcp?tenant=a%20b", "https://mcp"])
-def test_addresses(url: str) -> None:
+def test_a_valid_url_is_accepted(url: str) -> None:
     assert McpServer.model_validate(WEB | {"url": url}).url == url
 
 
 @given(st.text(max_size=40))
-def test_an_address_is_read_or_refused(text: str) -> None:
+def test_any_text_as_a_url_is_accepted_or_refused(text: str) -> None:
     url_error(text)
     url_error(f"https://mcp.example.com/{text}")
     url_error(f"https://{text}")
 
 
-def test_all_tools_are_meant_without_their_names() -> None:
+def test_a_server_without_named_tools_allows_all() -> None:
     omitted = McpServer.model_validate({"command": ["x"]})
     assert omitted == McpServer.model_validate({"command": ["x"], "tools": "all"})
     assert (omitted.allows_all_tools, omitted.named_tools, omitted.remote_names("x_")) == (True, {}, {})
@@ -124,7 +124,7 @@ def test_all_tools_are_meant_without_their_names() -> None:
     assert (named.settings_of("find"), named.settings_of("read") is not None) == (None, True)
 
 
-def test_a_key_stands_for_the_declaration() -> None:
+def test_the_cache_key_depends_on_the_declaration() -> None:
     keys = {
         McpServer.model_validate(data).cache_key
         for data in (COMMAND, WEB, COMMAND | {"timeout": 5}, COMMAND | {"tools": ["search"]}, COMMAND | {"env": ["A"]})
@@ -135,6 +135,6 @@ def test_a_key_stands_for_the_declaration() -> None:
     assert listed.cache_key == McpServer.model_validate_json(listed.model_dump_json()).cache_key
 
 
-def test_a_place_is_short_and_has_no_query() -> None:
+def test_the_location_is_short_and_has_no_query() -> None:
     assert McpServer.model_validate(WEB | {"url": "https://mcp.example.com/mcp?key=1"}).location == WEB["url"]
     assert len(McpServer.model_validate(COMMAND | {"command": ["a", "b" * 1000]}).location) < 130

@@ -1,4 +1,4 @@
-"""ModelLimits: what the operator allows of a model, by its address and name."""
+"""ModelLimits: the operator's limits of a model, by its address and name."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def test_a_model_has_the_limit_of_its_name_and_address(
     assert (found.requests, found.tokens) == (requests, tokens)
 
 
-def test_an_entry_without_address_is_for_the_workers_own() -> None:
+def test_an_entry_without_an_address_applies_to_the_workers_address() -> None:
     limits = ModelLimits(("m=1",), "http://127.0.0.1:8080/v1")
     assert limits.for_profile(ModelProfile(model="m")) == ModelLimit("m", "http://127.0.0.1:8080/v1", 1)
     assert limits.for_profile(ModelProfile(model="m", base_url="https://api.openai.com/v1")).requests is None
 
 
 @pytest.mark.parametrize("entry", ["m", "m=", "m=/", "m=x", "m=1/x", "=1", "m=0", "m=5/0", "m@http://x/../y=1", "m=-1"])
-def test_what_is_no_limit_is_refused_by_name(entry: str) -> None:
+def test_an_invalid_limit_is_refused(entry: str) -> None:
     with pytest.raises(UsageError, match=r"limit|address|allows"):
         parse_limit(entry)

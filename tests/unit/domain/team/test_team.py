@@ -1,4 +1,4 @@
-"""Teams: every field that a file may have, and what stands where it says nothing."""
+"""Teams: every field of a team file, and its default."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_the_example_of_the_design_is_a_team() -> None:
     assert [edge.to for edge in team.collaboration_model.routing_graph["critic"]] == ["END", "writer", "USER"]
 
 
-def test_the_least_team() -> None:
+def test_a_minimal_team_has_defaults() -> None:
     team = validate_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi"}]})
     assert team.collaboration_model.type == "sequential"
     assert team.initial_agent == "one"
@@ -106,7 +106,7 @@ def test_an_edge_may_be_just_a_name(edges: Any, targets: list[str]) -> None:
         ({"type": "custom", "router": "shop.routers:mine", "initial_agent": "critic"}, "critic"),
     ],
 )
-def test_who_acts_first(model: dict[str, Any], first: str) -> None:
+def test_the_initial_agent_is_named_or_the_first(model: dict[str, Any], first: str) -> None:
     assert validate_team(DESIGN | {"collaboration_model": model}).initial_agent == first
 
 
@@ -120,7 +120,7 @@ def test_who_acts_first(model: dict[str, Any], first: str) -> None:
         ({"strategy": "budget", "tokens": 100}, BudgetContext(strategy="budget", tokens=100)),
     ],
 )
-def test_contexts(context: dict[str, Any], policy: object) -> None:
+def test_a_context_has_defaults(context: dict[str, Any], policy: object) -> None:
     team = validate_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi", "context": context}]})
     assert team.agents[0].context == policy
 
@@ -142,7 +142,7 @@ def test_the_tail_is_as_long_as_the_longest_memory(contexts: list[dict[str, Any]
         ({"a": {"model": "m"}, "b": {"model": "n", "default": True}}, "a", "m"),
     ],
 )
-def test_which_profile_an_agent_has(models: dict[str, Any], model: str | None, expected: str) -> None:
+def test_an_agent_has_its_own_or_the_default_profile(models: dict[str, Any], model: str | None, expected: str) -> None:
     team = validate_team(
         {"name": "solo", "models": models, "agents": [{"name": "one", "prompt": "hi", "model": model}]}
     )

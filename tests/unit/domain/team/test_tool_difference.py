@@ -1,4 +1,4 @@
-"""The difference that a person approves is bounded, and no change hides behind a long text."""
+"""The difference that a user approves is bounded, and no change hides behind a long text."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ def tool(**changes: Any) -> ListedTool:
     return ListedTool.model_validate({"description": "Buy.", "input_schema": {"a": 1}, "effect": "pure"} | changes)
 
 
-def difference(before: ListedTool | None, after: ListedTool, most: int = 100) -> ToolDifference:
-    return tool_difference("c", before, ToolChange(server="shop", remote="buy", tool=after), most)
+def difference(before: ListedTool | None, after: ListedTool, max_chars: int = 100) -> ToolDifference:
+    return tool_difference("c", before, ToolChange(server="shop", remote="buy", tool=after), max_chars)
 
 
 def test_difference_holds_only_the_parts_that_have_changed() -> None:

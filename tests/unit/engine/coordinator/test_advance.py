@@ -1,4 +1,4 @@
-"""advance: one decision after the other, written down before it is handed out."""
+"""advance: one decision after the other, each recorded before it is dispatched."""
 
 import json
 from functools import partial
@@ -20,18 +20,18 @@ from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
-def told(world: World, *kinds: str) -> list[dict[str, Any]]:
+def events_of(world: World, *kinds: str) -> list[dict[str, Any]]:
     return [record for record in world.published() if record["type"] in kinds]
 
 
-def test_the_choice_is_told_before_the_turn_begins() -> None:
+def test_the_decision_is_published_before_the_turn_starts() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     advance(world.engine, TASK)
     [turn] = [message for message in world.dispatcher.queue if isinstance(message, Turn)]
     assert (turn.agent, turn.order.seq, turn.order.attempt) == ("writer", 1, 1)
     assert world.status() is TaskStatus.RUNNING
-    status, selected = told(world, "event_status", "event_agent_select")
+    status, selected = events_of(world, "event_status", "event_agent_select")
     assert status["status"] == "running"
     assert selected["agent_name"] == "writer"
     assert selected["routing"]["rule"] == "initial"
@@ -40,7 +40,7 @@ def test_the_choice_is_told_before_the_turn_begins() -> None:
     assert world.history()[1].metadata["routing"] == selected["routing"]
 
 
-def test_looking_at_it_again_hands_nothing_out() -> None:
+def test_a_second_pass_dispatches_nothing() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     for _ in range(5):
@@ -48,20 +48,20 @@ def test_looking_at_it_again_hands_nothing_out() -> None:
     assert len([message for message in world.dispatcher.queue if isinstance(message, Turn)]) == 1
 
 
-def test_a_hand_off_is_told_with_its_reason() -> None:
+def test_a_handoff_is_published_with_its_reason() -> None:
     world = TOOLS.travel(TOOLS.world())
-    [event] = told(world, "event_agent_handoff")
+    [event] = events_of(world, "event_agent_handoff")
     assert (event["from_agent"], event["to_agent"], event["reason"]) == ("lead", "closer", "done")
     closer = world.history()[-1]
     assert closer.metadata["routing"]["rule"] == "handoff"
     assert closer.metadata["routing"]["candidates"] == ["closer"]
 
 
-def test_a_waiting_task_holds_no_worker() -> None:
+def test_a_waiting_task_occupies_no_worker() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
-    assert told(world, "event_status")[-1]["status"] == "user_turn"
+    assert events_of(world, "event_status")[-1]["status"] == "user_turn"
     assert world.summary().status is TaskStatus.USER_TURN
     assert world.summary().steps == 2
     sent = len(world.dispatcher.sent)
@@ -74,7 +74,7 @@ def test_a_waiting_task_holds_no_worker() -> None:
 
 def test_an_ended_task_is_closed() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
-    [ended] = told(world, "event_task_end")
+    [ended] = events_of(world, "event_task_end")
     assert (ended["status"], ended["reason"]) == ("completed", "2 round(s) are done")
     assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5, "cost": 0.0}
     assert (ended["seq"], ended["chunks"]) == (len(world.events()), len(world.server.held.tasks[TASK].chunks))
@@ -88,7 +88,7 @@ def test_an_ended_task_is_closed() -> None:
     assert list(from_stored(map(json.loads, lines), partial(world.histories.read, TASK))) == world.events()
 
 
-def test_an_ended_task_leaves_redis_after_a_while_and_stays_ended() -> None:
+def test_an_ended_task_leaves_redis_after_the_retention_and_stays_ended() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     history, files = world.history(), dict(world.files.held)
     world.clock.move(world.given.policy.retention + 1)
@@ -99,7 +99,7 @@ def test_an_ended_task_leaves_redis_after_a_while_and_stays_ended() -> None:
     assert (world.history(), world.files.held) == (history, files)
 
 
-def test_advance_of_an_ended_task_tells_nothing_more() -> None:
+def test_advance_of_an_ended_task_publishes_nothing() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     before = world.published()
     for _ in range(3):
@@ -117,18 +117,18 @@ def test_advance_of_an_unknown_task_does_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "reason"),
     [
         ({"max_steps": 3}, "the task has 3 steps, max_steps is 3"),
         ({"max_tokens": 40}, "the task has used 15 tokens, max_tokens is 40, and the next turn sends about 30"),
     ],
 )
-def test_a_limit_ends_the_task(limits: dict[str, Any], told: str) -> None:
+def test_a_limit_ends_the_task(limits: dict[str, Any], reason: str) -> None:
     team = team_of(agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 100}, limits=limits)
     world = World(given(lambda request: said("on and on")))
     world.submit(team)
     world.settle()
-    assert (world.summary().status, world.summary().reason) == (TaskStatus.FAILED, told)
+    assert (world.summary().status, world.summary().reason) == (TaskStatus.FAILED, reason)
 
 
 def test_the_time_limit_counts_from_the_submission() -> None:
@@ -150,20 +150,20 @@ def test_the_time_limit_counts_from_the_submission() -> None:
     assert worlds[0].summary().reason == "the task has run for 150 s, max_seconds is 120"
 
 
-def backwards(team: Team, history: History) -> Route:
+def reversed_order(team: Team, history: History) -> Route:
     names = [agent.name for agent in reversed(team.agents)]
     turns = sum(history.state.turns.values())
     return Route("END" if turns == len(names) else names[turns], "backwards", "next", "because", tuple(names))
 
 
-CUSTOM = team_of(
+CUSTOM_TEAM = team_of(
     agents=[member("first"), member("second")], collaboration_model={"type": "custom", "router": "shop.routers:mine"}
 )
 
 
-def test_a_router_of_the_users_own_decides() -> None:
-    world = World(given(lambda request: said("text"), routers={"shop.routers:mine": backwards}))
-    world.submit(CUSTOM)
+def test_a_custom_router_decides() -> None:
+    world = World(given(lambda request: said("text"), routers={"shop.routers:mine": reversed_order}))
+    world.submit(CUSTOM_TEAM)
     world.settle()
     assert [step.agent_name for step in world.history()] == ["user", "second", "first"]
     assert (
@@ -172,33 +172,33 @@ def test_a_router_of_the_users_own_decides() -> None:
     )
 
 
-def fails(team: Team, history: History) -> Route:
+def raises_an_error(team: Team, history: History) -> Route:
     raise ZeroDivisionError("division by zero")
 
 
-def strays(team: Team, history: History) -> Route:
-    return Route("nobody", "mine", "stray", "why not")
+def chooses_an_unknown_agent(team: Team, history: History) -> Route:
+    return Route("absent", "mine", "stray", "why not")
 
 
 @pytest.mark.parametrize(
     ("routers", "reason"),
     [
         ({}, "shop.routers:mine"),
-        ({"shop.routers:mine": fails}, "division by zero"),
-        ({"shop.routers:mine": strays}, "chose 'nobody', possible are first, second, END and USER"),
+        ({"shop.routers:mine": raises_an_error}, "division by zero"),
+        ({"shop.routers:mine": chooses_an_unknown_agent}, "chose 'absent', possible are first, second, END and USER"),
     ],
-    ids=["cannot be had", "raises", "names nobody"],
+    ids=["cannot be loaded", "raises", "names no agent"],
 )
 def test_a_router_that_cannot_decide_ends_the_task_as_failed(routers: dict[str, Router], reason: str) -> None:
     world = World(given(lambda request: said("text"), routers=routers))
-    world.submit(CUSTOM)
+    world.submit(CUSTOM_TEAM)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert reason in world.summary().reason
 
 
-def test_two_coordinators_at_once_hand_out_once() -> None:
-    """Each port call of one coordinator is followed by all the work of another."""
+def test_two_concurrent_coordinators_dispatch_once() -> None:
+    """Each port call of one coordinator is followed by a whole pass of another."""
     for name, expected in (("graph", GRAPH), ("tools", TOOLS), ("manual", MANUAL)):
         world = expected.world()
         depth: list[int] = []

@@ -1,4 +1,4 @@
-"""archive: what is kept of a task, and how much is written for it."""
+"""archive: the files that are kept of a task, and the cost of writing them."""
 
 import json
 from functools import partial
@@ -19,17 +19,17 @@ from tests.support.memory_ports.world import given as parts
 
 
 @given(st.integers(17, 2_000))
-def test_all_folds_together_write_in_proportion_to_the_history(steps: int) -> None:
+def test_all_compactions_write_in_proportion_to_the_history(steps: int) -> None:
     points = [seq + 1 for seq in range(steps) if compaction_due(seq)]
     assert sum(points[:-1]) <= points[-1] / 15
     assert steps < 16 * points[-1]
 
 
-def test_the_first_fold_is_after_sixteen_steps() -> None:
+def test_the_first_compaction_is_after_sixteen_steps() -> None:
     assert [seq for seq in range(300) if compaction_due(seq)] == [15, 255]
 
 
-def test_a_long_run_is_folded_on_its_way() -> None:
+def test_the_history_of_a_long_run_is_compacted_while_it_runs() -> None:
     team = team_of(
         agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 260}, limits={"max_steps": 999}
     )
@@ -40,7 +40,7 @@ def test_a_long_run_is_folded_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("tools", [False, True], ids=["conversation", "tool calls"])
-def test_every_team_is_folded_on_its_way(tools: bool) -> None:
+def test_the_history_of_every_team_is_compacted(tools: bool) -> None:
     def script(request: Request) -> Said:
         return said("", ("look", {})) if tools and request.messages[-1]["role"] != "tool" else said("text")
 
@@ -59,7 +59,7 @@ def test_every_team_is_folded_on_its_way(tools: bool) -> None:
     assert world.histories.folds[TASK] >= 1
 
 
-def test_the_events_of_an_ended_task_stand_in_its_workspace() -> None:
+def test_the_events_of_an_ended_task_are_in_its_workspace() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     events = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -67,7 +67,7 @@ def test_the_events_of_an_ended_task_stand_in_its_workspace() -> None:
     assert events[-1]["type"] == "event_task_end"
 
 
-def test_the_events_of_a_waiting_task_stand_in_its_workspace() -> None:
+def test_the_events_of_a_waiting_task_are_in_its_workspace() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
@@ -77,7 +77,7 @@ def test_the_events_of_a_waiting_task_stand_in_its_workspace() -> None:
     assert world.summary().status is TaskStatus.USER_TURN
 
 
-def test_events_from_before_a_loss_of_redis_are_kept() -> None:
+def test_events_before_a_loss_of_redis_are_kept() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()

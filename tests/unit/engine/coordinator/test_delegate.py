@@ -1,4 +1,4 @@
-"""Sub-tasks: work that an agent gives to another team."""
+"""Sub-tasks: work that an agent delegates to another team."""
 
 from collections import Counter
 from typing import Any
@@ -17,11 +17,11 @@ from tests.support.memory_ports.journeys import assert_whole, member, own_turns,
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.test_receive import die
+from tests.unit.engine.test_accept import crash
 
 
 def team(**fields: Any) -> Team:
-    """A team whose lead gives work to two others."""
+    """Return a team whose lead delegates to two others."""
     helpers = {"name": "helpers", "agents": [member("helper")], "collaboration_model": {"type": "manual"}}
     writers = {"name": "writers", "agents": [member("one"), member("two")], "limits": {"max_tokens": 1000}}
     return team_of(
@@ -38,12 +38,12 @@ def script(request: Request) -> Said:
         return said(f"{speaker(request)} did: {request.messages[1]['content']}")
     if own_turns(request) > 0:
         return said("all together")
-    given_away = [{"team": "helpers", "prompt": "look it up"}, {"team": "writers", "prompt": "write it"}]
-    return said("you two", *(("delegate", one) for one in given_away))
+    delegated = [{"team": "helpers", "prompt": "look it up"}, {"team": "writers", "prompt": "write it"}]
+    return said("you two", *(("delegate", one) for one in delegated))
 
 
-def begun(of: Team | None = None) -> World:
-    """A task whose agent has given work away, which nobody has begun."""
+def with_open_sub_tasks(of: Team | None = None) -> World:
+    """Return a world whose agent has delegated work that no worker has claimed yet."""
     world = World(given(script))
     world.submit(of or team())
     for _ in range(3):
@@ -55,14 +55,14 @@ def children(world: World) -> list[str]:
     return [sub_task_id(TASK, call.id) for call in world.history()[1].calls]
 
 
-def finished(world: World) -> World:
+def run_to_end(world: World) -> World:
     for task_id in (TASK, *children(world)):
         world.settle(task_id)
     return world
 
 
-def test_another_team_does_the_work_as_a_task_of_its_own() -> None:
-    world = finished(begun())
+def test_a_delegated_team_works_in_a_separate_task() -> None:
+    world = run_to_end(with_open_sub_tasks())
     helpers, writers = children(world)
     assert [step.text for step in world.history(helpers)] == ["look it up", "helper did: look it up"]
     assert [step.agent_name for step in world.history(writers)] == ["user", "one", "two"]
@@ -78,37 +78,37 @@ def test_another_team_does_the_work_as_a_task_of_its_own() -> None:
     assert_whole(world, "")
 
 
-def test_no_worker_is_held_and_they_run_side_by_side() -> None:
-    world = begun()
+def test_sub_tasks_run_concurrently_and_occupy_no_worker_of_the_parent() -> None:
+    world = with_open_sub_tasks()
     assert world.status() is TaskStatus.RUNNING
     queued = Counter(getattr(message, "task_id", "") for message in world.dispatcher.queue)
     assert set(queued) == set(children(world))
 
 
-def test_the_parent_pays_for_its_children() -> None:
-    world = finished(begun())
+def test_the_usage_of_sub_tasks_is_charged_to_the_parent() -> None:
+    world = run_to_end(with_open_sub_tasks())
     own = sum(step.metadata["usage"]["tokens_in"] for step in world.history() if step.by_agent)
     theirs = sum(world.summary(child).tokens_in for child in children(world))
     assert theirs > 0
     assert world.summary().tokens_in == own + theirs
 
 
-def test_limits_pass_down() -> None:
-    world = begun(team(limits={"max_steps": 10, "max_tokens": 600, "max_seconds": 100}))
+def test_sub_tasks_share_the_limits_of_the_parent() -> None:
+    world = with_open_sub_tasks(team(limits={"max_steps": 10, "max_tokens": 600, "max_seconds": 100}))
     for child, tokens in zip(children(world), (292, 292), strict=True):
         limits = world.engine.frozen_teams.get(child).limits
         assert (limits.max_steps, limits.max_tokens) == (8, tokens)
         assert limits.max_seconds is not None
         assert 99 < limits.max_seconds < 100
-    free = world = begun()
+    free = world = with_open_sub_tasks()
     assert [free.engine.frozen_teams.get(child).limits.max_tokens for child in children(world)] == [None, 1000]
 
 
 @pytest.mark.parametrize("act", ["stop", "interrupt"])
-def test_who_ends_the_parents_wait_stops_the_children(act: str) -> None:
-    world = begun()
+def test_a_control_that_ends_the_parents_wait_stops_the_sub_tasks(act: str) -> None:
+    world = with_open_sub_tasks()
     getattr(world, act)(*(["never mind"] if act == "interrupt" else []))
-    finished(world)
+    run_to_end(world)
     for child in children(world):
         assert world.summary(child).status is TaskStatus.CANCELLED
         assert "does not need the result any more" in world.summary(child).reason
@@ -117,25 +117,25 @@ def test_who_ends_the_parents_wait_stops_the_children(act: str) -> None:
     assert_whole(world, "")
 
 
-def test_a_full_inbox_of_a_child_does_not_keep_its_parent_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = begun()
+def test_a_full_inbox_of_a_sub_task_does_not_keep_its_parent_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = with_open_sub_tasks()
     for limit in ("MAX_ITEMS", "MAX_CONTROLS"):
         monkeypatch.setattr(receiving, limit, 0)
     call, child = world.history()[1].calls[0], children(world)[0]
     with pytest.raises(UsageError, match="at most 0 may wait"):
         world.stop(task_id=child)
     delegate.stop_sub_task(world.engine, TASK, call, "not needed")
-    finished(world)
+    run_to_end(world)
     assert world.summary(child).status is TaskStatus.CANCELLED
 
 
-def test_a_child_that_fails_is_an_error_that_the_agent_reads() -> None:
-    def failing(request: Request) -> Said:
+def test_the_agent_reads_the_failure_of_a_sub_task_as_an_error() -> None:
+    def failing_script(request: Request) -> Said:
         if speaker(request) == "helper":
             raise ZeroDivisionError
         return script(request)
 
-    world = World(given(failing))
+    world = World(given(failing_script))
     world.submit(team())
     world.settle()
     first, second = world.history()[2].results
@@ -144,22 +144,22 @@ def test_a_child_that_fails_is_an_error_that_the_agent_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "error"),
     [
-        ({"team": "nobody", "prompt": "x"}, "you cannot delegate to 'nobody'; possible teams: helpers, writers"),
+        ({"team": "absent", "prompt": "x"}, "you cannot delegate to 'absent'; possible teams: helpers, writers"),
         ({"team": "helpers"}, "'prompt' must be a text"),
         ({"team": "helpers", "prompt": " "}, "'prompt' must be a text"),
         ({"team": "helpers", "prompt": "x" * 300_000}, "the sub-task could not be started: prompt: has 300000"),
     ],
 )
-def test_a_wrong_call_is_an_error_that_the_agent_reads(arguments: dict[str, Any], told: str) -> None:
-    def wrong(request: Request) -> Said:
+def test_the_agent_reads_a_wrong_call_of_delegate_as_an_error(arguments: dict[str, Any], error: str) -> None:
+    def wrong_call(request: Request) -> Said:
         return said("", ("delegate", arguments)) if own_turns(request) == 0 else said("well")
 
-    world = World(given(wrong))
+    world = World(given(wrong_call))
     world.submit(team())
     world.settle()
-    assert told in str(world.history()[2].results[0].error)
+    assert error in str(world.history()[2].results[0].error)
     assert world.summary().status is TaskStatus.COMPLETED
 
 
@@ -171,14 +171,14 @@ def test_an_agent_without_delegates_cannot_delegate() -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_death_at_every_moment(after: bool) -> None:
-    expected = [step.text for step in finished(begun()).history()]
+def test_sub_tasks_survive_a_crash_at_every_port_call(after: bool) -> None:
+    expected = [step.text for step in run_to_end(with_open_sub_tasks()).history()]
     n, struck = 0, True
     while struck:
         n += 1
-        world = begun()
-        world.watch = fault = Fault(n, die, after=after)
-        finished(world)
+        world = with_open_sub_tasks()
+        world.watch = fault = Fault(n, crash, after=after)
+        run_to_end(world)
         struck = fault.struck
         assert [step.text for step in world.history()] == expected, n
         assert [result.is_error for result in world.history()[2].results] == [False, False], n
@@ -188,17 +188,17 @@ def test_a_death_at_every_moment(after: bool) -> None:
     assert n > 60
 
 
-def test_redis_is_lost_while_children_work() -> None:
-    world = begun()
+def test_sub_tasks_survive_a_loss_of_redis() -> None:
+    world = with_open_sub_tasks()
     world.server.wipe()
     world.sweep()
-    finished(world)
+    run_to_end(world)
     assert [result.is_error for result in world.history()[2].results] == [False, False]
 
 
-def test_a_result_that_was_lost_on_its_way_is_fetched() -> None:
-    world = begun()
-    world.watch = lambda name, call: None if name == "files.create" and _is_answer(call) else call()
+def test_a_lost_result_of_a_sub_task_is_fetched() -> None:
+    world = with_open_sub_tasks()
+    world.watch = lambda name, call: None if name == "files.create" and _is_result(call) else call()
     for child in children(world):
         world.settle(child)
     world.watch = lambda name, call: call()
@@ -207,5 +207,5 @@ def test_a_result_that_was_lost_on_its_way_is_fetched() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def _is_answer(call: Any) -> bool:
+def _is_result(call: Any) -> bool:
     return "/inbox/answer-" in call.args[0]

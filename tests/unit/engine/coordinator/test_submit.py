@@ -1,4 +1,4 @@
-"""submit: a task is accepted once, whole or not at all."""
+"""submit: a task is accepted once, and whole or not at all."""
 
 import json
 from collections.abc import Callable
@@ -27,23 +27,23 @@ def crash() -> None:
     raise Crash
 
 
-def asked(team: Team, **changes: Any) -> Submission:
+def submission_of(team: Team, **changes: Any) -> Submission:
     return Submission.model_validate({"task_id": TASK, "team": team.name, "prompt": "go"} | changes)
 
 
-def test_the_first_step_is_the_users() -> None:
+def test_the_first_step_contains_the_prompt() -> None:
     world = SEQUENTIAL.world()
-    submission = asked(SEQUENTIAL.team, prompt="write", context={"tone": "dry"}, agent="second")
+    submission = submission_of(SEQUENTIAL.team, prompt="write", context={"tone": "dry"}, agent="second")
     accept_and_wake(world.engine, submission, SEQUENTIAL.team)
     [first] = world.history()
     assert (first.agent_name, first.text, first.seq, first.prev_digest) == ("user", "write", 0, "")
     assert first.metadata == {"submission": submission.digest(), "context": {"tone": "dry"}, "agent": "second"}
     assert world.summary().status is TaskStatus.QUEUED
-    told = [record["type"] for record in world.published()]
-    assert told == ["event_task_start", "event_user_message", "event_step_end"]
+    types = [record["type"] for record in world.published()]
+    assert types == ["event_task_start", "event_user_message", "event_step_end"]
 
 
-def test_the_user_may_name_who_begins() -> None:
+def test_the_user_may_name_the_first_agent() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, agent="expert")
     world.settle()
@@ -52,7 +52,7 @@ def test_the_user_may_name_who_begins() -> None:
 
 
 @pytest.mark.parametrize("moments", [0, 1, 5, 1000])
-def test_the_same_submission_again_changes_nothing(moments: int) -> None:
+def test_a_repeated_submission_changes_nothing(moments: int) -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     for _ in range(moments):
@@ -73,13 +73,13 @@ def test_other_content_under_the_same_id_is_refused(changes: dict[str, Any]) -> 
     world = GRAPH.world()
     world.submit(GRAPH.team)
     with pytest.raises(UsageError, match=r"task_1.*submitted before with another prompt"):
-        submit(world.engine, asked(GRAPH.team, **changes), GRAPH.team)
+        submit(world.engine, submission_of(GRAPH.team, **changes), GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.history()[0].text == "go"
 
 
-def _stored_by_another_release(world: World, change: Callable[[dict[str, Any]], object]) -> None:
+def _change_stored_team(world: World, change: Callable[[dict[str, Any]], object]) -> None:
     data = json.loads(world.files.held[team_path(TASK)])
     change(data)
     world.files.held[team_path(TASK)] = json.dumps(data, indent=1).encode()
@@ -88,19 +88,19 @@ def _stored_by_another_release(world: World, change: Callable[[dict[str, Any]], 
 def test_a_team_that_was_stored_by_a_release_with_fewer_fields_is_the_same() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
-    _stored_by_another_release(world, lambda data: [data.pop(name) for name in ("if_busy", "limits", "teams")])
+    _change_stored_team(world, lambda data: [data.pop(name) for name in ("if_busy", "limits", "teams")])
     world.submit(GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    _stored_by_another_release(world, lambda data: data.update(if_busy="reject"))
+    _change_stored_team(world, lambda data: data.update(if_busy="reject"))
     with pytest.raises(UsageError, match=r"task_1.*submitted before with another team"):
         world.submit(GRAPH.team)
 
 
-def test_a_team_of_a_newer_release_is_named_as_that() -> None:
+def test_the_error_for_a_team_of_a_newer_release_names_the_cause() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
-    _stored_by_another_release(world, lambda data: data.update(a_field_to_come=1))
+    _change_stored_team(world, lambda data: data.update(a_field_to_come=1))
     with pytest.raises(CorruptHistory, match=r"task_1/team.json cannot be read.*newer release"):
         world.submit(GRAPH.team)
 
@@ -109,13 +109,13 @@ def test_another_team_under_the_same_id_is_refused() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     with pytest.raises(UsageError, match=r"task_1.*submitted before with another team"):
-        submit(world.engine, asked(SEQUENTIAL.team), SEQUENTIAL.team)
+        submit(world.engine, submission_of(SEQUENTIAL.team), SEQUENTIAL.team)
     world.settle()
     assert [step.agent_name for step in world.history()] == ["user"] + ["writer", "critic"] * 3
 
 
 @pytest.mark.parametrize(
-    ("team", "changes", "told"),
+    ("team", "changes", "error"),
     [
         (SEQUENTIAL.team, {"task_id": "../x"}, "task id '../x' is not allowed"),
         (SEQUENTIAL.team, {"task_id": "_open"}, "task id '_open' is not allowed"),
@@ -123,17 +123,17 @@ def test_another_team_under_the_same_id_is_refused() -> None:
         (team_of(agents=[{"name": "a", "prompt": "{{ context.tone }}"}]), {}, "prompt of agent 'a': .*tone"),
     ],
 )
-def test_a_wrong_submission_stores_nothing(team: Team, changes: dict[str, Any], told: str) -> None:
+def test_a_wrong_submission_stores_nothing(team: Team, changes: dict[str, Any], error: str) -> None:
     world = SEQUENTIAL.world()
-    with pytest.raises(UsageError, match=told):
-        submit(world.engine, asked(team, **changes), team)
+    with pytest.raises(UsageError, match=error):
+        submit(world.engine, submission_of(team, **changes), team)
     assert not world.files.held
     assert not world.histories.held
     assert not world.server.published
     assert not world.dispatcher.queue
 
 
-def test_two_tasks_do_not_meet() -> None:
+def test_two_tasks_do_not_affect_each_other() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team, task_id="a")
     world.submit(GRAPH.team, "other", task_id="b")
@@ -144,45 +144,45 @@ def test_two_tasks_do_not_meet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "wishes", "message"),
+    ("changes", "options", "message"),
     [
         ({}, {}, Turn),
-        ({}, {"countdown": 60.0}, Advance),  # it begins later
+        ({}, {"countdown": 60.0}, Advance),  # it starts later
         ({"collaboration_model": {"type": "custom", "router": "shop.routers:mine"}}, {}, Advance),  # a user's code
     ],
 )
-def test_the_first_turn_goes_out_with_the_submission_where_that_is_plain(
-    changes: dict[str, Any], wishes: dict[str, Any], message: type
+def test_the_client_dispatches_the_first_turn_if_no_router_of_the_user_decides(
+    changes: dict[str, Any], options: dict[str, Any], message: type
 ) -> None:
     world = GRAPH.world()
-    world.submit(team_of(**{"agents": [member("first")]} | changes), at_once=True, **wishes)
+    world.submit(team_of(**{"agents": [member("first")]} | changes), at_once=True, **options)
     assert [type(sent) for sent in world.dispatcher.queue] == [message]
 
 
-def calls_of(go: Callable[[World], object]) -> list[str]:
+def calls_of(act: Callable[[World], object]) -> list[str]:
     count = Fault(10**9, crash)
-    go(GRAPH.world(count))
+    act(GRAPH.world(count))
     return count.seen
 
 
 @pytest.mark.parametrize("accept", [accept_and_wake, submit])
-def test_a_task_is_done_whichever_moment_of_its_submission_was_the_clients_last(
+def test_an_accepted_task_is_completed_if_the_client_dies_at_any_port_call(
     accept: Callable[[Engine, Submission, Team], None],
 ) -> None:
-    """Once the marker is written the task is accepted, and no client has to submit it again."""
+    """Once the marker is written, the task is accepted, and no client has to submit it again."""
     at_once = accept is submit
     for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team, at_once=at_once))) + 1):
         fault = Fault(n, crash, after=True)
         world = GRAPH.world(fault)
         with pytest.raises(Crash):
-            accept(world.engine, asked(GRAPH.team), GRAPH.team)
+            accept(world.engine, submission_of(GRAPH.team), GRAPH.team)
         if open_marker_path(TASK) in world.files.held:
             world.settle()
             assert world.summary().status is TaskStatus.COMPLETED, f"the client died after {fault.seen}"
 
 
-def test_the_same_submission_after_a_loss_of_redis_begins_the_stream_anew() -> None:
-    """In the first turn, so that followers hold text of it that is void now."""
+def test_a_repeated_submission_after_a_loss_of_redis_restarts_the_stream() -> None:
+    """During the first turn, so that followers hold text of it that is void afterwards."""
     world = GRAPH.world()
 
     def watch(name: str, call: Any) -> Any:
@@ -199,12 +199,12 @@ def test_the_same_submission_after_a_loss_of_redis_begins_the_stream_anew() -> N
     world.submit(GRAPH.team)
     world.settle()
     generations = [record["generation"] for record in world.published()]
-    anew = world.published()[generations.index(generations[-1])]
-    assert anew["type"] == "event_stream_reset"
+    first_of_generation = world.published()[generations.index(generations[-1])]
+    assert first_of_generation["type"] == "event_stream_reset"
     assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
-def test_a_stop_that_came_first_is_honoured() -> None:
+def test_a_stop_before_the_submission_is_applied() -> None:
     world = GRAPH.world()
     world.stop()
     world.submit(GRAPH.team)
@@ -214,7 +214,7 @@ def test_a_stop_that_came_first_is_honoured() -> None:
     assert not world.given.model.requests
 
 
-def test_a_stop_that_came_first_survives_a_death_in_the_submission() -> None:
+def test_a_stop_before_the_submission_survives_a_crash_of_the_client() -> None:
     for n in range(1, len(calls_of(lambda world: world.submit(GRAPH.team))) + 1):
         world = GRAPH.world()
         world.stop()
@@ -225,8 +225,8 @@ def test_a_stop_that_came_first_survives_a_death_in_the_submission() -> None:
 
 
 @pytest.mark.parametrize("moment", [1, 2, 3])
-def test_a_stop_in_the_middle_of_the_submission_is_honoured(moment: int) -> None:
-    """The stop's port call number `moment` is made after a whole submission."""
+def test_a_stop_during_the_submission_is_applied(moment: int) -> None:
+    """The stop's port call number `moment` is made after a complete submission."""
     world = GRAPH.world()
     seen: list[str] = []
 
@@ -252,16 +252,16 @@ def test_prompts_are_rendered_with_task_team_agent_and_context() -> None:
     )
     team = team_of(agents=[member("one") | {"prompt": prompt}])
     world = World(given(lambda request: said("done")))
-    submit(world.engine, asked(team, context={"n": 7}), team)
+    submit(world.engine, submission_of(team, context={"n": 7}), team)
     world.settle()
     assert world.given.model.requests[0].messages[0] == {"role": "system", "content": "task_1 go desk one one 7"}
 
 
-def test_the_prompts_of_a_team_share_an_allowance() -> None:
+def test_the_prompts_of_a_team_share_a_budget() -> None:
     greedy = "{% for i in range(200) %}{% for j in range(40) %}{% endfor %}{% endfor %}"
     world = SEQUENTIAL.world()
     few = team_of(agents=[{"name": f"a{n}", "prompt": greedy} for n in range(4)])
     many = team_of(agents=[{"name": f"a{n}", "prompt": greedy} for n in range(9)])
-    submit(world.engine, asked(few, task_id="few"), few)
+    submit(world.engine, submission_of(few, task_id="few"), few)
     with pytest.raises(UsageError, match=r"prompt of agent 'a\d': .*more than 200000 steps"):
-        submit(world.engine, asked(many, task_id="many"), many)
+        submit(world.engine, submission_of(many, task_id="many"), many)

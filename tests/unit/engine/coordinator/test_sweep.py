@@ -1,4 +1,4 @@
-"""sweep: what nobody does is done again, a bounded number of times, and nothing is forgotten."""
+"""sweep: work that no worker does is dispatched again, a bounded number of times, and no task is forgotten."""
 
 from dataclasses import replace
 from functools import partial
@@ -30,8 +30,8 @@ from tests.support.memory_ports.watch import Crash, make
 from tests.support.memory_ports.world import TASK, UNKNOWN, World, given, team_of
 
 
-def pending(world: World) -> World:
-    """The world with the first turn handed out, and its message lost."""
+def with_lost_message(world: World) -> World:
+    """Return the world with the first turn dispatched and its message lost."""
     world.submit(GRAPH.team)
     advance(world.engine, TASK)
     world.dispatcher.queue.clear()
@@ -42,48 +42,48 @@ def restarts(world: World) -> list[dict[str, Any]]:
     return [record for record in world.published() if record["type"] == "event_turn_restart"]
 
 
-def test_a_choice_that_nobody_took_is_handed_out_again_with_growing_pauses() -> None:
-    world = pending(GRAPH.world())
+def test_an_unclaimed_turn_is_redelivered_with_growing_delays() -> None:
+    world = with_lost_message(GRAPH.world())
     start = world.clock.now()
-    rang: list[float] = []
+    dispatched_at: list[float] = []
     while world.clock.now() < start + 3600:
         world.sweep()
-        rang += [world.clock.now() - start for _ in world.dispatcher.queue]
+        dispatched_at += [world.clock.now() - start for _ in world.dispatcher.queue]
         world.dispatcher.queue.clear()
-    gaps = [after - before for before, after in pairwise(rang)]
-    assert 9 <= rang[0] <= 13
+    gaps = [after - before for before, after in pairwise(dispatched_at)]
+    assert 9 <= dispatched_at[0] <= 13
     assert all(after >= before - 2 for before, after in pairwise(gaps))
     assert max(gaps) <= world.given.policy.max_redelivery_delay + 5
-    assert len(rang) < 20
+    assert len(dispatched_at) < 20
     assert not restarts(world)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert len(world.given.model.requests) == 6
 
 
-@pytest.mark.parametrize(("rings", "seconds"), [(0, 10), (1, 20), (3, 80), (5, 300), (1000, 300)])
-def test_pauses_double_up_to_the_longest(rings: int, seconds: float) -> None:
-    assert redelivery_delay(Policy(), rings) == seconds
+@pytest.mark.parametrize(("redeliveries", "seconds"), [(0, 10), (1, 20), (3, 80), (5, 300), (1000, 300)])
+def test_redelivery_delays_double_up_to_the_maximum(redeliveries: int, seconds: float) -> None:
+    assert redelivery_delay(Policy(), redeliveries) == seconds
 
 
-def test_a_task_is_not_looked_at_before_its_time() -> None:
-    world = pending(GRAPH.world())
+def test_a_task_is_not_reconciled_before_it_is_due() -> None:
+    world = with_lost_message(GRAPH.world())
     for _ in range(5):
         world.sweep()
     assert not world.dispatcher.queue
 
 
-def test_a_turn_whose_worker_died_is_tried_again_when_its_lease_has_ended() -> None:
+def test_a_turn_is_restarted_when_the_lease_of_its_worker_has_expired() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     advance(world.engine, TASK)
-    world.watch = _die_at("model.stream")
-    died_at = world.clock.now()
+    world.watch = _crash_at("model.stream")
+    crashed_at = world.clock.now()
     world.drain()
     world.watch = make
     while not restarts(world):
         world.sweep()
-    assert world.clock.now() - died_at < world.given.policy.lease + 3
+    assert world.clock.now() - crashed_at < world.given.policy.lease + 3
     assert restarts(world)[0]["attempt"] == 2
     assert "lost" in restarts(world)[0]["reason"]
     world.settle()
@@ -91,11 +91,11 @@ def test_a_turn_whose_worker_died_is_tried_again_when_its_lease_has_ended() -> N
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_a_live_lease_is_left_alone() -> None:
+def test_a_turn_with_a_valid_lease_is_not_restarted() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     advance(world.engine, TASK)
-    world.watch = _die_at("model.stream")
+    world.watch = _crash_at("model.stream")
     world.drain()
     for _ in range(8):
         world.sweep()
@@ -104,28 +104,30 @@ def test_a_live_lease_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("where", ["turns.claim", "model.stream", "turns.emit", "histories.append"])
-def test_a_turn_that_kills_every_worker_fails_the_task_after_so_many_attempts(where: str) -> None:
-    world = GRAPH.world(_die_at(where, before=True) if where == "histories.append" else _die_at(where))
-    world.watch = _die_in_turns(world, where)
+def test_a_turn_that_kills_every_worker_fails_the_task_after_max_attempts(where: str) -> None:
+    world = GRAPH.world(_crash_at(where, before=True) if where == "histories.append" else _crash_at(where))
+    world.watch = _crash_in_turns(world, where)
     world.submit(GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert "writer's turn was lost 3 times" in world.summary().reason
-    assert [record["attempt"] for record in restarts(world)] == [2, 3, 4], "the last one voids what the third has said"
-    assert [record["replaced"] for record in restarts(world)] == [False, False, True], "and is not made"
+    assert [record["attempt"] for record in restarts(world)] == [2, 3, 4], (
+        "the last restart voids the text of the third"
+    )
+    assert [record["replaced"] for record in restarts(world)] == [False, False, True], "and no turn follows it"
     assert "another step replaces the turn" in restarts(world)[-1]["reason"]
     assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
     assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
-def test_a_turn_that_raises_fails_the_task_at_once_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
-    """It would raise again."""
+def test_a_turn_that_raises_fails_the_task_immediately_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """The turn would raise again."""
 
-    def fails(request: Any) -> Any:
+    def raise_an_error(request: Any) -> Any:
         raise ZeroDivisionError("division by zero")
 
     world = GRAPH.world()
-    world.given.model.script = fails
+    world.given.model.script = raise_an_error
     world.submit(GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
@@ -138,7 +140,7 @@ def test_a_turn_that_raises_fails_the_task_at_once_with_its_cause(caplog: pytest
     assert "Traceback" in caplog.text
 
 
-def _die_at(where: str, before: bool = False) -> Any:
+def _crash_at(where: str, before: bool = False) -> Any:
     def watch(name: str, call: Any) -> Any:
         if name == where and before:
             raise Crash
@@ -150,8 +152,8 @@ def _die_at(where: str, before: bool = False) -> Any:
     return watch
 
 
-def _die_in_turns(world: World, where: str) -> Any:
-    """Dies at the call, or before a step of an agent is stored."""
+def _crash_in_turns(world: World, where: str) -> Any:
+    """Return a watch that crashes at the call, or before a step of an agent is stored."""
 
     def watch(name: str, call: Any) -> Any:
         if name == where == "histories.append":
@@ -159,13 +161,13 @@ def _die_in_turns(world: World, where: str) -> Any:
             if step.by_agent:
                 raise Crash
             return call()
-        return _die_at(where)(name, call)
+        return _crash_at(where)(name, call)
 
     return watch
 
 
-def test_one_sweeper_sweeps_at_a_time() -> None:
-    world = pending(GRAPH.world())
+def test_only_one_sweeper_sweeps_at_a_time() -> None:
+    world = with_lost_message(GRAPH.world())
     world.clock.move(20)
     assert sweep(world.engine, 5.0) == 1
     world.clock.move(3)
@@ -174,7 +176,7 @@ def test_one_sweeper_sweeps_at_a_time() -> None:
     assert sweep(world.engine, 5.0) == 1
 
 
-def test_a_task_that_cannot_be_looked_at_holds_up_no_other() -> None:
+def test_a_task_that_cannot_be_reconciled_delays_no_other() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team, task_id="a")
     world.submit(GRAPH.team, task_id="b")
@@ -189,24 +191,24 @@ def test_a_task_that_cannot_be_looked_at_holds_up_no_other() -> None:
     assert world.summary("a").status is TaskStatus.QUEUED
 
 
-def test_a_task_that_cannot_be_looked_at_is_not_tried_at_every_sweep() -> None:
-    world = pending(GRAPH.world())
-    looks: list[float] = []
+def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
+    world = with_lost_message(GRAPH.world())
+    passes: list[float] = []
 
     def watch(name: str, call: Any) -> Any:
         if name == "board.load":
-            looks.append(world.clock.now())
+            passes.append(world.clock.now())
             raise TransientError("no answer")
         return call()
 
     world.watch = watch
     for _ in range(60):
         world.sweep()
-    assert 3 <= len(looks) <= 5
+    assert 3 <= len(passes) <= 5
 
 
-def test_a_server_that_does_not_answer_holds_nothing_up_for_long() -> None:
-    world = pending(GRAPH.world())
+def test_tasks_continue_soon_after_redis_answers_again() -> None:
+    world = with_lost_message(GRAPH.world())
 
     def watch(name: str, call: Any) -> Any:
         if name.startswith("board"):
@@ -223,7 +225,7 @@ def test_a_server_that_does_not_answer_holds_nothing_up_for_long() -> None:
     assert [message for message in world.dispatcher.queue if isinstance(message, Turn)]
 
 
-def test_after_a_wipe_open_tasks_are_found_and_ended_ones_are_not() -> None:
+def test_the_sweeper_restores_only_open_tasks_after_a_loss_of_redis() -> None:
     world = SEQUENTIAL.travel(SEQUENTIAL.world())
     for number in range(3):
         world.submit(SEQUENTIAL.team, task_id=f"open{number}")
@@ -236,7 +238,7 @@ def test_after_a_wipe_open_tasks_are_found_and_ended_ones_are_not() -> None:
         assert world.summary(f"open{number}").status is TaskStatus.COMPLETED
 
 
-def test_more_tasks_than_one_sweep_looks_at_are_all_looked_at() -> None:
+def test_more_tasks_than_one_batch_are_all_reconciled() -> None:
     world = MANUAL.world()
     for number in range(BATCH_SIZE + 20):
         world.submit(MANUAL.team, task_id=f"task{number}")
@@ -247,8 +249,8 @@ def test_more_tasks_than_one_sweep_looks_at_are_all_looked_at() -> None:
     assert len(world.server.held.tasks) == BATCH_SIZE + 20
 
 
-@pytest.mark.parametrize("fate", ["killed", "wiped"])
-def test_the_schedule_is_filled_although_the_sweeper_is_disturbed_at_it(fate: str) -> None:
+@pytest.mark.parametrize("disturbance", ["killed", "wiped"])
+def test_the_schedule_is_filled_although_the_sweeper_is_interrupted(disturbance: str) -> None:
     for where in ("files.names", "schedule.set", "schedule.mark_filled"):
         world = GRAPH.world()
         world.submit(GRAPH.team)
@@ -261,7 +263,7 @@ def test_the_schedule_is_filled_although_the_sweeper_is_disturbed_at_it(fate: st
             if name == where and not struck:
                 struck.append(name)
                 world.server.wipe()
-                if fate == "killed":
+                if disturbance == "killed":
                     raise Crash
             return answer
 
@@ -271,7 +273,7 @@ def test_the_schedule_is_filled_although_the_sweeper_is_disturbed_at_it(fate: st
         assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_the_schedule_is_filled_from_time_to_time() -> None:
+def test_the_schedule_is_refilled_periodically() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     world.dispatcher.queue.clear()
@@ -282,8 +284,8 @@ def test_the_schedule_is_filled_from_time_to_time() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_filling_the_schedule_puts_no_look_off() -> None:
-    world = pending(GRAPH.world())
+def test_filling_the_schedule_delays_no_pass() -> None:
+    world = with_lost_message(GRAPH.world())
     before = dict(world.server.held.schedule)
     world.server.held.fresh_until = 0.0
     world.sweep()
@@ -313,8 +315,8 @@ def no_answer() -> Any:
 @pytest.mark.parametrize("error", [unknown_phase, no_answer])
 @pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
-def test_a_task_that_fails_at_any_port_holds_up_no_other(where: str, error: Any, loss: str) -> None:
-    """Its keys are on a node that does not answer, or a newer release wrote its state."""
+def test_a_task_that_fails_at_any_port_delays_no_other(where: str, error: Any, loss: str) -> None:
+    """The keys of the task are on a node that does not answer, or a newer release wrote its state."""
     world = GRAPH.world()
     for task_id in ("a", "b"):
         world.submit(GRAPH.team, task_id=task_id)
@@ -348,17 +350,17 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep()
         world.submit(MANUAL.team, task_id=f"task{number:02}")
     world.server.wipe()
     world.dispatcher.queue.clear()
-    asked: list[str] = []
+    requests: list[str] = []
 
     def watch(name: str, call: Any) -> Any:
         if name == "files.names" and "inbox" in call.args[0]:
-            asked.append(name)
+            requests.append(name)
             no_answer()
         return call()
 
     world.watch = watch
     fill_schedule(world.engine, world.engine.schedule.mark_filling())
-    assert len(asked) == MAX_FAILURES
+    assert len(requests) == MAX_FAILURES
     world.watch = make
     for _ in range(5):
         world.clock.move(30)
@@ -368,7 +370,7 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep()
 
 
 def test_tasks_that_fail_slowly_delay_another_one_by_a_limited_time() -> None:
-    """Their keys are on a node that does not answer: each look takes a time-out."""
+    """Their keys are on a node that does not answer: each pass takes a time-out."""
     world = MANUAL.world()
     for number in range(10 * MAX_FAILURES):
         world.submit(MANUAL.team, task_id=f"slow{number:03}")
@@ -398,18 +400,18 @@ def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     advance(world.engine, TASK)
-    world.watch = _die_at("model.stream")
-    died_at = world.clock.now()
+    world.watch = _crash_at("model.stream")
+    crashed_at = world.clock.now()
     world.drain()
     world.watch = make
     while not restarts(world):
         world.clock.move(1)
         sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), 0.5)
-        assert world.clock.now() - died_at < world.given.policy.lease + 5
+        assert world.clock.now() - crashed_at < world.given.policy.lease + 5
 
 
-def test_lost_sweepers_that_a_restarted_redis_remembers_end_no_task() -> None:
-    """A failover restores counts that were forgotten, because the task was looked at well in the end."""
+def test_restored_counts_of_lost_sweepers_end_no_task() -> None:
+    """A failover restores counts that were cleared after a successful pass over the task."""
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
@@ -423,7 +425,7 @@ def test_lost_sweepers_that_a_restarted_redis_remembers_end_no_task() -> None:
 
 
 def test_a_backlog_is_not_multiplied() -> None:
-    """Workers take nothing for ten minutes: few messages come on top, and each piece of work is done once."""
+    """Workers take no message for ten minutes: few messages are added, and each piece of work is done once."""
     world = TOOLS.world()
     world.submit(TOOLS.team)
     kept: list[Message] = []
@@ -445,15 +447,15 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
 ) -> None:
     world = World(given(lambda request: said("done")))
     world.submit(team_of(agents=[{"name": "one", "prompt": "hi"}]))
-    here = world.files.held.pop(team_path(TASK))
-    world.engine = world.process()  # of a worker with another workspace
+    team_file = world.files.held.pop(team_path(TASK))
+    world.engine = world.process()  # a process of a worker with another workspace
     world.drain()
     world.clock.move(UNKNOWN)
     world.sweep()
     assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
     assert "The sweeper retries it in 60 s" in caplog.text
     assert world.server.held.schedule[TASK] <= world.clock.now() + FOREIGN_TASK_DELAY
-    world.files.held[team_path(TASK)] = here
+    world.files.held[team_path(TASK)] = team_file
     world.engine = world.process()
     world.clock.move(FOREIGN_TASK_DELAY)
     world.sweep()

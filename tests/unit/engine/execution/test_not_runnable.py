@@ -25,8 +25,8 @@ TEAM: dict[str, Any] = {
 }
 
 
-def begun(effect: str = "pure", *names: str, approval: list[str] | None = None) -> World:
-    """A world whose model calls the tools of these names once."""
+def world_calling(effect: str = "pure", *names: str, approval: list[str] | None = None) -> World:
+    """Return a world whose model calls the tools of these names once."""
 
     def answer(request: Any) -> Said:
         answered = any(message["role"] == "tool" for message in request.messages)
@@ -45,8 +45,8 @@ def begun(effect: str = "pure", *names: str, approval: list[str] | None = None) 
     return world
 
 
-def next_is(kind: type[Tool] | type[Turn], world: World) -> None:
-    """Deliver until a message of the kind is next."""
+def deliver_until(kind: type[Tool] | type[Turn], world: World) -> None:
+    """Deliver messages until one of the kind is next."""
     while not isinstance(world.dispatcher.queue[0], kind):
         world.deliver(world.dispatcher.queue.popleft())
 
@@ -57,32 +57,32 @@ def register(world: World, name: str, *modules: str) -> None:
     assert registry.register(("agents", "tools"), modules, WORKSPACE, False) is None
 
 
-def until_a(kind: type[Tool] | type[Turn], world: World) -> Any:
-    """Deliver until a message of the kind is next; return its order."""
+def take_next(kind: type[Tool] | type[Turn], world: World) -> Any:
+    """Deliver messages until one of the kind is next. Return its assignment."""
     while not isinstance(message := world.dispatcher.queue.popleft(), kind):
         world.deliver(message)
     return message.order
 
 
-def as_worker(world: World, name: str) -> Engine:
-    """The engine of another worker."""
+def engine_of_worker(world: World, name: str) -> Engine:
+    """Return the engine of another worker."""
     return replace(world.process(), workers=MemoryWorkerRegistry(world.server, world.clock, name))
 
 
-def names_run(world: World) -> int:
+def run_count(world: World) -> int:
     return len(world.given.toolbox.runs)
 
 
 @pytest.mark.parametrize("effect", ["pure", "irreversible"])
 def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and_worker(effect: str) -> None:
-    world = begun(effect)
-    register(world, WORKER, "shop")  # which has the module of an older release, without the function
-    order = until_a(Tool, world)
+    world = world_calling(effect)
+    register(world, WORKER, "shop")  # with the module of an older release, without the function
+    order = take_next(Tool, world)
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
-    assert names_run(world) == 0
+    assert run_count(world) == 0
     reason = world.server.held.tasks[TASK].reason
     assert reason == (
         f"tools worker {WORKER!r} cannot run tool 'mail': module 'shop' is not in ROBOCO_TOOL_MODULES, which names no "
@@ -95,27 +95,27 @@ def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and
     world.resume()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert names_run(world) == 1
+    assert run_count(world) == 1
 
 
-def test_a_call_is_left_to_another_worker_that_has_the_module() -> None:
-    world = begun("irreversible")
-    order = until_a(Tool, world)
+def test_a_call_is_released_to_another_worker_that_has_the_module() -> None:
+    world = world_calling("irreversible")
+    order = take_next(Tool, world)
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     assert world.status() is TaskStatus.RUNNING
-    world.given.toolbox.missing = set()  # what runs next is the other worker
+    world.given.toolbox.missing = set()  # from here on, the engine is that of the other worker
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert names_run(world) == 1
+    assert run_count(world) == 1
 
 
-def test_a_call_that_another_worker_does_not_run_either_pauses_the_task_in_the_end() -> None:
-    world = begun()
-    until_a(Tool, world)
+def test_a_call_that_every_worker_declines_pauses_the_task() -> None:
+    world = world_calling()
+    take_next(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    engines = [world.engine, as_worker(world, "other@there")]
+    engines = [world.engine, engine_of_worker(world, "other@there")]
     for number in range(10 * MIN_DECLINES):
         register(world, WORKER)
         register(world, "other@there", "shop")
@@ -128,10 +128,10 @@ def test_a_call_that_another_worker_does_not_run_either_pauses_the_task_in_the_e
 
 
 def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
-    world = begun()
-    until_a(Tool, world)
+    world = world_calling()
+    take_next(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    for _ in range(20 * MIN_DECLINES):  # each announcement is taken by the worker that lacks the module
+    for _ in range(20 * MIN_DECLINES):  # the worker that lacks the module receives each message
         register(world, WORKER)
         register(world, "busy@there", "shop")
         world.drain()
@@ -142,13 +142,13 @@ def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_runs() -> None:
-    world = begun("pure", "mail", "other", approval=["mail"])
-    until_a(Tool, world)  # of the other call: no worker ever takes it
+def test_a_declined_call_is_dispatched_a_limited_number_of_times_while_another_call_runs() -> None:
+    world = world_calling("pure", "mail", "other", approval=["mail"])
+    take_next(Tool, world)  # the message of the other call: no worker ever receives it
     mail = world.history()[-1].calls[0].id
     world.judge(mail, True)
     world.given.toolbox.missing = {"shop"}
-    announced = 0
+    dispatched = 0
     for _ in range(20 * MIN_DECLINES):
         register(world, WORKER)
         for _ in range(100):
@@ -156,19 +156,19 @@ def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_ru
                 break
             message = world.dispatcher.queue.popleft()
             if isinstance(message, Tool):
-                announced += message.order.call_id == mail
+                dispatched += message.order.call_id == mail
                 if message.order.call_id != mail:
                     continue
             world.deliver(message)
-        assert not world.dispatcher.queue, "the coordinator announces the call for ever"
+        assert not world.dispatcher.queue, "the coordinator dispatches the call forever"
         world.sweep()
-    assert announced == MIN_DECLINES
+    assert dispatched == MIN_DECLINES
 
 
-@pytest.mark.parametrize("soon", [True, False], ids=["before a coordinator looked", "after that"])
+@pytest.mark.parametrize("soon", [True, False], ids=["before a pass", "after a pass"])
 def test_a_task_is_paused_again_if_it_is_resumed_and_still_no_worker_can_run_the_call(soon: bool) -> None:
-    world = begun()
-    next_is(Tool, world)
+    world = world_calling()
+    deliver_until(Tool, world)
     world.given.toolbox.missing = {"shop"}
     world.settle()
     for number in range(3):
@@ -179,11 +179,11 @@ def test_a_task_is_paused_again_if_it_is_resumed_and_still_no_worker_can_run_the
         assert world.status() is TaskStatus.PAUSED, f"after resume {number}"
 
 
-def test_a_hold_that_was_ended_before_a_coordinator_looked_is_followed_by_another() -> None:
-    world = begun()
+def test_a_pause_that_was_resumed_before_it_was_applied_is_followed_by_another() -> None:
+    world = world_calling()
     world.given.toolbox.missing = {"shop"}
 
-    def resume_at_once(name: str, call: Any) -> Any:
+    def resume_immediately(name: str, call: Any) -> Any:
         answer = call()
         if name == "inbox.add" and world.status() is TaskStatus.RUNNING and not resumed:
             resumed.append(name)
@@ -192,32 +192,32 @@ def test_a_hold_that_was_ended_before_a_coordinator_looked_is_followed_by_anothe
         return answer
 
     resumed: list[str] = []
-    world.watch = resume_at_once
+    world.watch = resume_immediately
     world.settle()
     assert resumed
     assert world.status() is TaskStatus.PAUSED
 
 
 def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() -> None:
-    world = begun("pure", "mail", "other")
+    world = world_calling("pure", "mail", "other")
     world.given.toolbox.missing = set()
-    order = until_a(Tool, world)
+    order = take_next(Tool, world)
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
-    assert names_run(world) == 1
+    assert run_count(world) == 1
     world.given.toolbox.missing = set()
     world.resume()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert names_run(world) == 2
+    assert run_count(world) == 2
 
 
 def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
-    world = begun()
+    world = world_calling()
     world.given.toolbox.missing = {"shop"}
-    order = until_a(Turn, world)
+    order = take_next(Turn, world)
     assert run_turn(world.engine, order) is TurnOutcome.DEFERRED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
@@ -231,21 +231,21 @@ def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
     assert len(world.history()) == 4
 
 
-def test_a_turn_is_left_to_another_worker_that_has_the_module() -> None:
-    world = begun()
+def test_a_turn_is_deferred_to_another_worker_that_has_the_module() -> None:
+    world = world_calling()
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
-    assert run_turn(world.engine, until_a(Turn, world)) is TurnOutcome.DEFERRED
-    told = [event["reason"] for event in world.events() if event["type"] == "event_status"]
-    assert re.search("the turn waits for another agents worker$", told[-1])
+    assert run_turn(world.engine, take_next(Turn, world)) is TurnOutcome.DEFERRED
+    reasons = [event["reason"] for event in world.events() if event["type"] == "event_status"]
+    assert re.search("the turn waits for another agents worker$", reasons[-1])
     world.given.toolbox.missing = set()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
-    world = begun()
-    order = until_a(Tool, world)
+    world = world_calling()
+    order = take_next(Tool, world)
     world.given.toolbox.missing = {"shop"}
     run_call(world.engine, order)
     world.settle()
@@ -254,11 +254,11 @@ def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
     assert world.summary().status is TaskStatus.CANCELLED
 
 
-def test_a_hold_ends_with_the_step_that_another_worker_has_made_meanwhile() -> None:
-    world = begun()
-    order = until_a(Tool, world)
+def test_a_pause_is_superseded_by_the_step_of_another_worker() -> None:
+    world = world_calling()
+    order = take_next(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    run_call(world.engine, order)  # the task is held, and no coordinator has looked
+    run_call(world.engine, order)  # the task has a pause item that no coordinator has applied
     world.given.toolbox.missing = set()
     assert run_call(world.engine, order) is CallOutcome.DONE
     world.settle()
@@ -266,9 +266,9 @@ def test_a_hold_ends_with_the_step_that_another_worker_has_made_meanwhile() -> N
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_a_registry_that_redis_has_lost_pauses_no_task() -> None:
-    world = begun()
-    order = until_a(Tool, world)
+def test_a_lost_registry_of_workers_pauses_no_task() -> None:
+    world = world_calling()
+    order = take_next(Tool, world)
     world.server.held.workers["tools"].clear()
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
@@ -276,12 +276,12 @@ def test_a_registry_that_redis_has_lost_pauses_no_task() -> None:
     assert world.status() is TaskStatus.RUNNING
 
 
-def test_a_worker_that_declines_last_is_counted_however_often_others_did() -> None:
-    world = begun()
-    until_a(Tool, world)
+def test_a_worker_that_declines_late_is_counted() -> None:
+    world = world_calling()
+    take_next(Tool, world)
     world.given.toolbox.missing = {"shop"}
-    engines = [world.engine, as_worker(world, "busy@there")]
-    for number in range(60):  # the other worker is busy for long, and then declines too
+    engines = [world.engine, engine_of_worker(world, "busy@there")]
+    for number in range(60):  # the other worker is busy for a long time, and then declines too
         register(world, WORKER)
         register(world, "busy@there", "shop")
         world.engine = engines[number > 50]

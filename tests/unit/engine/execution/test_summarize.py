@@ -1,4 +1,4 @@
-"""Summaries: made once for each range of steps, kept in the workspace, and never in the way of a turn."""
+"""Summaries: created once for each range of steps, stored in the workspace, and never an obstacle for a turn."""
 
 from typing import Any
 
@@ -10,24 +10,24 @@ from tests.support.memory_ports.model import Said
 from tests.support.memory_ports.world import World, given, team_of
 
 
-class Speaker:
-    """A model that speaks, and sums up for whoever asks it to."""
+class SummarizingModel:
+    """A model that answers turns with text, and requests for a summary with a numbered summary."""
 
-    def __init__(self, fails: int = 0) -> None:
-        self.fails = fails
-        self.asked: list[str] = []
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.summary_requests: list[str] = []
 
     def __call__(self, request: Any) -> Said:
         if "minutes" not in request.messages[0]["content"]:
             return Said(("text",), tokens=(10, 5))
-        self.asked.append(request.messages[1]["content"])
-        if len(self.asked) <= self.fails:
+        self.summary_requests.append(request.messages[1]["content"])
+        if len(self.summary_requests) <= self.failures:
             return Said(error=ModelError("status", "model 'm' answers 500", True))
-        return Said((f"summary {len(self.asked)}",), tokens=(100, 20))
+        return Said((f"summary {len(self.summary_requests)}",), tokens=(100, 20))
 
 
-def run(speaker: Speaker, rounds: int) -> World:
-    world = World(given(speaker))
+def run(model: SummarizingModel, rounds: int) -> World:
+    world = World(given(model))
     team = team_of(
         agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4, "model": "m"}}],
         models={"m": {"model": "m", "price_in": 1000, "price_out": 0, "default": True}},
@@ -44,16 +44,16 @@ def contexts(world: World) -> list[dict[str, Any]]:
     return [step.metadata["context"] for step in world.history() if step.by_agent]
 
 
-def test_older_steps_are_summed_up_once_for_each_range() -> None:
-    speaker = Speaker()
-    world = run(speaker, 18)
-    assert len(speaker.asked) == 3
+def test_older_steps_are_summarized_once_for_each_range() -> None:
+    model = SummarizingModel()
+    world = run(model, 18)
+    assert len(model.summary_requests) == 3
     assert sorted(path.partition("summaries/")[2][:8] for path in world.files.held if "summaries/" in path) == [
         *("00000004", "00000008", "00000012")
     ]
-    assert "Summary so far:\nsummary 2" in speaker.asked[2]
-    assert "the beginning" in speaker.asked[0]
-    assert "the beginning" not in speaker.asked[2]
+    assert "Summary so far:\nsummary 2" in model.summary_requests[2]
+    assert "the beginning" in model.summary_requests[0]
+    assert "the beginning" not in model.summary_requests[2]
     last = contexts(world)[-1]
     assert last["summary"] == {"steps": [0, 11], "by": "m"}
     assert last["included"] == [[0, 0], [12, 17]]
@@ -63,22 +63,22 @@ def test_older_steps_are_summed_up_once_for_each_range() -> None:
     assert request.messages[1]["content"] == "the beginning"
 
 
-def test_who_makes_a_summary_pays_for_it() -> None:
-    world = run(Speaker(), 8)
+def test_a_summary_is_charged_to_the_step_that_needs_it() -> None:
+    world = run(SummarizingModel(), 8)
     used = [step.metadata["usage"] for step in world.history() if step.by_agent]
     assert used[6] == {"tokens_in": 10, "tokens_out": 5, "cost": 0.01}
     assert used[7] == {"tokens_in": 110, "tokens_out": 25, "cost": 0.11}
 
 
-def test_a_summary_that_cannot_be_made_is_told_and_tried_again() -> None:
-    world = run(Speaker(fails=1), 10)
+def test_a_failed_summary_is_reported_and_tried_again() -> None:
+    world = run(SummarizingModel(failures=1), 10)
     assert contexts(world)[7]["no_summary"] == "the summary could not be made: model 'm' answers 500"
     assert contexts(world)[7]["included"] == [[0, 7]]
     assert contexts(world)[8]["summary"] == {"steps": [0, 3], "by": "m"}
 
 
 def test_steps_are_left_out_only_for_a_reason() -> None:
-    for context in contexts(run(Speaker(), 20)):
+    for context in contexts(run(SummarizingModel(), 20)):
         seen = [*context["included"], *(one["steps"] for one in context["left_out"])]
         numbers = sorted(seq for first, last in seen for seq in range(first, last + 1))
         assert numbers == list(range(len(numbers)))
@@ -86,26 +86,26 @@ def test_steps_are_left_out_only_for_a_reason() -> None:
         assert context["tokenizer"].startswith("estimate")
 
 
-class Refusing(Speaker):
-    """A model that is at its rate limit whenever it is to sum up."""
+class ThrottledModel(SummarizingModel):
+    """A model that is at its rate limit for every request for a summary."""
 
     def __call__(self, request: Any) -> Said:
         if "minutes" in request.messages[0]["content"]:
-            self.asked.append("")
+            self.summary_requests.append("")
             return Said(error=ModelError("rate_limit", "at its limit", True, 1.0))
         return Said(("text",), tokens=(10, 5))
 
 
-def test_a_provider_that_never_sums_up_does_not_hold_the_task_for_ever() -> None:
-    speaker = Refusing()
-    world = run(speaker, 8)
-    assert len(speaker.asked) == MAX_THROTTLED + 1
+def test_a_model_that_never_summarizes_does_not_block_the_task() -> None:
+    model = ThrottledModel()
+    world = run(model, 8)
+    assert len(model.summary_requests) == MAX_THROTTLED + 1
     assert contexts(world)[7]["no_summary"] == "the summary could not be made: at its limit"
 
 
 def test_the_last_turn_at_a_limit_needs_no_new_summary() -> None:
-    speaker = Speaker()
-    world = World(given(speaker))
+    model = SummarizingModel()
+    world = World(given(model))
     world.submit(
         team_of(
             agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
@@ -116,12 +116,12 @@ def test_the_last_turn_at_a_limit_needs_no_new_summary() -> None:
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert [step.agent_name for step in world.history()[7:]] == ["orchestrator", "one"]
-    assert speaker.asked == []
+    assert model.summary_requests == []
 
 
-def test_a_summary_further_back_is_gone_on_from() -> None:
-    speaker = Speaker()
-    world = World(given(speaker))
+def test_a_new_summary_extends_an_earlier_one() -> None:
+    model = SummarizingModel()
+    world = World(given(model))
     team = team_of(
         agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
         collaboration_model={"type": "sequential", "rounds": 30},
@@ -132,7 +132,7 @@ def test_a_summary_further_back_is_gone_on_from() -> None:
     kept = sorted(path for path in world.files.held if "summaries/" in path)
     for path in kept[1:]:
         del world.files.held[path]
-    asked = len(speaker.asked)
+    summary_requests = len(model.summary_requests)
     world.settle()
-    assert "Summary so far:\nsummary 1" in speaker.asked[asked]
+    assert "Summary so far:\nsummary 1" in model.summary_requests[summary_requests]
     assert world.summary().status is TaskStatus.COMPLETED

@@ -1,4 +1,4 @@
-"""What a model says goes out in order, once, and one chunk at a time."""
+"""TokenStream: the text of a model is published in order, once, and one chunk at a time."""
 
 import threading
 from collections.abc import Callable
@@ -15,51 +15,51 @@ from roboco.ports.telemetry import STREAM_LAG_SECONDS
 from tests.support.memory_ports.telemetry import KeptTelemetry
 
 
-class _Stream:
+class _ModelStream:
     closed = False
 
     def close(self) -> None:
         self.closed = True
 
 
-class _Turns:
-    """Answers when a test says so."""
+class _ManualTurns:
+    """Turn leases that acknowledge a chunk when a test asks for it."""
 
     def __init__(self) -> None:
         self.sent: list[Chunk] = []
-        self.heard: list[EmitCallback] = []
+        self.callbacks: list[EmitCallback] = []
 
     def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
         self.sent.append(chunk)
-        self.heard.append(on_ack)
+        self.callbacks.append(on_ack)
 
     @property
     def texts(self) -> list[str]:
         return [chunk.message.text for chunk in self.sent]
 
 
-class _Case:
+class _StreamCase:
     def __init__(self) -> None:
-        self.turns = _Turns()
+        self.turns = _ManualTurns()
         self.telemetry = KeptTelemetry()
-        self.stream = _Stream()
+        self.stream = _ModelStream()
         engine: Any = type(
             "E", (), {"turns": self.turns, "telemetry": self.telemetry, "clock": self, "now": self.now}
         )()
-        self.ending = Cancellation(cast(Engine, engine))
-        self.ending.attach(cast(Any, self.stream))
+        self.cancellation = Cancellation(cast(Engine, engine))
+        self.cancellation.attach(cast(Any, self.stream))
         order = type("O", (), {"task_id": "task_1", "seq": 3, "attempt": 2})()
         claim: Any = type("C", (), {"assignment": order, "snapshot": type("T", (), {"agent": "writer"})()})()
-        self.speech = TokenStream(cast(Engine, engine), claim, self.ending, 70)
+        self.tokens = TokenStream(cast(Engine, engine), claim, self.cancellation, 70)
 
     def now(self) -> float:
         return 0.0
 
-    def answer(self, what: LeaseStatus | Exception = LeaseStatus.HELD) -> None:
-        self.turns.heard.pop(0)(what)
+    def acknowledge(self, status: LeaseStatus | Exception = LeaseStatus.HELD) -> None:
+        self.turns.callbacks.pop(0)(status)
 
 
-def _soon(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+def _start_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
     found: list[object] = []
 
     def run() -> None:
@@ -73,124 +73,124 @@ def _soon(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
     return thread, found
 
 
-def test_what_comes_while_a_chunk_is_on_its_way_goes_out_together() -> None:
-    case = _Case()
+def test_text_that_arrives_during_an_emit_is_sent_as_one_chunk() -> None:
+    case = _StreamCase()
     for text in ("a", "b", "c"):
-        case.speech.write(text)
+        case.tokens.write(text)
     assert case.turns.texts == ["a"]
-    case.answer()
+    case.acknowledge()
     assert case.turns.texts == ["a", "bc"]
-    case.answer()
-    case.speech.write("d")
-    case.answer()
-    assert case.speech.close(whole=True) is LeaseStatus.HELD
-    assert case.speech.texts == ["a", "bc", "d"]
+    case.acknowledge()
+    case.tokens.write("d")
+    case.acknowledge()
+    assert case.tokens.close(whole=True) is LeaseStatus.HELD
+    assert case.tokens.texts == ["a", "bc", "d"]
     assert [chunk.number for chunk in case.turns.sent] == [1, 2, 3]
     assert [chunk.used.tokens_out for chunk in case.turns.sent] == [1, 1, 1]
     assert {chunk.used.tokens_in for chunk in case.turns.sent} == {70}
     assert len(case.telemetry.of(STREAM_LAG_SECONDS)) == 3
 
 
-def test_the_end_waits_for_what_is_on_its_way() -> None:
-    case = _Case()
-    case.speech.write("a")
-    case.speech.write("b")
-    thread, found = _soon(lambda: case.speech.close(whole=True))
+def test_close_waits_for_pending_chunks() -> None:
+    case = _StreamCase()
+    case.tokens.write("a")
+    case.tokens.write("b")
+    thread, found = _start_thread(lambda: case.tokens.close(whole=True))
     thread.join(0.05)
     assert thread.is_alive()
-    case.answer()
-    case.answer()
+    case.acknowledge()
+    case.acknowledge()
     thread.join(10)
     assert found == [LeaseStatus.HELD]
-    assert case.speech.texts == ["a", "b"]
+    assert case.tokens.texts == ["a", "b"]
 
 
-def test_half_of_a_character_waits_for_the_other() -> None:
-    case = _Case()
+def test_half_of_a_surrogate_pair_waits_for_the_other() -> None:
+    case = _StreamCase()
     for text in ("\ud83d", "\ude00", "x\ud83d"):
-        case.speech.write(text)
-        if case.turns.heard:
-            case.answer()
-    thread, _ = _soon(lambda: case.speech.close(whole=True))
-    while not case.turns.heard:
+        case.tokens.write(text)
+        if case.turns.callbacks:
+            case.acknowledge()
+    thread, _ = _start_thread(lambda: case.tokens.close(whole=True))
+    while not case.turns.callbacks:
         thread.join(0.01)
-    case.answer()
+    case.acknowledge()
     thread.join(10)
-    assert case.speech.texts == ["\U0001f600", "x", "\ufffd"]
+    assert case.tokens.texts == ["\U0001f600", "x", "\ufffd"]
 
 
-def test_nothing_is_said_after_somebody_has_asked_for_the_end() -> None:
-    case = _Case()
-    case.speech.write("a")
-    case.speech.write("b")
-    case.answer(LeaseStatus.CANCEL_REQUESTED)
-    case.speech.write("c")
-    assert case.ending.requested
+def test_no_text_is_sent_after_a_cancellation() -> None:
+    case = _StreamCase()
+    case.tokens.write("a")
+    case.tokens.write("b")
+    case.acknowledge(LeaseStatus.CANCEL_REQUESTED)
+    case.tokens.write("c")
+    assert case.cancellation.requested
     assert case.stream.closed
-    assert case.speech.close(whole=False) is LeaseStatus.CANCEL_REQUESTED
-    assert case.speech.texts == case.turns.texts == ["a"]
+    assert case.tokens.close(whole=False) is LeaseStatus.CANCEL_REQUESTED
+    assert case.tokens.texts == case.turns.texts == ["a"]
 
 
-def test_an_answer_that_came_whole_is_cut_where_its_end_was_asked_for_before_it_went_out() -> None:
-    case = _Case()
-    case.speech.write("a")
-    case.speech.write("b")
-    thread, found = _soon(lambda: case.speech.close(whole=True))
-    case.answer(LeaseStatus.CANCEL_REQUESTED)
+def test_a_whole_answer_is_truncated_at_a_cancellation_before_its_last_chunk() -> None:
+    case = _StreamCase()
+    case.tokens.write("a")
+    case.tokens.write("b")
+    thread, found = _start_thread(lambda: case.tokens.close(whole=True))
+    case.acknowledge(LeaseStatus.CANCEL_REQUESTED)
     thread.join(10)
     assert found == [LeaseStatus.CANCEL_REQUESTED]
-    assert case.speech.texts == ["a"]
-    assert case.speech.truncated
+    assert case.tokens.texts == ["a"]
+    assert case.tokens.truncated
 
 
-def test_an_answer_that_went_out_is_whole_though_its_end_was_asked_for() -> None:
-    case = _Case()
-    case.speech.write("a")
-    thread, found = _soon(lambda: case.speech.close(whole=True))
-    case.answer(LeaseStatus.CANCEL_REQUESTED)
+def test_a_sent_answer_is_whole_despite_a_cancellation() -> None:
+    case = _StreamCase()
+    case.tokens.write("a")
+    thread, found = _start_thread(lambda: case.tokens.close(whole=True))
+    case.acknowledge(LeaseStatus.CANCEL_REQUESTED)
     thread.join(10)
     assert found == [LeaseStatus.CANCEL_REQUESTED]
-    assert not case.speech.truncated
+    assert not case.tokens.truncated
 
 
-def test_a_lost_turn_closes_its_stream() -> None:
-    case = _Case()
-    case.speech.write("a")
-    case.speech.write("b")
-    case.answer(LeaseStatus.LOST)
+def test_a_lost_lease_closes_the_stream() -> None:
+    case = _StreamCase()
+    case.tokens.write("a")
+    case.tokens.write("b")
+    case.acknowledge(LeaseStatus.LOST)
     assert case.stream.closed
-    assert not case.ending.requested
-    assert not case.speech.close(whole=True)
+    assert not case.cancellation.requested
+    assert not case.tokens.close(whole=True)
     assert case.turns.texts == ["a"]
 
 
-def test_what_is_not_answered_fails_the_turn() -> None:
-    case = _Case()
-    case.speech.write("a")
-    case.answer(TransientError("no answer"))
-    case.speech.write("b")
+def test_an_unacknowledged_chunk_fails_the_turn() -> None:
+    case = _StreamCase()
+    case.tokens.write("a")
+    case.acknowledge(TransientError("no answer"))
+    case.tokens.write("b")
     assert case.stream.closed
     with pytest.raises(TransientError, match="no answer"):
-        case.speech.close(whole=True)
+        case.tokens.close(whole=True)
     assert case.turns.texts == ["a"]
 
 
-def test_nothing_is_said_after_the_end() -> None:
-    case = _Case()
-    assert case.speech.close(whole=False) is LeaseStatus.HELD
-    case.speech.write("late")
+def test_no_text_is_sent_after_the_close() -> None:
+    case = _StreamCase()
+    assert case.tokens.close(whole=False) is LeaseStatus.HELD
+    case.tokens.write("late")
     assert case.turns.sent == []
 
 
-def test_what_cannot_even_be_sent_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is: whoever waits for the end would wait for ever."""
-    case = _Case()
+def test_a_chunk_that_cannot_be_sent_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the caller of `close` would wait forever."""
+    case = _StreamCase()
 
-    def emit(claim: TurnClaim, chunk: Chunk, heard: EmitCallback) -> None:
+    def emit(claim: TurnClaim, chunk: Chunk, callbacks: EmitCallback) -> None:
         raise ValueError("no such thread")
 
     monkeypatch.setattr(case.turns, "emit", emit)
-    case.speech.write("a")
+    case.tokens.write("a")
     assert case.stream.closed
     with pytest.raises(ValueError, match="no such thread"):
-        case.speech.close(whole=True)
+        case.tokens.close(whole=True)

@@ -1,4 +1,4 @@
-"""turn: a model call becomes one step, or is tried again, or fails; it never stands twice."""
+"""turn: a model call becomes one step, or is repeated, or fails; it is never stored twice."""
 
 import json
 from collections.abc import Callable
@@ -20,33 +20,33 @@ from tests.support.memory_ports.reader import Reader, items_of, read
 from tests.support.memory_ports.watch import Crash, make
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
-ONE = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
+ONE_AGENT = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
 
 
 def world_of(script: Callable[[Request], Said]) -> World:
-    """A world with one agent and a tool."""
+    """Return a world with one agent and a tool."""
     return World(given(script, {"add": lambda args, context: 3}))
 
 
-def pending(world: World) -> Turn:
-    """The turn that waits in the queue."""
+def take_turn(world: World) -> Turn:
+    """Take the message of the turn from the queue and return it."""
     [message] = [message for message in world.dispatcher.queue if isinstance(message, Turn)]
     world.dispatcher.queue.remove(message)
     return message
 
 
 def read_all(world: World) -> Reader:
-    """What a follower holds that was there from the beginning."""
+    """Return a reader that followed the task from the beginning."""
     return read(items_of(world.published(), partial(world.histories.read, TASK)))
 
 
-def kinds(world: World) -> list[str]:
+def event_types(world: World) -> list[str]:
     return [record["type"] for record in world.published()]
 
 
 def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
     world = world_of(lambda request: said("one two  three"))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     step = world.history()[1]
     chunks = [record for record in world.published() if record["type"] == "content_chunk"]
@@ -64,7 +64,7 @@ def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
 
 def test_a_malformed_tool_call_fails_the_task_and_is_charged() -> None:
     world = world_of(lambda request: Said(("I would add.",), mistake="it holds no JSON object 'calls'"))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     step = world.history()[1]
     assert (step.text, step.metadata["usage"]) == ("I would add.", {"tokens_in": 10, "tokens_out": 5})
@@ -83,34 +83,34 @@ def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> 
 
 def test_an_empty_answer_is_a_step_with_an_empty_text() -> None:
     world = world_of(lambda request: Said())
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert world.history()[1].text == ""
     assert world.summary().status is TaskStatus.COMPLETED
 
 
 @pytest.mark.parametrize("pieces", [("\ud83d\ude00",), ("\ud83d", "\ude00"), ("a\ud83d", "\ude00b")])
-def test_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> None:
+def test_surrogate_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> None:
     world = world_of(lambda request: Said(pieces))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert world.history()[1].text.strip("ab") == "\U0001f600"
     assert read_all(world).steps == world.history()
 
 
 @pytest.mark.parametrize("piece", ["\ud83d", "a\udc00b"])
-def test_lone_halves_are_replaced(piece: str) -> None:
+def test_lone_surrogates_are_replaced(piece: str) -> None:
     world = world_of(
-        lambda request: Said((piece, "c"), calls=(("add", '{"a": "\\ud800"}'),) if not own(request) else ())
+        lambda request: Said((piece, "c"), calls=(("add", '{"a": "\\ud800"}'),) if not own_turns(request) else ())
     )
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert "\ufffd" in world.history()[1].text
     assert world.history()[1].calls[0].args == {"a": "\ufffd"}
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-own = own_turns
+own_turns = own_turns
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,11 @@ own = own_turns
 )
 def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -> None:
     world = world_of(
-        lambda request: said("again" if own(request) else "", *([] if own(request) else [("add", arguments)]))
+        lambda request: said(
+            "again" if own_turns(request) else "", *([] if own_turns(request) else [("add", arguments)])
+        )
     )
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert not world.failures
     assert [step.agent_name for step in world.history()] == ["user", "one", "tool_executor", "one"]
@@ -134,23 +136,23 @@ def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -
         assert result.result == 3
 
 
-def test_call_ids_do_not_come_from_the_model() -> None:
+def test_call_ids_do_not_depend_on_the_model() -> None:
     calls = [("add", {"a": 1}), ("add", {"a": 1})]
-    world = world_of(lambda request: said("", *([] if own(request) else calls)))
-    world.submit(ONE)
+    world = world_of(lambda request: said("", *([] if own_turns(request) else calls)))
+    world.submit(ONE_AGENT)
     world.settle()
     ids = [call.id for call in world.history()[1].calls]
     assert len(set(ids)) == 2
-    again = world_of(lambda request: said("", *([] if own(request) else calls)))
-    again.submit(ONE)
+    again = world_of(lambda request: said("", *([] if own_turns(request) else calls)))
+    again.submit(ONE_AGENT)
     again.settle()
     assert [call.id for call in again.history()[1].calls] == ids
 
 
-def test_a_call_that_cannot_succeed_fails_the_task() -> None:
+def test_a_model_error_that_is_not_retryable_fails_the_task() -> None:
     error = ModelError("http_401", "the key is wrong", False)
     world = world_of(lambda request: Said(error=error))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     step = world.history()[1]
     assert step.error is not None
@@ -160,11 +162,11 @@ def test_a_call_that_cannot_succeed_fails_the_task() -> None:
     assert len(world.given.model.requests) == 1
 
 
-def test_a_call_that_breaks_in_the_middle_is_made_again() -> None:
+def test_a_model_call_that_breaks_off_is_repeated() -> None:
     broken = ModelError("connection", "the connection broke", True)
     answers = iter([Said(("one ", "tw"), error=broken), said("one two")])
     world = world_of(lambda request: next(answers))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert world.history()[1].text == "one two"
     assert world.history()[1].metadata["attempt"] == 2
@@ -181,31 +183,31 @@ def test_a_call_that_breaks_in_the_middle_is_made_again() -> None:
 
 
 @pytest.mark.parametrize("retryable", [True, False])
-def test_a_call_that_always_breaks_in_the_middle_fails_the_task(retryable: bool) -> None:
+def test_a_model_call_that_always_breaks_off_fails_the_task(retryable: bool) -> None:
     broken = ModelError("connection", "the connection broke", retryable)
     world = world_of(lambda request: Said(("one",), error=broken))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    made = world.given.policy.max_attempts if retryable else 1
-    assert len(world.given.model.requests) == made
+    attempts = world.given.policy.max_attempts if retryable else 1
+    assert len(world.given.model.requests) == attempts
     assert read_all(world).steps == world.history()
-    assert world.summary().tokens_out == world.summary().agents["one"].tokens_out == made
+    assert world.summary().tokens_out == world.summary().agents["one"].tokens_out == attempts
 
 
-def test_a_tool_that_cannot_be_had_fails_the_task() -> None:
+def test_a_missing_tool_fails_the_task() -> None:
     world = World(given(lambda request: said("never")))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert "no tool 'add'" in world.summary().reason
 
 
-def test_a_turn_is_made_by_one_worker() -> None:
+def test_a_turn_delivered_twice_runs_once() -> None:
     world = world_of(lambda request: said("text"))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     advance(world.engine, TASK)
-    message = pending(world)
+    message = take_turn(world)
     inside: list[int] = []
 
     def watch(name: str, call: Any) -> Any:
@@ -225,11 +227,11 @@ def test_a_turn_is_made_by_one_worker() -> None:
 
 @pytest.mark.parametrize("port_call", ["histories.append", "board.commit", "dispatcher.advance"])
 @pytest.mark.parametrize("by_sweeper", [True, False], ids=["sweeper", "advance"])
-def test_a_step_that_was_stored_is_taken_over_and_not_generated_again(port_call: str, by_sweeper: bool) -> None:
+def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_sweeper: bool) -> None:
     world = world_of(lambda request: said("text"))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     advance(world.engine, TASK)
-    message = pending(world)
+    message = take_turn(world)
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
@@ -246,15 +248,15 @@ def test_a_step_that_was_stored_is_taken_over_and_not_generated_again(port_call:
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert len(world.given.model.requests) == 1
-    assert "event_turn_restart" not in kinds(world)
+    assert "event_turn_restart" not in event_types(world)
 
 
-def test_a_worker_that_comes_back_late_wins_no_second_step() -> None:
-    """Its lease ended in its silence, the next attempt is under way, and it appends first after all."""
+def test_a_late_worker_adds_no_second_step() -> None:
+    """Its lease expired while it was silent and the next attempt runs, but it appends its step first."""
     world = world_of(lambda request: said("text"))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     advance(world.engine, TASK)
-    message = pending(world)
+    message = take_turn(world)
     done: list[int] = []
 
     def watch(name: str, call: Any) -> Any:
@@ -262,7 +264,7 @@ def test_a_worker_that_comes_back_late_wins_no_second_step() -> None:
             done.append(1)
             world.clock.move(world.given.policy.lease + 1)
             world.sweep()
-            again = pending(world)
+            again = take_turn(world)
             assert again.order.attempt == 2
             world.dispatcher.queue.append(again)
         return call()
@@ -277,9 +279,9 @@ def test_a_worker_that_comes_back_late_wins_no_second_step() -> None:
 
 def test_a_late_worker_stops_at_its_next_token() -> None:
     world = world_of(lambda request: said("one two three"))
-    world.submit(ONE)
+    world.submit(ONE_AGENT)
     advance(world.engine, TASK)
-    message = pending(world)
+    message = take_turn(world)
     emits: list[str] = []
 
     def watch(name: str, call: Any) -> Any:
@@ -304,15 +306,15 @@ def test_a_late_worker_stops_at_its_next_token() -> None:
 def test_the_heartbeat_keeps_a_silent_turn() -> None:
     worlds: list[World] = []
 
-    def think() -> None:
+    def think_slowly() -> None:
         for _ in range(10):
             worlds[0].clock.move(worlds[0].given.policy.lease - 5)
             worlds[0].heartbeat.beat()
             worlds[0].sweep()
         assert not worlds[0].dispatcher.queue
 
-    worlds.append(world_of(lambda request: Said(("at last",), meanwhile=think)))
-    worlds[0].submit(ONE)
+    worlds.append(world_of(lambda request: Said(("at last",), meanwhile=think_slowly)))
+    worlds[0].submit(ONE_AGENT)
     worlds[0].settle()
     assert worlds[0].history()[1].metadata["attempt"] == 1
     assert len(worlds[0].given.model.requests) == 1
@@ -338,7 +340,7 @@ def test_the_request_holds_profile_messages_and_tools() -> None:
     assert list(second.messages)[2:] == [{"role": "user", "content": "[one] text"}]
 
 
-def test_what_a_turn_sends_does_not_grow_with_the_history() -> None:
+def test_the_size_of_a_request_does_not_grow_with_the_history() -> None:
     team = team_of(
         agents=[member("one", context={"steps": 5}), member("two", context={"strategy": "budget", "tokens": 200})],
         collaboration_model={"type": "sequential", "rounds": 40},

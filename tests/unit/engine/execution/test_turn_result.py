@@ -1,4 +1,4 @@
-"""What a turn returns to its worker if its step ends the task as failed, and what displays then show."""
+"""The result that a turn returns to its worker if its step fails the task, and the status that displays show."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from tests.support.memory_ports.dispatcher import Turn
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
-from tests.unit.engine.test_attempt_end import dying
+from tests.unit.engine.test_attempt_end import crash_at
 
 REASON = "first: the model 'm' does not exist"
 
 
-def one_agent(script: Any, **team: Any) -> tuple[World, Turn]:
-    """A task whose first turn is announced."""
+def dispatch_first_turn(script: Any, **team: Any) -> tuple[World, Turn]:
+    """Return a world with one task and the message of its first turn."""
     world = World(given(script))
     world.submit(team_of(agents=[member("first")], **team))
     world.deliver(world.dispatcher.queue.popleft())
@@ -34,12 +34,12 @@ def refuse(request: object) -> Said:
 
 
 def test_turn_whose_error_ends_the_task_returns_the_reason() -> None:
-    world, message = one_agent(refuse)
+    world, message = dispatch_first_turn(refuse)
     assert run_turn(world.engine, message.order) == TurnFailed(REASON)
 
 
-def test_message_of_a_failed_turn_that_comes_twice_returns_the_reason_again() -> None:
-    world, message = one_agent(refuse)
+def test_message_of_a_failed_turn_that_is_delivered_twice_returns_the_reason_again() -> None:
+    world, message = dispatch_first_turn(refuse)
     run_turn(world.engine, message.order)
     assert run_turn(world.engine, message.order) == TurnFailed(REASON)
     world.settle()
@@ -47,22 +47,24 @@ def test_message_of_a_failed_turn_that_comes_twice_returns_the_reason_again() ->
 
 
 def test_turn_that_is_deferred_or_committed_is_no_failure() -> None:
-    world, message = one_agent(lambda request: Said(error=ModelError("server", "away", True)))
+    world, message = dispatch_first_turn(lambda request: Said(error=ModelError("server", "away", True)))
     assert run_turn(world.engine, message.order) is TurnOutcome.OUTAGE
-    world, message = one_agent(lambda request: said("done"))
+    world, message = dispatch_first_turn(lambda request: said("done"))
     assert run_turn(world.engine, message.order) is TurnOutcome.COMMITTED
     assert run_turn(world.engine, message.order) is TurnOutcome.OBSOLETE
 
 
 @pytest.mark.parametrize(("at_limit", "failed"), [("end", True), ("pause", False), ("wrap_up", False)])
 def test_turn_that_reaches_a_limit_fails_only_if_the_task_ends_there(at_limit: str, failed: bool) -> None:
-    world, message = one_agent(lambda request: said("done"), limits={"max_tokens_in": 1, "at_limit": at_limit})
+    world, message = dispatch_first_turn(
+        lambda request: said("done"), limits={"max_tokens_in": 1, "at_limit": at_limit}
+    )
     assert isinstance(run_turn(world.engine, message.order), TurnFailed) == failed
 
 
 def test_failed_turn_whose_worker_died_after_its_step_is_shown_as_failed() -> None:
-    world, _ = one_agent(refuse)
-    world.watch = dying("histories.append", after=True, times=1)
+    world, _ = dispatch_first_turn(refuse)
+    world.watch = crash_at("histories.append", after=True, times=1)
     world.settle()
     assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.FAILED}
 

@@ -1,4 +1,4 @@
-"""The guard of messages from outside: what each end of an attempt does to the message and to the count of attempts."""
+"""The guard of external messages: how each result of an attempt affects the message and the count of attempts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from roboco.errors import Overloaded, TransientError, UsageError
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import POLICY, World, given
 
-KEY = "message:m-1"
+ATTEMPTS_KEY = "message:m-1"
 
 
 class TimeLimit(Exception):
@@ -20,7 +20,7 @@ class TimeLimit(Exception):
 
 @dataclass
 class Received:
-    """A message from outside. `refusals` are the reasons with which it was refused."""
+    """An external message. `refusals` are the reasons with which it was refused."""
 
     world: World
     creates_task: bool = True
@@ -36,51 +36,51 @@ class Received:
         self.refusals.append(reason)
 
 
-def empty() -> World:
-    """A world without a task."""
+def empty_world() -> World:
+    """Return a world without a task."""
     return World(given(lambda request: said("")))
 
 
-def failing(error: BaseException) -> Callable[[], None]:
+def raising(error: BaseException) -> Callable[[], None]:
     def accept() -> None:
         raise error
 
     return accept
 
 
-def letters(world: World) -> list[tuple[str, int]]:
+def dead_letters_of(world: World) -> list[tuple[str, int]]:
     return [(letter.reason, letter.attempts) for letter in world.engine.dead_letters.entries()]
 
 
-def unfinished(world: World) -> int:
-    """The attempts that count against the message, once the lease of the last one has expired."""
+def unfinished_attempts(world: World) -> int:
+    """Return the attempts that count against the message when the lease of the last one has expired."""
     world.clock.sleep(POLICY.lease + 1)
-    return world.engine.attempts.start_without_lease(KEY)
+    return world.engine.attempts.start_without_lease(ATTEMPTS_KEY)
 
 
 def test_accepted_message_is_acknowledged_and_its_attempt_finished() -> None:
-    world = empty()
+    world = empty_world()
     assert process(world.engine, Received(world), lambda: None) == Acknowledge()
-    assert unfinished(world) == 0
+    assert unfinished_attempts(world) == 0
 
 
 def test_message_returns_to_its_queue_after_a_pause_if_a_server_does_not_answer() -> None:
-    world, error = empty(), TransientError("redis is away")
+    world, error = empty_world(), TransientError("redis is away")
     start = world.clock.now()
-    assert process(world.engine, Received(world), failing(error)) == Requeue(error)
+    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
     assert world.clock.now() == pytest.approx(start + REQUEUE_DELAY, abs=0.1)
-    assert unfinished(world) == 0
+    assert unfinished_attempts(world) == 0
 
 
 def test_message_that_exceeds_the_time_limit_returns_and_the_attempt_counts() -> None:
-    world, error = empty(), TimeLimit()
-    assert process(world.engine, Received(world), failing(error)) == Requeue(error)
-    assert unfinished(world) == 1
+    world, error = empty_world(), TimeLimit()
+    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
+    assert unfinished_attempts(world) == 1
 
 
 def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
-    world, accepted = empty(), list[int]()
-    assert world.engine.attempts.start(KEY) == 0
+    world, accepted = empty_world(), list[int]()
+    assert world.engine.attempts.start(ATTEMPTS_KEY) == 0
     disposition = process(world.engine, Received(world), lambda: accepted.append(1))
     assert isinstance(disposition, Requeue)
     assert "another worker is processing this message" in str(disposition.error)
@@ -88,16 +88,16 @@ def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> 
 
 
 def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_accepted() -> None:
-    world, accepted = empty(), list[int]()
+    world, accepted = empty_world(), list[int]()
     for _ in range(POLICY.max_attempts):
-        process(world.engine, Received(world), failing(TimeLimit()))
+        process(world.engine, Received(world), raising(TimeLimit()))
         world.clock.sleep(POLICY.lease + 1)
     assert process(world.engine, Received(world), lambda: accepted.append(1)) == Acknowledge()
-    [(reason, attempts)] = letters(world)
+    [(reason, attempts)] = dead_letters_of(world)
     assert reason.startswith(f"{POLICY.max_attempts} workers were lost or exceeded the time limit")
     assert attempts == POLICY.max_attempts
     assert not accepted
-    assert unfinished(world) == 0
+    assert unfinished_attempts(world) == 0
 
 
 @pytest.mark.parametrize(
@@ -111,29 +111,29 @@ def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_a
 def test_refused_message_raises_and_is_stored_only_if_it_was_to_create_a_task(
     error: UsageError, creates_task: bool, reason: str | None
 ) -> None:
-    world = empty()
+    world = empty_world()
     message = Received(world, creates_task)
     with pytest.raises(type(error)):
-        process(world.engine, message, failing(error))
+        process(world.engine, message, raising(error))
     assert message.refusals == [reason]
-    assert unfinished(world) == 0
+    assert unfinished_attempts(world) == 0
 
 
 def test_unexpected_error_raises_after_a_dead_letter_was_stored() -> None:
-    world = empty()
+    world = empty_world()
     with pytest.raises(KeyError):
-        process(world.engine, Received(world), failing(KeyError("x")))
-    assert letters(world) == [("KeyError: 'x'", 1)]
-    assert unfinished(world) == 0
+        process(world.engine, Received(world), raising(KeyError("x")))
+    assert dead_letters_of(world) == [("KeyError: 'x'", 1)]
+    assert unfinished_attempts(world) == 0
 
 
 def test_refusal_that_cannot_be_stored_returns_the_message() -> None:
-    world, error = empty(), TransientError("redis is away")
+    world, error = empty_world(), TransientError("redis is away")
 
     class Unstorable(Received):
         def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
             raise TransientError("redis is away")
 
-    disposition = process(world.engine, Unstorable(world), failing(UsageError("no team")))
+    disposition = process(world.engine, Unstorable(world), raising(UsageError("no team")))
     assert isinstance(disposition, Requeue)
     assert str(disposition.error) == str(error)

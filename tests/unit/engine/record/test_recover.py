@@ -1,4 +1,4 @@
-"""recover: the board is set up again from the workspace."""
+"""recover: the state of a task in the task store is rebuilt from the workspace."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from tests.support.memory_ports.watch import make
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
-def test_set_up_records_the_inbox_before_the_task_is_on_the_board() -> None:
-    """A worker that finds the task at the first possible moment must find its inbox items too."""
+def test_recovery_restores_the_inbox_before_the_task() -> None:
+    """A worker that finds the task at the first possible moment must also find its inbox items."""
     world = World(given(lambda request: said("done")))
     world.submit(team_of(agents=[{"name": "a", "prompt": "p"}], collaboration_model={"type": "manual"}))
     world.settle()

@@ -1,63 +1,63 @@
-"""Pulse: which last times make a worker healthy."""
+"""Liveness: the times of the last signs of life that make a worker healthy."""
 
 import pytest
 
 from roboco.adapters.celery.health.liveness import MAX_BUSY_SECONDS, MAX_UNANSWERED, Liveness, Load, Probe
 
-LIMIT = 60.0
-IDLE = Load(started=5, active=0, slots=2)
-FULL = Load(started=5, active=2, slots=2)
-SATURATED = Load(started=5, active=2, slots=2, saturated=True)
+MAX_SILENCE = 60.0
+IDLE_LOAD = Load(started=5, active=0, slots=2)
+FULL_LOAD = Load(started=5, active=2, slots=2)
+SATURATED_LOAD = Load(started=5, active=2, slots=2, saturated=True)
 
 
-def pulse() -> Liveness:
-    """A pulse of which everything was seen at 0."""
-    return Liveness(LIMIT, received_at=0, pool_answered_at=0, slot_free_at=0)
+def new_liveness() -> Liveness:
+    """Return a liveness state in which every sign of life was seen at time 0."""
+    return Liveness(MAX_SILENCE, received_at=0, pool_answered_at=0, slot_free_at=0)
 
 
 @pytest.mark.parametrize(
     ("load", "now", "words"),
     [
-        (IDLE, LIMIT, None),
-        (IDLE, LIMIT + 1, "its own message"),
-        (FULL, LIMIT + 1, "its own message"),
-        (SATURATED, LIMIT + 1, None),
+        (IDLE_LOAD, MAX_SILENCE, None),
+        (IDLE_LOAD, MAX_SILENCE + 1, "its own message"),
+        (FULL_LOAD, MAX_SILENCE + 1, "its own message"),
+        (SATURATED_LOAD, MAX_SILENCE + 1, None),
         (Load(started=5, active=0, slots=2, missing=("roboco.agents",)), 1, "does not consume roboco.agents"),
     ],
 )
-def test_what_its_load_says_in_time(load: Load, now: float, words: str | None) -> None:
-    """Only what may fetch no more need not get its own messages."""
-    one = pulse()
-    one.update(1, load)
-    one.update(now, load)
-    found = one.problem(now)
+def test_the_problem_of_a_silent_worker_depends_on_its_load(load: Load, now: float, words: str | None) -> None:
+    """Only a worker that may fetch no more messages need not receive its own."""
+    liveness = new_liveness()
+    liveness.update(1, load)
+    liveness.update(now, load)
+    found = liveness.problem(now)
     assert found is None if words is None else words in str(found)
 
 
-def test_a_pool_that_does_not_answer() -> None:
-    one = pulse()
+def test_a_pool_that_does_not_answer_is_unhealthy() -> None:
+    liveness = new_liveness()
     for now in range(0, 100, 5):
-        one.received_at = now
-        one.update(now, IDLE)
-        assert (one.problem(now) is None) == (now <= LIMIT)
-    assert "its pool has free slots" in str(one.problem(99))
+        liveness.received_at = now
+        liveness.update(now, IDLE_LOAD)
+        assert (liveness.problem(now) is None) == (now <= MAX_SILENCE)
+    assert "its pool has free slots" in str(liveness.problem(99))
 
 
-def test_a_full_pool_is_busy_until_nothing_has_begun_for_long() -> None:
-    one = pulse()
-    one.update(0, SATURATED)
-    one.update(MAX_BUSY_SECONDS, SATURATED)
-    assert one.problem(MAX_BUSY_SECONDS) is None
-    one.update(MAX_BUSY_SECONDS + 1, SATURATED)
-    assert "all 2 slots of its pool have been busy" in str(one.problem(MAX_BUSY_SECONDS + 1))
-    one.update(MAX_BUSY_SECONDS + 2, Load(started=6, active=2, slots=2, saturated=True))
-    assert one.problem(MAX_BUSY_SECONDS + 2) is None
+def test_a_full_pool_is_unhealthy_after_starting_nothing_for_too_long() -> None:
+    liveness = new_liveness()
+    liveness.update(0, SATURATED_LOAD)
+    liveness.update(MAX_BUSY_SECONDS, SATURATED_LOAD)
+    assert liveness.problem(MAX_BUSY_SECONDS) is None
+    liveness.update(MAX_BUSY_SECONDS + 1, SATURATED_LOAD)
+    assert "all 2 slots of its pool have been busy" in str(liveness.problem(MAX_BUSY_SECONDS + 1))
+    liveness.update(MAX_BUSY_SECONDS + 2, Load(started=6, active=2, slots=2, saturated=True))
+    assert liveness.problem(MAX_BUSY_SECONDS + 2) is None
 
 
-def test_a_question_is_asked_again_and_not_without_end() -> None:
-    """One that got lost must not make a worker ill, and a pool that is stuck must not drown in them."""
-    question = Probe(interval=10)
-    assert [now for now in range(0, 200, 5) if question.due(now, 0)] == [10, 20, 30, 40][:MAX_UNANSWERED]
-    question.unanswered = 0
-    assert not question.due(205, 200)
-    assert question.due(210, 200)
+def test_an_unanswered_probe_is_repeated_a_limited_number_of_times() -> None:
+    """A lost probe must not make a worker unhealthy, and a stuck pool must not receive probes without bound."""
+    probe = Probe(interval=10)
+    assert [now for now in range(0, 200, 5) if probe.due(now, 0)] == [10, 20, 30, 40][:MAX_UNANSWERED]
+    probe.unanswered = 0
+    assert not probe.due(205, 200)
+    assert probe.due(210, 200)

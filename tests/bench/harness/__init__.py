@@ -1,0 +1,1 @@
+"""Shared code of the benches: the stack, the clients that measure, and the report. Start with `bench_stack`."""

@@ -1,0 +1,1 @@
+"""Programs that the benches start as separate processes: the model server, the baselines, and worker modules."""

@@ -1,0 +1,1 @@
+"""Pools with more processes than the default pools."""

@@ -1,1 +1,0 @@
-"""Pools of the benches that have more processes than the usual ones."""

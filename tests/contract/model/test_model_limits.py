@@ -1,0 +1,122 @@
+"""Answers without end: the client truncates them at a limit while they are streamed, and closes the connection."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from roboco.adapters.model import reply_assembly as assembly
+from roboco.adapters.model import sse
+from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.ports.model import Reply as ModelReply
+from tests.contract.model.model_calls import (
+    IGNORE_ABANDONED_GENERATORS,
+    TOOL,
+    all_disconnected,
+    delta,
+    make_request,
+    read_failure,
+    read_reply,
+)
+from tests.faults.hostile.model_server import call, endless, hung
+from tests.support.servers.model_server import ModelServer, Reply
+
+pytestmark = IGNORE_ABANDONED_GENERATORS
+
+
+def read_truncated_reply(server: ModelServer, model: OpenAIModel) -> tuple[str, ModelReply]:
+    """Return the text and the reply of one truncated answer."""
+    text, result = read_reply(model.stream(make_request("hello", TOOL)))
+    assert result.finish_reason == "length"
+    assert result.limit != ""
+    assert len(server.requests) == 1
+    return text, result
+
+
+def test_a_text_without_end_is_truncated_while_it_is_streamed(
+    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "MAX_TEXT_BYTES", 1001)
+    hung(server, 100, "ü" * 20)
+    text, result = read_truncated_reply(server, model)
+    assert text == "ü" * 500
+    assert result.limit == "1001 bytes of text"
+    assert result.tokens_out == 251
+    server.wait_for(all_disconnected)
+
+
+def test_arguments_without_end_are_truncated(
+    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "MAX_ARGUMENT_CHARS", 1000)
+    endless(server, call(0, '{"a": "'), *[call(1, "x" * 50)] * 30)
+    _, result = read_truncated_reply(server, model)
+    assert sum(len(requested.arguments) for requested in result.calls) == 1000
+
+
+@pytest.mark.parametrize("far", [0, 10**9, -(10**9)])
+def test_calls_without_end_are_truncated(server: ModelServer, model: OpenAIModel, far: int) -> None:
+    endless(server, *(call(far + index) for index in range(500)))
+    _, result = read_truncated_reply(server, model)
+    assert len(result.calls) == assembly.MAX_REPLY_CALLS
+    assert {requested.arguments for requested in result.calls} == {"{}"}
+
+
+def test_new_ids_without_end_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
+    endless(server, *(call(None, id=f"c{number}") for number in range(500)))
+    assert len(read_truncated_reply(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
+
+
+@pytest.mark.parametrize("chunk", [delta(), delta(content=""), call(0, ""), {}], ids=str)
+def test_empty_chunks_without_end_are_truncated(
+    server: ModelServer, model: OpenAIModel, chunk: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "MAX_REPLY_CHUNKS", 100)
+    endless(server, *[chunk] * 200)
+    assert read_truncated_reply(server, model)[0] == ""
+
+
+def test_an_answer_that_takes_too_long_is_truncated(
+    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 0.0)
+    hung(server, 2, "word ")
+    assert read_truncated_reply(server, model)[1].limit == "0 seconds"
+    server.wait_for(all_disconnected)
+
+
+def test_long_names_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
+    chunk = delta("r" * 5000, tool_calls=[{"index": 0, "function": {"name": "n" * 5000}}]) | {"model": "m" * 5000}
+    endless(server, *[chunk] * 3)
+    server.script(lambda request: Reply(garbage=b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()))
+    _, result = read_reply(model.stream(make_request("hello", TOOL)))
+    assert {len(result.model), len(result.finish_reason), len(result.calls[0].name)} == {assembly.MAX_NAME_CHARS}
+
+
+@pytest.mark.parametrize("long", [b"data: " + b"x" * 5000, b": " + b"x" * 5000, b"data: x\n" * 800])
+def test_an_event_without_end_is_refused(
+    server: ModelServer, model: OpenAIModel, long: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 4000)
+    server.script(lambda request: Reply(garbage=long))
+    _, error = read_failure(model.stream(make_request()))
+    assert (error.code, error.retryable) == ("too_long", False)
+    assert "more than 4000 bytes" in str(error)
+
+
+def test_only_the_beginning_of_an_error_is_read(server: ModelServer, model: OpenAIModel) -> None:
+    server.script(lambda request: Reply(status=400, text="beginning" + "x" * 1_000_000))
+    _, error = read_failure(model.stream(make_request()))
+    assert "beginning" in str(error)
+    assert '{"error"' in str(error), "the client reads the body to its end"
+    assert len(error.message) <= 400
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_compressed_answer_is_not_decompressed(server: ModelServer, model: OpenAIModel, status: int) -> None:
+    packed = gzip.compress(b'{"error": {"message": "unpacked"}}')
+    server.script(lambda request: Reply(status=status, garbage=packed, headers={"Content-Encoding": "gzip"}))
+    _, error = read_failure(model.stream(make_request()))
+    assert "unpacked" not in str(error)
+    assert server.requests[0].request.headers["accept-encoding"] == "identity"

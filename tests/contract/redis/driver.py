@@ -1,0 +1,335 @@
+"""A driver of one implementation of the ports: its commands have arguments and results that can be compared.
+
+Epochs are relative: an argument counts back from the current epoch, and a result counts from the first epoch. All calls
+of the ports by the state machines are in this module.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from unittest.mock import ANY
+
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.history.state import fold
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.stream.event import AnyEvent
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.leases import TurnClaim
+from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
+from tests.contract.redis.chunk_emission import emit_chunk
+from tests.contract.redis.task_under_test import TaskUnderTest
+from tests.contract.samples import TASK, make_chain, status_event, text_chunk
+
+TOLERANCE = 10.0
+"""Seconds by which two implementations may differ, since a test may run slowly; a machine lets longer times pass."""
+STEPS = make_chain(64)
+STATES = [fold(STEPS[:count]) for count in range(1, len(STEPS) + 1)]
+TAIL = 100
+CALLS = ("tc_1", "tc_2")
+
+
+@dataclass(frozen=True)
+class ApproximateSeconds:
+    """Seconds that equal others if they differ by less than TOLERANCE."""
+
+    seconds: float | None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ApproximateSeconds) or self.seconds is None or other.seconds is None:
+            return isinstance(other, ApproximateSeconds) and self.seconds is other.seconds
+        return (self.seconds > 0, True) == (other.seconds > 0, abs(self.seconds - other.seconds) < TOLERANCE)
+
+    __hash__ = None  # type: ignore[assignment]  # equality is not transitive
+
+
+class Driver:
+    """A task on one implementation.
+
+    `reader` reads the same task and lets time pass; `now` reads the clock of the server.
+    """
+
+    def __init__(self, name: str, task: TaskUnderTest, reader: TaskUnderTest, now: Callable[[], float]) -> None:
+        self.name = name
+        self.sends_twice = "twice" in name
+        self.task = task
+        self.reader = reader
+        self.now = now
+        self._first_epoch = 0
+        self._epoch = 0
+        self._seq = 1
+        self._attempt = 1
+        self._call_attempts: dict[str, int] = {}
+        self._generations: list[str] = []
+
+    # State
+
+    def read_state(self) -> dict[str, Any]:
+        """Return the state of the task in the store and in both logs."""
+        snapshot = self.reader.store.load(TASK, TAIL)
+        if snapshot is None:
+            self._first_epoch = 0  # the epochs of the next task with this id count from its own first epoch
+        else:
+            self._remember(snapshot)
+        logs = {"events": self.reader.logs.events(TASK, 0), "chunks": self.reader.logs.chunks(TASK, 0)}
+        return {"task": self._comparable(snapshot)} | {name: self._messages(log) for name, log in logs.items()}
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        if snapshot.generation not in self._generations:
+            self._generations.append(snapshot.generation)
+        self._first_epoch = self._first_epoch or snapshot.epoch
+        self._epoch, self._seq, self._attempt = snapshot.epoch, snapshot.seq, snapshot.attempt
+        self._call_attempts = {call_id: call.attempt for call_id, call in snapshot.calls.items()}
+
+    def _comparable(self, snapshot: Snapshot | None) -> dict[str, Any] | None:
+        if snapshot is None:
+            return None
+        found = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
+        return found | {
+            "epoch": self._relative(snapshot.epoch),
+            "generation": self._generations.index(snapshot.generation),
+            "lease_left": ApproximateSeconds(snapshot.lease_left),
+            "dispatched_at": ApproximateSeconds(TOLERANCE * 2 + self.now() - snapshot.dispatched_at),
+            "cancel_requested_for": None
+            if snapshot.cancel_requested_for is None
+            else ApproximateSeconds(TOLERANCE * 2 + snapshot.cancel_requested_for),
+            "deferred_for": ApproximateSeconds(snapshot.deferred_for),
+            "refused_for": ApproximateSeconds(TOLERANCE * 2 + snapshot.refused_for),
+            "calls": {call_id: _call(call) for call_id, call in snapshot.calls.items()},
+        }
+
+    def _messages(self, log: Iterable[bytes]) -> list[dict[str, Any]]:
+        messages = [json.loads(message) for message in log]
+        return [message | {"generation": self._generations.index(message["generation"])} for message in messages]
+
+    def _relative(self, epoch: int | None) -> int | None:
+        return epoch and epoch - self._first_epoch
+
+    # TaskStore
+
+    def create(self, count: int, events: Sequence[AnyEvent]) -> object:
+        """Create the task with this number of steps. The result of a command that is sent twice is not compared."""
+        created = self.task.store.create(TASK, STEPS[:count], STATES[count - 1], events)
+        return ANY if self.sends_twice else created
+
+    def record_decision(self, back: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
+        """Record a decision."""
+        return self._relative(self.task.store.record_decision(TASK, self._epoch - back, decision, events))
+
+    def commit(self, back: int, ahead: int, events: Sequence[AnyEvent]) -> object:
+        """Commit the step that is this far ahead of the next position."""
+        return self.task.store.commit(TASK, self._epoch - back, self._commit(ahead, events))
+
+    def commit_with_decision(self, back: int, ahead: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
+        """Commit a step, and record a decision."""
+        commit = self._commit(ahead, events[:1])
+        return self._relative(
+            self.task.store.commit_with_decision(TASK, self._epoch - back, commit, decision, events[1:])
+        )
+
+    def _commit(self, ahead: int, events: Sequence[AnyEvent]) -> Commit:
+        seq = max(0, self._seq + ahead)
+        return Commit(STEPS[seq], STATES[seq], events)
+
+    def reset_logs(self, back: int) -> object:
+        """Start a new generation of the logs. A fence that moves to the current time counts as one step."""
+        before = self._epoch
+        reset = self.task.store.reset_logs(TASK, self._epoch - back, [status_event("again"), status_event("and more")])
+        snapshot = self.reader.store.load(TASK, 1)
+        if snapshot is not None and snapshot.epoch != before:
+            self._first_epoch += snapshot.epoch - before - 1
+        return reset
+
+    def expire(self, seconds: int) -> object:
+        """Let the task expire after these seconds."""
+        now = self.task.store.load(TASK, 1)
+        return self.task.store.expire(TASK, seconds, now.generation if now is not None else "0")
+
+    # TurnLeases
+
+    def claim(self, back: int, ahead: int, attempt: int, token: str, tail: int) -> object:
+        """Claim the turn at a position and attempt relative to the pending one."""
+        assignment = TurnAssignment(TASK, self._seq + ahead, self._epoch - back, self._attempt + attempt)
+        claim = self.task.turns.claim(assignment, token, tail)
+        assert claim is None or (claim.assignment, claim.token) == (assignment, token)
+        return claim and self._comparable(claim.snapshot)
+
+    def emit(self, back: int, token: str, number: int, used: TokenUsage) -> object:
+        """Emit a chunk."""
+        return emit_chunk(self.task.turns, self._claim(back, token), number, text_chunk(f"{token} {number}"), used)
+
+    def renew(self, back: int, token: str) -> object:
+        """Renew the lease on the turn."""
+        return self.task.turns.renew(self._claim(back, token))
+
+    def cancel_request(self, back: int) -> object:
+        """Return the request to cancel the turn."""
+        request = self.task.turns.cancel_request(self._claim(back, "me"))
+        return request and (
+            ApproximateSeconds(TOLERANCE * 2 + self.now() - request.requested_at),
+            request.emitted_chunks,
+        )
+
+    def defer(self, back: int, token: str, seconds: float, refused: bool) -> object:
+        """Defer the turn."""
+        return self.task.turns.defer(self._claim(back, token), seconds, status_event(f"{token} waits"), refused)
+
+    def restart(self, back: int, token: str) -> object:
+        """Void the attempt at the turn."""
+        return self._relative(self.task.turns.restart(TASK, self._epoch - back, status_event("restart"), token))
+
+    def count_redelivery(self, back: int, again: bool) -> object:
+        """Count a redelivery of the pending decision."""
+        return self.task.turns.count_redelivery(TASK, self._epoch - back, again)
+
+    def _claim(self, back: int, token: str) -> TurnClaim:
+        assignment = TurnAssignment(TASK, self._seq, self._epoch - back, self._attempt)
+        return TurnClaim(assignment, token, None)  # type: ignore[arg-type]  # the snapshot is not used
+
+    # ToolLeases
+
+    def claim_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
+        """Claim a call. `at` counts its epoch back from the current one, and its attempt ahead of the pending one."""
+        return self.task.calls.claim(self._tool_assignment(at, call_id), token)
+
+    def renew_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
+        """Renew the lease on a call."""
+        return self.task.calls.renew(self._tool_assignment(at, call_id), token)
+
+    def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> object:
+        """Record the outcome of a call."""
+        return self.task.calls.record_outcome(
+            self._tool_assignment(at, call_id), token, outcome, status_event(f"{token} did")
+        )
+
+    def release_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
+        """Release a call."""
+        self.task.calls.release(self._tool_assignment(at, call_id), token)
+
+    def restart_call(self, at: tuple[int, int], call_id: str, lost: bool) -> object:
+        """Void the attempt at a call."""
+        return self.task.calls.restart(self._tool_assignment(at, call_id), lost)
+
+    def _tool_assignment(self, at: tuple[int, int], call_id: str) -> ToolAssignment:
+        back, attempt = at
+        pending = self._call_attempts.get(call_id, 1)
+        return ToolAssignment(TASK, self._seq - 1, self._epoch - back, call_id, pending + attempt)
+
+    # Inbox, EventLogs
+
+    def add_items(self, item_ids: Sequence[str], ends: str, back: int | None) -> object:
+        """Add items that end "nothing", "all" pending work, or a turn that is "unclaimed"."""
+        epoch = None if back is None else self._epoch - back
+        self.task.inbox.add(TASK, item_ids, ends == "all", epoch, block_claim=ends == "unclaimed")
+        return self.task.inbox.count(TASK)
+
+    def clear_cancellation(self, back: int) -> None:
+        """Withdraw the request to cancel the pending work."""
+        self.task.inbox.clear_cancellation(TASK, self._epoch - back)
+
+    def remove_item(self, item_id: str) -> None:
+        """Remove an item."""
+        self.task.inbox.remove(TASK, item_id)
+
+    def read_logs(self, after: int) -> object:
+        """Return the messages of both logs after a number."""
+        logs = (self.task.logs.events(TASK, after), self.task.logs.chunks(TASK, after))
+        return [self._messages(log) for log in logs]
+
+    # Schedule
+
+    def set_time(self, task_id: str, delay: float) -> None:
+        """Schedule the next pass over a task after these seconds."""
+        self.task.schedule.set(task_id, delay)
+
+    def set_default_time(self, task_id: str, delay: float) -> object:
+        """Schedule the next pass unless a time is set. The result of a command that is sent twice is not compared."""
+        added = self.task.schedule.set_default(task_id, delay)
+        return ANY if self.sends_twice else added
+
+    def schedule_no_later_than(self, task_id: str, delay: float) -> None:
+        """Schedule the next pass over a task after these seconds at the latest."""
+        self.task.schedule.schedule_no_later_than(task_id, delay)
+
+    def due(self, limit: int) -> list[str]:
+        """Return the tasks that are due."""
+        return self.reader.schedule.due(limit)
+
+    def scheduled_tasks(self) -> list[str]:
+        """Return the tasks that have a time."""
+        return sorted(self.reader.schedule.task_ids())
+
+    def unschedule(self, task_id: str) -> None:
+        """Remove a task from the schedule."""
+        self.task.schedule.remove(task_id)
+
+    def lock(self, token: str, seconds: float) -> object:
+        """Take the sweeper's lock."""
+        return self.task.schedule.lock(token, seconds)
+
+    def mark_filled(self, seconds: float) -> None:
+        """Mark the schedule as filled."""
+        self.task.schedule.mark_filled(seconds)
+
+    def read_marks(self) -> object:
+        """Return the state of the mark: intact, restarted, recently filled."""
+        schedule = self.task.schedule
+        return (schedule.is_intact(), schedule.was_restarted(), schedule.recently_filled())
+
+    # Attempts, DeadLetters
+
+    def start_attempt(self, key: str) -> object:
+        """Start an attempt."""
+        return self.task.attempts.start(key)
+
+    def renew_attempt(self, key: str) -> object:
+        """Renew the lease of an attempt."""
+        return self.task.attempts.renew(key)
+
+    def start_attempt_without_lease(self, key: str) -> object:
+        """Count the start of an attempt."""
+        return self.task.attempts.start_without_lease(key)
+
+    def finish_attempt(self, key: str) -> None:
+        """Finish an attempt."""
+        self.task.attempts.finish(key)
+
+    def add_letter(self, letter: DeadLetter) -> object:
+        """Add a dead letter. Return all dead letters."""
+        self.task.dead_letters.add(letter)
+        return self.reader.dead_letters.entries()
+
+    def remove_letter(self, letter_id: str) -> object:
+        """Remove a dead letter. Return it, and all that are left."""
+        found = self.reader.dead_letters.get(letter_id)
+        self.task.dead_letters.remove(letter_id)
+        return (found, self.reader.dead_letters.entries())
+
+    def wipe(self) -> None:
+        """Remove all data."""
+        self.reader.wipe()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let these seconds pass."""
+        self.reader.pass_time(seconds)
+
+
+def _call(call: CallState) -> object:
+    return (replace(call, lease_left=0.0), ApproximateSeconds(call.lease_left))
+
+
+def assert_same(drivers: Sequence[Driver], command: str, act: Callable[[Driver], object]) -> None:
+    """Run the command on every implementation. Raise AssertionError if the results differ."""
+    results = [(driver.name, act(driver)) for driver in drivers]
+    for (one, first), (other, second) in itertools.pairwise(results):
+        assert first == second, (
+            f"after {command}: {one} has {_difference(first, second)}, {other} has {_difference(second, first)}"
+        )
+
+
+def _difference(value: object, other: object) -> object:
+    """Return the part of the value that differs from the other one."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return {name: _difference(value[name], other.get(name)) for name in value if value[name] != other.get(name)}
+    return value

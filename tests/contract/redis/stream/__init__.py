@@ -1,0 +1,1 @@
+"""Followers of the event and text streams of a task."""

@@ -1,0 +1,58 @@
+"""A publisher of random events and chunks, which followers receive."""
+
+import random
+
+from roboco.adapters.redis.stream.position import Record
+from roboco.domain.stream.event import AnyEvent
+from roboco.ports.task_store import Phase
+from tests.contract.redis.chunk_emission import emit_chunk
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.samples import TASK, USAGE, status_event, text_chunk
+
+END = "the end"
+"""The text of the last message."""
+
+
+class Publisher:
+    """A publisher of events and chunks; `published` is the list of their texts, in order."""
+
+    def __init__(self, task: TaskOnRedis, seed: int = 1) -> None:
+        self._task = task
+        self._random = random.Random(seed)
+        self.published: list[str] = []
+
+    def create_task(self) -> None:
+        """Create the task."""
+        self._task.create(1, self._event())
+
+    def publish_turn(self) -> None:
+        """Publish some events and chunks of a turn; some turns are voided and restarted."""
+        self._task.record_decision(Phase.TURN, *self._events())
+        self._chunks()
+        if self._random.random() < 0.4:
+            assert self._task.turns.restart(TASK, self._task.snapshot.epoch, self._event(), "me")
+            self._chunks()
+        assert self._task.commit(*self._events())
+
+    def publish_end(self) -> None:
+        """Publish the last message."""
+        self.published.append(END)
+        self._task.record_decision(Phase.END, status_event(END))
+
+    def _event(self) -> AnyEvent:
+        self.published.append(f"event {len(self.published)}")
+        return status_event(self.published[-1])
+
+    def _events(self) -> list[AnyEvent]:
+        return [self._event() for _ in range(self._random.randrange(3))]
+
+    def _chunks(self) -> None:
+        claim = self._task.claim("me")
+        for number in range(1, 1 + self._random.randrange(12)):
+            self.published.append(f"chunk {len(self.published)}")
+            assert emit_chunk(self._task.turns, claim, number, text_chunk(self.published[-1]), USAGE)
+
+
+def text_of(record: Record) -> str:
+    """Return the text of the message."""
+    return str(record.get("text") or record.get("reason") or record["message"])

@@ -1,0 +1,337 @@
+"""Followers in event loops: their shared connection, and followers that are slow, cancelled or disconnected."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from roboco.adapters.local.process import free_port
+from roboco.adapters.local.valkey import ValkeyServer, start_valkey
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.stream import async_follower
+from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
+from roboco.adapters.redis.stream.async_follower import AsyncFollower
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.adapters.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
+from roboco.errors import TransientError
+from tests.contract.redis.stream.publisher import END, Publisher, text_of
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.samples import TASK
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture(autouse=True)
+def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_subscriptions, "RECHECK_INTERVAL", 0.1)
+
+
+@pytest.fixture
+def shared(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
+    """Return the follower whose connection all followers of a loop share."""
+    return RedisFollower(redis_task.client, valkey.url, redis_task.keys)
+
+
+async def eventually(condition: Callable[[], object], description: str) -> None:
+    """Wait until the condition holds."""
+    try:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.01)
+    except TimeoutError as error:
+        raise AssertionError(f"after 10 s still not: {description}") from error
+
+
+async def receive(records: AsyncGenerator[Record | None, None], received: list[str]) -> None:
+    """Append the texts of the messages to `received` until the last message."""
+    async with aclosing(records):
+        async for record in records:
+            if record is not None:
+                received.append(text_of(record))
+            if received[-1:] == [END]:
+                return
+
+
+def count_subscriptions(task: TaskOnRedis) -> int:
+    """Return the number of connections that subscribe to the task's content channel."""
+    client: Any = task.client
+    return int(client.pubsub_numsub(task.keys.content(TASK))[0][1])
+
+
+async def publish_turns(publisher: Publisher, turns: int = 12) -> None:
+    """Publish this number of turns, and the last message."""
+    for _ in range(turns):
+        await asyncio.to_thread(publisher.publish_turn)
+    publisher.publish_end()
+
+
+def test_all_followers_of_a_loop_share_one_connection(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    async def main() -> None:
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[list[str]] = [[] for _ in range(50)]
+        async with asyncio.TaskGroup() as group:
+            for own in received:
+                group.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), own))
+            await eventually(lambda: count_subscriptions(redis_task), "a connection subscribes")
+            await publish_turns(publisher)
+            assert count_subscriptions(redis_task) == 1
+        assert received == [publisher.published] * 50
+        await eventually(lambda: not count_subscriptions(redis_task), "no connection subscribes")
+
+    asyncio.run(main())
+
+
+def test_a_slow_follower_continues_from_the_logs(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    """The follower takes one message, and pauses while more messages arrive than its queue holds."""
+
+    async def main() -> None:
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        async with aclosing(AsyncFollower(shared).follow(TASK, StreamPosition())) as records:
+            received = [text_of(record) for record in [await anext(records)] if record is not None]
+            (subscription,) = shared.hubs.current()._subscriptions.values()
+            (subscriber,) = subscription.subscribers
+            while len(publisher.published) < 2 * MAX_QUEUED:
+                await asyncio.to_thread(publisher.publish_turn)
+                assert len(subscriber._queue) <= MAX_QUEUED
+            await eventually(lambda: subscriber._control is ControlSignal.CATCH_UP, "it receives CATCH_UP")
+            assert not subscriber._queue
+            publisher.publish_end()
+            await receive(records, received)
+        assert received == publisher.published
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377])
+def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
+    shared: RedisFollower, redis_task: TaskOnRedis, moment: int
+) -> None:
+    """The follower is cancelled after `moment` rounds of the loop, while another one starts to follow the same task."""
+
+    async def main() -> None:
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[str] = []
+        cancelled = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        staying = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await publish_turns(publisher, 4)
+        await asyncio.wait_for(staying, 10)
+        assert received == publisher.published
+        assert not shared.hubs.current()._subscriptions
+        await eventually(lambda: len(asyncio.all_tasks()) == 1, "nothing else runs in the loop")
+        await eventually(lambda: not count_subscriptions(redis_task), "no connection subscribes")
+
+    asyncio.run(main())
+
+
+def test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(
+    shared: RedisFollower, redis_task: TaskOnRedis
+) -> None:
+    """Each message is received by a new follower, so channels are unsubscribed and subscribed at the same moments."""
+
+    async def main() -> None:
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        position = StreamPosition()
+        received: list[str] = []
+        publishing = asyncio.create_task(publish_turns(publisher, 12))
+        while received[-1:] != [END]:
+            async with aclosing(AsyncFollower(shared).follow(TASK, position)) as records:
+                async for record in records:
+                    if record is not None:
+                        received.append(text_of(record))
+                    if record is not None or received[-1:] == [END]:
+                        break
+        await publishing
+        assert received == publisher.published
+
+    asyncio.run(main())
+
+
+def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    async def follow(received: list[str]) -> None:
+        await receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received)
+
+    async def main() -> None:
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[list[str]] = [[], [], []]
+        others = [asyncio.to_thread(asyncio.run, follow(own)) for own in received[:2]]
+        following = asyncio.gather(*others, follow(received[2]))
+        await eventually(lambda: count_subscriptions(redis_task) == 3, "each loop subscribes")
+        await publish_turns(publisher)
+        await asyncio.wait_for(following, 10)
+        assert received == [publisher.published] * 3
+
+    asyncio.run(main())
+    asyncio.run(follow([]))  # a later loop; the task has ended
+    assert len(shared.hubs._hubs) == 1, "the hubs of closed loops are removed"
+
+
+def test_a_loop_that_closes_during_a_stream_does_not_disturb_the_next_one(
+    shared: RedisFollower, redis_task: TaskOnRedis
+) -> None:
+    Publisher(redis_task).create_task()
+
+    async def read_first_message() -> None:
+        async for _ in AsyncFollower(shared).follow(TASK, StreamPosition()):
+            break
+
+    asyncio.run(read_first_message())
+    assert count_subscriptions(redis_task) in (0, 1)
+    test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(shared, redis_task)
+
+
+def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    """Any client of Redis can publish to a channel. Other messages on the same connection are still received."""
+
+    async def main() -> None:
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        received: list[str] = []
+        following = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
+        await eventually(lambda: received == publisher.published, "the follower receives messages")
+        for text in ("", "{", "\x00" * 100, b"\xff\xfe", "1", "{}", "[" * 100_000):
+            redis_task.client.publish(redis_task.keys.events(TASK), text)
+        await publish_turns(publisher)
+        await asyncio.wait_for(following, 10)
+        assert received == publisher.published
+
+    asyncio.run(main())
+
+
+class FailingRedis(redis.Redis):
+    """A client whose nth command fails once; `left` counts down to it."""
+
+    left = 0
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send the command, or raise ConnectionError in its place."""
+        self.left -= 1
+        if self.left == 0:
+            raise redis.ConnectionError("the connection is lost")
+        execute: Any = super().execute_command
+        return execute(*args, **options)
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_connection_error_while_the_logs_are_read_loses_nothing(
+    redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    monkeypatch.setattr(async_follower, "BATCH_SIZE", 10)
+    monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    for _ in range(4):
+        publisher.publish_turn()
+    publisher.publish_end()
+    received: list[str] = []
+    with FailingRedis.from_url(valkey.url, decode_responses=True) as client:
+        client.left = nth
+        shared = RedisFollower(client, valkey.url, redis_task.keys)
+        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received), 20))
+        assert client.left < 0
+    assert received == publisher.published
+
+
+def test_logs_that_stay_unreadable_raise_a_transient_error(
+    redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection that subscribes to the channels works all the time."""
+    monkeypatch.setattr(async_follower, "UNREACHABLE_TIMEOUT", 0.3)
+    monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
+    with redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client:
+        shared = RedisFollower(client, valkey.url, redis_task.keys)
+        with pytest.raises(TransientError, match=r"redis does not answer for 0\.3 s"):
+            asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 20))
+
+
+def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start_valkey(tmp_path)
+    client = connect(server.url)
+    task = TaskOnRedis(client, Keys("away"))
+    shared = RedisFollower(client, server.url, task.keys)
+
+    async def main() -> None:
+        nonlocal server
+        publisher = Publisher(task)
+        publisher.create_task()
+        received: list[str] = []
+        following = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
+        await asyncio.to_thread(publisher.publish_turn)
+        await eventually(lambda: received == publisher.published, "the follower receives messages")
+        os.kill(server.pid, signal.SIGTERM)
+        await asyncio.to_thread(server.process.wait)
+        (subscription,) = shared.hubs.current()._subscriptions.values()
+        (subscriber,) = subscription.subscribers
+        await eventually(lambda: subscriber.disconnected_since, "the follower notices the disconnection")
+        server = start_valkey(tmp_path, server.port)
+        await publish_turns(publisher)
+        await asyncio.wait_for(following, 20)
+        assert received == publisher.published
+
+    try:
+        asyncio.run(main())
+    finally:
+        client.close()
+        server.stop()
+
+
+def test_a_forked_process_opens_its_own_connection(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    publisher.publish_turn()
+    publisher.publish_end()
+
+    def follow() -> list[str]:
+        words: list[str] = []
+        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), words), 20))
+        return words
+
+    assert follow() == publisher.published
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, json.dumps(follow()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as status_event:
+        assert json.load(status_event) == publisher.published
+    os.waitpid(child, 0)
+
+
+def test_a_subscriber_queues_a_limited_number_of_messages() -> None:
+    async def main() -> None:
+        subscriber = Subscriber(StreamPosition())
+        for number in range(MAX_QUEUED):
+            subscriber.put({"seq": number})
+        assert [await subscriber.receive() for _ in range(MAX_QUEUED)] == [
+            {"seq": number} for number in range(MAX_QUEUED)
+        ]
+        for number in range(2 * MAX_QUEUED):
+            subscriber.put({"seq": number})
+        assert await subscriber.receive() is ControlSignal.CATCH_UP
+        subscriber.put({"seq": 7})
+        assert await subscriber.receive() == {"seq": 7}
+
+    asyncio.run(main())

@@ -1,0 +1,358 @@
+"""The follower: it yields every message once and in order, live and from the logs."""
+
+import json
+import random
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.redis import client as redis_client
+from roboco.adapters.redis import logs as redis_logs
+from roboco.adapters.redis import task_store as redis_task_store
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.stream import follower as redis_follower
+from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.domain.stream.event import ErrorOccurred
+from tests.contract.redis.stream.blocking_follower import BlockingFollower
+from tests.contract.redis.stream.publisher import END, Publisher, text_of
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.unreachable_redis import wait_for_error
+from tests.contract.samples import NOON, TASK, status_event
+from tests.support.stack import until
+
+pytestmark = pytest.mark.redis
+
+MIN_CONNECTIONS = 50
+
+
+@pytest.fixture(autouse=True)
+def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (redis_follower, redis_subscriptions):
+        monkeypatch.setattr(module, "RECHECK_INTERVAL", 0.1)
+
+
+AnyFollower = RedisFollower | BlockingFollower
+
+
+@pytest.fixture(params=["thread", "event loop"])
+def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Redis, str, Keys], AnyFollower]]:
+    """Yield a function that creates followers: synchronous ones, or asynchronous ones in an event loop."""
+    loops: list[BlockingFollower] = []
+
+    def create(client: redis.Redis, url: str, keys: Keys) -> AnyFollower:
+        follower = RedisFollower(client, url, keys)
+        if request.param == "thread":
+            return follower
+        loops.append(BlockingFollower(follower))
+        return loops[-1]
+
+    yield create
+    for loop in loops:
+        loop.close()
+
+
+@pytest.fixture
+def follower(valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., AnyFollower]) -> AnyFollower:
+    return make_follower(redis_task.client, valkey.url, redis_task.keys)
+
+
+def receive(records: Iterator[Record | None], received: list[str], limit: int = 1_000_000) -> None:
+    """Append the texts of the messages to `received`, up to this number or until the last message."""
+    for record in records:
+        if record is not None:
+            received.append(text_of(record))
+            limit -= 1
+        if not limit or received[-1:] == [END]:
+            return
+
+
+@contextmanager
+def following(follower: AnyFollower, position: StreamPosition) -> Iterator[Iterator[Record | None]]:
+    """Yield the messages after the position. Disconnect the follower when the block ends."""
+    records = follower.follow(TASK, position)
+    assert isinstance(records, Generator)
+    with closing(records):
+        yield records
+
+
+def test_followers_that_disconnect_receive_every_message_once(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    received: list[list[str]] = [[], []]
+
+    def follow(seed: int) -> int:
+        chance = random.Random(seed)
+        position, connections = StreamPosition(), 0
+        while received[seed][-1:] != [END]:
+            position = replace(position)
+            with following(follower, position) as records:
+                receive(records, received[seed], chance.randrange(1, 12))
+            connections += 1
+        return connections
+
+    with ThreadPoolExecutor(2) as pool:
+        followers = [pool.submit(follow, seed) for seed in range(2)]
+        publisher.create_task()
+        while len(publisher.published) < MIN_CONNECTIONS * 8:
+            publisher.publish_turn()
+            until(lambda: len(publisher.published) - min(map(len, received)) < 40, 10, "the followers keep up")
+        publisher.publish_end()
+        connections = [done.result(timeout=10) for done in followers]
+    assert received == [publisher.published] * 2
+    assert min(connections) > MIN_CONNECTIONS
+
+
+def test_a_replay_continues_from_any_position(
+    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 7)
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    for _ in range(12):
+        publisher.publish_turn()
+    positions, position = [], StreamPosition()
+    for record in follower.replay(TASK, position):
+        positions.append(replace(position))
+        assert text_of(record) == publisher.published[len(positions) - 1]
+    assert len(positions) == len(publisher.published)
+    for number in range(0, len(positions), 5):
+        left = [text_of(record) for record in follower.replay(TASK, positions[number])]
+        assert left == publisher.published[number + 1 :]
+
+
+def test_a_replay_keeps_the_order_while_messages_are_published(
+    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+
+    def publish_turns() -> None:
+        for _ in range(40):
+            publisher.publish_turn()
+        publisher.publish_end()
+
+    with ThreadPoolExecutor(1) as pool:
+        publishing = pool.submit(publish_turns)
+        received: list[str] = []
+        position = StreamPosition()
+        while received[-1:] != [END]:
+            receive(iter(follower.replay(TASK, position)), received)
+        publishing.result()
+    assert received == publisher.published
+
+
+def test_a_follower_may_start_before_its_task(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    with following(follower, StreamPosition()) as records:
+        assert next(records) is None
+        assert next(records) is None
+        publisher.create_task()
+        publisher.publish_turn()
+        publisher.publish_end()
+        received: list[str] = []
+        receive(records, received)
+        assert received == publisher.published
+        assert next(records) is None
+
+
+def test_killed_connections_are_reopened(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    received: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
+        publisher.create_task()
+        for number in range(24):
+            publisher.publish_turn()
+            if number % 6 == 3:
+                until(lambda: len(received) > len(publisher.published) // 2, 5, "the follower receives messages")
+                redis_task.client.client_kill_filter(_type="pubsub")
+        publisher.publish_end()
+        receiving.result(timeout=10)
+    assert received == publisher.published
+
+
+class NonPublishingRedis(redis.Redis):
+    """A client whose scripts publish nothing, as if every published message were lost."""
+
+    def register_script(self, script: Any) -> Any:
+        """Return the script without its PUBLISH commands."""
+        return super().register_script(script.replace("redis.call('PUBLISH', log, message)", ""))
+
+
+def test_changes_yields_every_event_and_reconnects(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    channel, again = redis_task.keys.events(TASK), {"type": "again"}
+
+    def next_repeated() -> Record | None:  # a message that arrives during the reconnection is yielded as None
+        redis_task.client.publish(channel, json.dumps(again))
+        return next(changes)
+
+    with closing(follower.changes(TASK)) as changes:
+        assert next(changes) is None
+        publisher = Publisher(redis_task)
+        publisher.create_task()
+        assert text_of(next(one for one in changes if one is not None)) == publisher.published[0]
+        for nonsense in ("this is no message", b"\xff", '{"type": []}'):
+            redis_task.client.publish(channel, nonsense)
+            assert next(changes) in (None, {"type": []})
+        redis_task.client.client_kill_filter(_type="pubsub")
+        until(lambda: next_repeated() == again, 5, "it subscribes again")
+
+
+def test_unpublished_messages_are_read_from_the_log(
+    follower: AnyFollower, redis_task: TaskOnRedis, valkey: ValkeyServer
+) -> None:
+    with NonPublishingRedis.from_url(valkey.url, decode_responses=True) as client:
+        publisher = Publisher(TaskOnRedis(client, redis_task.keys))
+        with following(follower, StreamPosition()) as records:
+            assert next(records) is None
+            publisher.create_task()
+            publisher.publish_turn()
+            publisher.publish_end()
+            received: list[str] = []
+            receive(records, received)
+    assert received == publisher.published
+
+
+def test_a_new_generation_is_received_from_its_start(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    before, after = Publisher(redis_task, 1), Publisher(redis_task, 2)
+    received: list[str] = []
+    left = StreamPosition()
+    before.create_task()
+    for _ in range(5):
+        before.publish_turn()
+    with ThreadPoolExecutor(1) as pool, following(follower, left) as leaving:
+        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
+        receive(leaving, [], 10)
+        until(lambda: received == before.published, 5, "the follower has received everything")
+        redis_task.wipe()
+        after.create_task()
+        for _ in range(5):
+            after.publish_turn()
+        after.publish_end()
+        receiving.result(timeout=10)
+    assert received == before.published + after.published
+    again: list[str] = []
+    with following(follower, replace(left)) as records:
+        receive(records, again)
+    assert again == after.published
+
+
+def test_logs_are_received_from_their_start_after_a_reset(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    received: list[str] = []
+    publisher.create_task()
+    with ThreadPoolExecutor(1) as pool:
+        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
+        for number in range(4):
+            publisher.publish_turn()
+            until(lambda: received == publisher.published, 5, "the follower has received everything")
+            publisher.published.append(f"again {number}")
+            redis_task.store.reset_logs(TASK, redis_task.snapshot.epoch, [status_event(publisher.published[-1])])
+        publisher.publish_end()
+        receiving.result(timeout=10)
+    assert received == publisher.published
+
+
+class InterruptedRedis(redis.Redis):
+    """A client that calls `meanwhile` before its nth command; `left` counts down to it."""
+
+    left = 0
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send the command, after `meanwhile` if it is the nth one."""
+        self.left -= 1
+        if self.left == 0:
+            self.meanwhile()
+        execute: Any = super().execute_command
+        return execute(*args, **options)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("new_turns", [0, 8])
+def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
+    redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int, new_turns: int
+) -> None:
+    """The logs are lost and created again while a follower reads them. It receives the new logs once."""
+    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 10)
+    before, after = Publisher(redis_task, 1), Publisher(redis_task, 2)
+    before.create_task()
+    for _ in range(4):
+        before.publish_turn()
+
+    def lose_logs() -> None:
+        redis_task.wipe()
+        after.create_task()
+        for _ in range(new_turns):
+            after.publish_turn()
+
+    with InterruptedRedis.from_url(valkey.url, decode_responses=True) as client:
+        client.left, client.meanwhile = nth, lose_logs
+        follower = RedisFollower(client, valkey.url, redis_task.keys)
+        position = StreamPosition()
+        records = [record for _ in range(3) for record in follower.replay(TASK, position)]
+    [generation] = redis_task.generations()
+    assert [text_of(record) for record in records if record["generation"] == generation] == after.published
+    old = [text_of(record) for record in records if record["generation"] != generation]
+    assert old == [word for word in before.published if word in old]
+    assert position.generation == generation
+
+
+def test_text_that_was_trimmed_from_the_log_is_skipped(
+    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_task_store, "MAX_LOGGED_CHUNKS", 20)
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    for _ in range(40):
+        publisher.publish_turn()
+    texts = {text for _, _, text in redis_task.chunk_log()}
+    logged = [word for word in publisher.published if word.startswith("event") or word in texts]
+    assert len(logged) < len(publisher.published)
+    received: list[str] = []
+    position = StreamPosition()
+    with following(follower, position) as records:
+        receive(records, received, len(logged))
+        assert received == logged
+        assert len(redis_task.event_log()) == position.events
+        publisher.publish_turn()
+        publisher.publish_end()
+        receive(records, received)
+    assert received == logged + publisher.published[publisher.published.index(logged[-1]) + 1 :]
+
+
+def test_an_unlogged_event_does_not_move_the_position(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    position = StreamPosition()
+    with following(follower, position) as records:
+        assert next(records) is None
+        redis_task.logs.publish_unlogged(TASK, ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no"))
+        record = next(one for one in records if one is not None)
+    assert text_of(record) == "no"
+    assert position == StreamPosition()
+
+
+def test_a_follower_that_ends_leaves_no_connection(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    client: Any = redis_task.client
+    with following(follower, StreamPosition()) as records:
+        next(records)
+        assert len(client.client_list(_type="pubsub")) == 1
+    until(lambda: not client.client_list(_type="pubsub"), 5, "the connection is closed")
+
+
+def test_a_follower_reports_an_unreachable_redis(
+    unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, make_follower: Callable[..., AnyFollower]
+) -> None:
+    monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
+    for module in (redis_follower, redis_subscriptions):
+        monkeypatch.setattr(module, "UNREACHABLE_TIMEOUT", 0.5)
+    port = unreachable_task.client.get_connection_kwargs()["port"]
+    follower = make_follower(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
+    assert wait_for_error(lambda: next(follower.follow(TASK, StreamPosition()))) == "redis does not answer for 0.5 s"

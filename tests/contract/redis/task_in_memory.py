@@ -1,0 +1,64 @@
+"""A task on the ports in memory, which other tests rely on."""
+
+from collections.abc import Iterable
+
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.ports.rate_limits import Ticket
+from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_WINDOW, SHORT_LEASE, TaskUnderTest
+from tests.contract.samples import TASK
+from tests.support.memory_ports.board import MemoryBoard
+from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.leases import MemoryCalls, MemoryTurns
+from tests.support.memory_ports.rates import MemoryRates
+from tests.support.memory_ports.registry import MemoryWorkerRegistry
+from tests.support.memory_ports.schedule import (
+    MemoryAttempts,
+    MemoryDeadLetters,
+    MemoryInbox,
+    MemoryLogs,
+    MemorySchedule,
+)
+from tests.support.memory_ports.server import MemoryServer
+
+
+class TaskInMemory(TaskUnderTest):
+    """A task on the ports in memory, with a manual clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server = server = MemoryServer()
+        self.clock = clock = ManualClock()
+        self.store = MemoryBoard(server, clock)
+        self.turns = MemoryTurns(server, clock, LONG_LEASE)
+        self.calls = MemoryCalls(server, clock, LONG_LEASE)
+        self.short_lease_turns = MemoryTurns(server, clock, SHORT_LEASE)
+        self.short_lease_calls = MemoryCalls(server, clock, SHORT_LEASE)
+        self.schedule = MemorySchedule(server, clock)
+        self.inbox = MemoryInbox(server, clock)
+        self.logs = MemoryLogs(server)
+        self.attempts = MemoryAttempts(server, clock, LONG_LEASE)
+        self.short_lease_attempts = MemoryAttempts(server, clock, SHORT_LEASE)
+        self.dead_letters = MemoryDeadLetters(server)
+        self.rates: MemoryRates = MemoryRates(server, clock, LONG_LEASE, OPERATOR_LIMITS)
+        self.short_window_rates = MemoryRates(server, clock, RATE_WINDOW, OPERATOR_LIMITS)
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock."""
+        self.clock.move(seconds)
+
+    def registry(self, node_name: str, lifetime: float = LONG_LEASE) -> MemoryWorkerRegistry:
+        """Return the registry of the worker with this node name."""
+        return MemoryWorkerRegistry(self._server, self.clock, node_name, lifetime)
+
+    def wipe(self) -> None:
+        """Empty the server."""
+        self._server.wipe()
+
+    def chunks(self) -> Iterable[str]:
+        """Return the messages of the content log."""
+        task = self._server.held.tasks.get(TASK)
+        return list(task.chunks) if task else []
+
+    def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
+        """Return the tickets that the server holds for the same limits as this ticket."""
+        return self.rates.tickets(profile, ticket)

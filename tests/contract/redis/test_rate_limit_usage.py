@@ -1,0 +1,76 @@
+"""Usage of rate limits on Redis: the sums of a bucket, and the expiry of all of its data."""
+
+import itertools
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.team.model_profile import ModelProfile
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import OPERATOR_LIMITS
+from tests.contract.redis.test_rate_limits import make_ticket
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from("rrru"), st.integers(1, 50), st.floats(0, 0.03)), min_size=1, max_size=25))
+def test_the_sums_of_a_bucket_equal_its_slots(redis_task: TaskOnRedis, requests: list[tuple[str, int, float]]) -> None:
+    many = ModelProfile(model="m", requests_per_minute=100_000, tokens_per_minute=10**6)
+    rates = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, OPERATOR_LIMITS, 0.05, slot=0.005)
+    names = Buckets(redis_task.keys, OPERATOR_LIMITS).of(many, "", "desk")[0].keys
+    client: Any = redis_task.client
+    for kind, tokens, seconds in requests:
+        ticket = make_ticket(uuid.uuid4().hex)
+        assert rates.reserve(many, ticket, tokens) == 0
+        time.sleep(seconds)  # slots leave the window meanwhile
+        if kind == "u":
+            rates.record_usage(many, ticket, 2 * tokens, seconds / 2)
+        found = client.hgetall(names[0])
+        slots = slots_of(found)
+        for name, suffix in (("requests", "r"), ("tokens", "t")):
+            assert int(found.get(name, 0)) == sum(count for slot, count in slots.items() if slot.endswith(suffix))
+            assert all(int(slot[:-1]) >= int(found["oldest"]) for slot in slots)
+
+
+def slots_of(found: dict[str, str]) -> dict[str, int]:
+    """Return the counts of each slot in the hash of a bucket's usage."""
+    return {name: int(count) for name, count in found.items() if name[:-1].isdigit()}
+
+
+def test_nothing_remains_in_redis_after_an_hour_of_traffic(redis_task: TaskOnRedis) -> None:
+    """The hour is compressed: 60 windows of 50 ms. A third of the waiting tickets is lost with its worker."""
+    client: Any = redis_task.client
+    keys = Keys(f"{redis_task.keys.prefix}-hour")
+    rates = RedisRateLimiter(Scripts(client), keys, OPERATOR_LIMITS, window=0.05, grace=0.05, slot=0.005)
+    deadline, sizes = time.monotonic() + 60 * 0.05, []
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(send_requests, rates, worker, deadline) for worker in range(4)]
+        while not all(one.done() for one in running):
+            sizes += [client.hlen(name) for name in client.scan_iter(f"{keys.prefix}:*:used")]
+        for one in running:
+            one.result()
+    assert max(sizes) <= 3 + 2 * (0.05 / 0.005 + 2)
+    longest_ttl = max(client.pttl(name) for name in client.scan_iter(f"{keys.prefix}:*"))
+    assert 0 < longest_ttl < 10_000
+    time.sleep(longest_ttl / 1000 + 0.01)
+    assert list(client.scan_iter(f"{keys.prefix}:*")) == []
+
+
+def send_requests(rates: RedisRateLimiter, worker: int, deadline: float) -> None:
+    """Send requests of five tenants until the deadline. A third of those that wait is lost, a third is released."""
+    profile = ModelProfile(model="shared", tokens_per_minute=100)
+    for number in itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count()):
+        ticket = make_ticket(f"t{worker}-{number}", f"tenant{number % 5}")
+        while (wait := rates.reserve(profile, ticket, 10)) > 0 and number % 3 and time.monotonic() < deadline:
+            time.sleep(min(wait, 0.02))
+        if wait <= 0:
+            rates.record_usage(profile, ticket, 8)
+        elif number % 3 == 1:
+            rates.release(profile, ticket)

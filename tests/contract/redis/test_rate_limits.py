@@ -1,0 +1,287 @@
+"""Rate limits: no time window holds more than the provider allows, and waiting tickets keep their order."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_SLOT, RATE_WINDOW, TaskUnderTest
+from tests.contract.samples import TASK, status_event
+
+UNLIMITED = ModelProfile(model="m")
+TOKEN_LIMITED = ModelProfile(model="m", tokens_per_minute=100)
+REQUEST_LIMITED = ModelProfile(model="m", requests_per_minute=2)
+OPERATOR_LIMITED = ModelProfile(model="shared")
+MAX_OVERHANG = 2 * RATE_SLOT
+"""Seconds for which a request may count after its window."""
+
+
+def make_ticket(name: str, tenant: str = "", team: str = "desk") -> Ticket:
+    return Ticket(f"{tenant}:{name}" if tenant else name, team, "1/1/0")
+
+
+def test_a_request_without_a_limit_never_waits(task: TaskUnderTest) -> None:
+    assert [task.rates.reserve(UNLIMITED, make_ticket(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
+
+
+def test_tokens_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
+    rates = task.rates
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("a"), 60) == 0
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("b"), 40) == 0
+    assert 0 < rates.reserve(TOKEN_LIMITED, make_ticket("c"), 10) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("c"), 10))
+    assert task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("c"), 10) == 0
+
+
+def test_requests_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
+    rates = task.rates
+    assert [rates.reserve(REQUEST_LIMITED, make_ticket(name), 1) for name in "ab"] == [0, 0]
+    assert 0 < rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(task.short_window_rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1))
+    assert task.short_window_rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1) == 0
+
+
+def test_the_same_ticket_is_the_same_request(task: TaskUnderTest) -> None:
+    assert [task.rates.reserve(TOKEN_LIMITED, make_ticket("a"), 100) for _ in range(5)] == [0] * 5
+    assert task.rates.reserve(TOKEN_LIMITED, make_ticket("b"), 1) > 0
+
+
+def test_a_waiting_ticket_keeps_its_place(task: TaskUnderTest) -> None:
+    rates = task.rates
+    rates.reserve(TOKEN_LIMITED, make_ticket("a"), 100)
+    first, second, third = (rates.reserve(TOKEN_LIMITED, make_ticket(name), 60) for name in "bcd")
+    assert 0 < first <= LONG_LEASE + MAX_OVERHANG < second <= third
+    again = rates.reserve(TOKEN_LIMITED, make_ticket("b"), 60)
+    assert again <= first
+    task.pass_time(task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("b"), 60))
+    assert task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("b"), 60) == 0
+    assert (
+        0
+        < task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("c"), 60)
+        < task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("d"), 60)
+    )
+
+
+def test_a_request_larger_than_a_window_waits_until_the_window_is_empty(task: TaskUnderTest) -> None:
+    rates = task.rates
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("a"), 1) == 0
+    assert 0 < rates.reserve(TOKEN_LIMITED, make_ticket("huge"), 10_000) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("huge"), 10_000))
+    assert task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("huge"), 10_000) == 0
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("b"), 1) > 0
+
+
+def test_the_recorded_usage_replaces_the_reservation(task: TaskUnderTest) -> None:
+    rates = task.rates
+    rates.reserve(TOKEN_LIMITED, make_ticket("a"), 100)
+    rates.record_usage(TOKEN_LIMITED, make_ticket("a"), 30)
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("b"), 70) == 0
+    rates.record_usage(TOKEN_LIMITED, make_ticket("unknown"), 5)
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("c"), 1) > 0
+
+
+def test_requests_that_no_longer_count_are_forgotten(task: TaskUnderTest) -> None:
+    many = ModelProfile(model="m", requests_per_minute=1000)
+    for ticket in "abc":
+        assert task.short_window_rates.reserve(many, make_ticket(ticket), 1) == 0
+    task.pass_time(RATE_WINDOW + 2 * RATE_SLOT)
+    assert task.short_window_rates.reserve(many, make_ticket("d"), 1) == 0
+    assert task.tickets(many, make_ticket("d")) == {make_ticket("d").name}
+
+
+def test_the_data_of_old_windows_is_removed(redis_task: TaskOnRedis) -> None:
+    many = ModelProfile(model="m", requests_per_minute=1000)
+    window = Buckets(redis_task.keys, OPERATOR_LIMITS).of(many, "", "desk")[0].keys[0]
+    assert redis_task.short_window_rates.reserve(many, make_ticket("a"), 1) == 0
+    client: Any = redis_task.client
+    old = [name for name in client.hkeys(window) if name[:-1].isdigit()]
+    redis_task.pass_time(RATE_WINDOW + 2 * RATE_SLOT)
+    assert redis_task.short_window_rates.reserve(many, make_ticket("b"), 1) == 0
+    assert old
+    assert not set(old) & set(client.hkeys(window))
+
+
+def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnderTest) -> None:
+    rates = task.rates
+    rates.pause(UNLIMITED, 60)
+    rates.pause(TOKEN_LIMITED, 10)
+    waits = [
+        rates.reserve(UNLIMITED, make_ticket("a"), 1),
+        rates.reserve(TOKEN_LIMITED, make_ticket("b"), 1),
+        rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1),
+    ]
+    assert all(30 < wait <= 60 for wait in waits)
+    other = ModelProfile(model="other", tokens_per_minute=100)
+    assert rates.reserve(other, make_ticket("d"), 1) == 0
+    rates.pause(other, 0.1)
+    task.pass_time(0.1)
+    assert rates.reserve(other, make_ticket("e"), 1) == 0
+
+
+@pytest.mark.parametrize("other", [make_ticket("b", "globex"), make_ticket("b", "acme", "kiosk")])
+def test_a_teams_own_limit_slows_only_that_team(task: TaskUnderTest, other: Ticket) -> None:
+    waits = [task.rates.reserve(REQUEST_LIMITED, make_ticket(f"a{number}", "acme"), 1) for number in range(30)]
+    assert waits[:2] == [0, 0]
+    assert min(waits[2:]) > 0
+    assert task.rates.reserve(REQUEST_LIMITED, other, 1) == 0
+
+
+def test_the_operators_limit_applies_to_all_tenants_together(task: TaskUnderTest) -> None:
+    greedy = ModelProfile(model="shared", requests_per_minute=1000, tokens_per_minute=10**9)
+    aliased = ModelProfile(model="shared", base_url="https://api.openai.com:443/v1/", api_key_env="OTHER_KEY")
+    assert task.rates.reserve(OPERATOR_LIMITED, make_ticket("a", "acme"), 1) == 0
+    assert task.rates.reserve(greedy, make_ticket("b", "globex"), 1) == 0
+    for profile in (OPERATOR_LIMITED, greedy, aliased):
+        assert task.rates.reserve(profile, make_ticket("c", "initech", profile.model), 1) > 0
+
+
+def test_a_tenant_with_many_requests_does_not_hold_up_another_one(task: TaskUnderTest) -> None:
+    rates = task.short_window_rates
+    assert [rates.reserve(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50) for number in range(2)] == [0, 0]
+    for number in range(2, 30):
+        rates.reserve(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50)
+    wait = rates.reserve(OPERATOR_LIMITED, make_ticket("b", "globex"), 50)
+    assert 0 < wait <= 2 * RATE_WINDOW, "it waits for one of the 28 requests before it"
+    assert rates.reserve(OPERATOR_LIMITED, make_ticket("a29", "acme"), 50) > wait
+
+
+def test_a_released_ticket_gives_its_place_to_the_tickets_behind_it(task: TaskUnderTest) -> None:
+    rates = task.short_window_rates
+    waits = [rates.reserve(TOKEN_LIMITED, make_ticket(f"a{number}"), 100) for number in range(31)]
+    assert waits[30] > 10 * RATE_WINDOW
+    for number in range(1, 30):
+        for _ in range(2):
+            rates.release(TOKEN_LIMITED, make_ticket(f"a{number}"))
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("a30"), 100) <= 1.1 * RATE_WINDOW
+    rates.release(TOKEN_LIMITED, make_ticket("a0"))
+    assert task.rates.reserve(TOKEN_LIMITED, make_ticket("a30"), 100) > 0, (
+        "the request of a0 was sent, and still counts"
+    )
+    rates.release(UNLIMITED, make_ticket("unknown"))
+
+
+def test_a_tenant_is_not_charged_for_released_tickets(task: TaskUnderTest) -> None:
+    for number in range(30):
+        task.rates.reserve(OPERATOR_LIMITED, make_ticket(f"b{number}", "globex"), 50)
+    for number in range(20):
+        task.rates.reserve(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50)
+    for number in range(20):
+        task.rates.release(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"))
+    assert task.rates.reserve(OPERATOR_LIMITED, make_ticket("new", "acme"), 50) <= 2 * LONG_LEASE
+
+
+def test_a_ticket_that_is_not_renewed_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
+    """The ticket may belong to a worker that died; the other tickets wait for it no longer."""
+    rates = RedisRateLimiter(
+        Scripts(redis_task.client), redis_task.keys, OPERATOR_LIMITS, 0.1, grace=0.1, slot=RATE_SLOT
+    )
+    wait = [rates.reserve(TOKEN_LIMITED, make_ticket(name), 100) for name in "abc"][-1]
+    redis_task.pass_time(wait + 0.2)
+    assert rates.reserve(TOKEN_LIMITED, make_ticket("d"), 100) == 0
+    assert redis_task.tickets(TOKEN_LIMITED, make_ticket("d")) == {make_ticket("d").name}
+
+
+def test_the_cost_of_a_reservation_does_not_grow_with_the_waiting_tickets(redis_task: TaskOnRedis) -> None:
+    def calls() -> int:
+        client: Any = redis_task.client
+        return int(sum(one["calls"] for one in client.info("commandstats").values()))
+
+    def commands(name: str) -> int:
+        before = calls()
+        redis_task.rates.reserve(OPERATOR_LIMITED, make_ticket(name, f"tenant{len(name)}"), 10)
+        return calls() - before
+
+    few = max(commands("x" * length) for length in range(1, 10))
+    for number in range(300):
+        redis_task.rates.reserve(OPERATOR_LIMITED, make_ticket(f"t{number}", f"tenant{number}"), 10)
+    assert commands("y") <= few + 5
+
+
+def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) -> None:
+    """The reservations without a wait hold no more than the tokens of one window."""
+    with ThreadPoolExecutor(16) as pool:
+        waits = list(
+            pool.map(lambda number: redis_task.rates.reserve(TOKEN_LIMITED, make_ticket(f"t{number}"), 30), range(40))
+        )
+    assert len([wait for wait in waits if wait == 0]) == 3
+
+
+def test_tasks_wait_for_a_model_until_they_are_removed(task: TaskUnderTest) -> None:
+    rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
+    assert rates.waiting_tasks(UNLIMITED) == []
+    assert rates.reserve(UNLIMITED, make_ticket("a"), 1) == 0
+    for task_id in tasks:
+        rates.add_waiting_task(UNLIMITED, task_id)
+        rates.add_waiting_task(UNLIMITED, task_id)
+    assert sorted(rates.waiting_tasks(UNLIMITED)) == tasks[:MAX_RESUMED_TASKS]
+    assert rates.reserve(UNLIMITED, make_ticket("b"), 1) < 0
+    assert rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1) <= 0
+    assert rates.waiting_tasks(UNLIMITED.model_copy(update={"model": "another"})) == []
+    rates.remove_waiting_tasks(UNLIMITED, rates.waiting_tasks(UNLIMITED))
+    assert rates.waiting_tasks(UNLIMITED) == tasks[MAX_RESUMED_TASKS:]
+    rates.remove_waiting_tasks(UNLIMITED, tasks)
+    rates.remove_waiting_tasks(UNLIMITED, [])
+    assert rates.waiting_tasks(UNLIMITED) == []
+    assert rates.reserve(UNLIMITED, make_ticket("d"), 1) == 0
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bool) -> None:
+    task.create(3)
+    task.record_decision()
+    claim = task.claim("me")
+    event = status_event("waits")
+    start = time.monotonic()
+    assert task.turns.defer(claim, 0.3, event, refused)
+    now = task.snapshot
+    assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
+    assert now.refused_for == 0
+    due = deferral_left(task)
+    assert max(0.0, 0.3 - (time.monotonic() - start) - 0.005) <= due <= 0.3
+    assert not task.turns.renew(claim)
+    assert task.turns.defer(claim, 5, event, refused)
+    assert 0 <= deferral_left(task) <= 0.3
+    task.pass_time(0.3)
+    assert deferral_left(task) == 0
+    again = task.claim("you")
+    assert again.assignment == claim.assignment
+    assert task.snapshot.reason == "", "the deferral has ended"
+    assert deferral_left(task) == -1
+    assert task.turns.defer(again, 0.1, event, True)
+    assert task.snapshot.refusals == 1 + refused
+    assert (task.snapshot.refused_for >= 0.3) is refused
+    assert task.event_log()[-1][2] == "waits"
+
+
+def test_a_turn_without_the_time_of_its_first_refusal_is_deferred_again(redis_task: TaskOnRedis) -> None:
+    """An earlier release of Roboco did not store the time of the first refusal."""
+    task = redis_task
+    task.create(3)
+    task.record_decision()
+    task.turns.defer(task.claim(), 0, status_event("waits"), True)
+    task.client.hdel(task.keys.state(TASK), "first_refused_at", "refused_for")
+    assert (task.snapshot.refusals, task.snapshot.refused_for) == (1, 0)
+    assert task.turns.defer(task.claim(), 0, status_event("waits"), True)
+    assert (task.snapshot.refusals, task.snapshot.refused_for) == (2, 0)
+
+
+def test_a_dispatch_ends_the_deferral_of_a_turn(task: TaskUnderTest) -> None:
+    task.create(3)
+    task.record_decision()
+    task.turns.defer(task.claim(), 5, status_event("waits"), True)
+    assert task.turns.count_redelivery(TASK, task.snapshot.epoch, True) == 1
+    assert deferral_left(task) == -1
+    task.record_decision()
+    assert (deferral_left(task), task.snapshot.refusals) == (-1, 0)
+
+
+def deferral_left(task: TaskUnderTest) -> float:
+    """Return the seconds until the end of the turn's deferral, or -1 if it is not deferred."""
+    seconds = task.snapshot.deferred_for
+    return -1 if seconds is None else seconds

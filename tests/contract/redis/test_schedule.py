@@ -1,0 +1,250 @@
+"""The schedule: the time of the sweeper's next pass over each task."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from roboco.adapters.local.valkey import start_valkey
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisSchedule
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
+from roboco.errors import TransientError
+from roboco.ports.schedule import Schedule
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import TaskUnderTest
+
+LONG_DELAY = 3600.0
+SHORT_DELAY = 0.03
+
+
+@pytest.fixture
+def schedule(task: TaskUnderTest) -> Schedule:
+    return task.schedule
+
+
+def test_due_tasks_are_ordered_by_their_times(schedule: Schedule) -> None:
+    assert schedule.due(10) == []
+    for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LONG_DELAY), ("first", -90)):
+        schedule.set(task_id, delay)
+    assert schedule.due(10) == ["first", "b", "a", "c"]
+    assert schedule.due(2) == ["first", "b"]
+    assert schedule.due(10) == ["first", "b", "a", "c"], "reading the due tasks does not remove them"
+
+
+def test_a_task_is_due_after_its_delay(task: TaskUnderTest) -> None:
+    task.schedule.set("a", SHORT_DELAY)
+    task.pass_time(SHORT_DELAY)
+    assert task.schedule.due(10) == ["a"]
+
+
+def test_a_new_time_replaces_the_old_one(schedule: Schedule) -> None:
+    schedule.set("a")
+    schedule.set("a", LONG_DELAY)
+    assert schedule.due(10) == []
+    schedule.set("a", -10)
+    assert schedule.due(10) == ["a"]
+
+
+def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> None:
+    schedule.schedule_no_later_than("a", LONG_DELAY)
+    assert schedule.due(10) == []
+    schedule.schedule_no_later_than("a", -1)
+    schedule.schedule_no_later_than("a", LONG_DELAY)
+    assert schedule.due(10) == ["a"]
+
+
+def test_set_default_keeps_an_existing_time(schedule: Schedule) -> None:
+    schedule.set("a", LONG_DELAY)
+    assert not schedule.set_default("a")
+    assert schedule.due(10) == []
+    schedule.set_default("b", -1)
+    assert not schedule.set_default("b", LONG_DELAY)
+    assert schedule.due(10) == ["b"]
+
+
+def test_set_default_returns_true_if_it_set_a_time(redis_task: TaskOnRedis) -> None:
+    assert [redis_task.schedule.set_default("a") for _ in range(2)] == [True, False]
+
+
+def test_a_task_is_removed_from_the_schedule(schedule: Schedule) -> None:
+    schedule.remove("a")
+    schedule.set("a", -2)
+    schedule.set("b", -1)
+    schedule.remove("a")
+    schedule.remove("a")
+    assert schedule.due(10) == ["b"]
+    schedule.set_default("a", -3)
+    assert schedule.due(10) == ["a", "b"]
+
+
+def test_notifications_are_due_among_the_tasks_and_removed_separately(schedule: Schedule) -> None:
+    notification = f"{NOTIFY_PREFIX}a"
+    schedule.set("a", -3)
+    schedule.set("b", -1)
+    schedule.set(notification, -2)
+    assert schedule.due(10) == ["a", notification, "b"]
+    assert schedule.due(2) == ["a", notification]
+    schedule.remove("a")
+    schedule.schedule_no_later_than(notification, -4)
+    schedule.set_default(notification, LONG_DELAY)
+    assert schedule.due(1) == [notification]
+    schedule.remove(notification)
+    assert schedule.due(10) == ["b"]
+
+
+def test_every_scheduled_task_is_listed(schedule: Schedule) -> None:
+    names = {f"task{number}" for number in range(1200)}
+    for name in names:
+        schedule.set(name, LONG_DELAY)
+    schedule.set(f"{NOTIFY_PREFIX}task1")
+    assert set(schedule.task_ids()) == names
+
+
+def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
+    for name in ("a", "b", f"{NOTIFY_PREFIX}a", f"{NOTIFY_PREFIX}gone"):
+        redis_task.schedule.set(name)
+    assert redis_task.schedule.count() == 2
+
+
+def test_the_lock_excludes_other_sweepers(schedule: Schedule) -> None:
+    assert schedule.lock("me", 60)
+    assert not schedule.lock("you", 60)
+    assert not schedule.lock("they", 0.1)
+
+
+def test_the_lock_expires(task: TaskUnderTest) -> None:
+    task.schedule.lock("me", SHORT_DELAY)
+    task.pass_time(SHORT_DELAY)
+    task.schedule.lock("you", 60)
+    assert not task.schedule.lock("they", 60)
+
+
+def test_one_of_many_sweepers_gets_the_lock(redis_task: TaskOnRedis) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda number: redis_task.schedule.lock(str(number), 60), range(8))).count(True) == 1
+
+
+def test_a_lost_schedule_is_not_intact(task: TaskUnderTest) -> None:
+    assert not task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    task.schedule.mark_filled(60)
+    assert task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    task.schedule.set("a")
+    task.wipe()
+    assert not task.schedule.is_intact()
+    assert not task.schedule.was_restarted()
+    assert not task.schedule.recently_filled()
+    assert task.schedule.due(10) == []
+    task.schedule.mark_filled(60)
+    assert task.schedule.is_intact()
+
+
+def test_a_task_is_recovered_if_no_restart_is_scheduled_for_it(task: TaskUnderTest) -> None:
+    assert task.schedule.recovered_instance("a") is None, "the schedule was never filled"
+    task.schedule.mark_filled(LONG_DELAY)
+    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
+    for kind in (RESTART_PREFIX, ENTER_PREFIX):
+        task.schedule.set(f"{kind}a")
+        assert task.schedule.recovered_instance("a") is None
+        assert task.schedule.recovered_instance("b") == task.schedule.instance_id()
+        task.schedule.remove(f"{kind}a")
+    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
+
+
+def test_a_lost_mark_does_not_make_the_schedule_intact(task: TaskUnderTest) -> None:
+    """Redis is emptied while the schedule is filled."""
+    schedule = task.schedule
+    first = schedule.mark_filling()
+    assert schedule.mark_filling() == first, "concurrent sweepers share the mark"
+    assert not schedule.is_intact()
+    assert schedule.recovered_instance("a") is None
+    schedule.mark_filled(60, first)
+    assert schedule.is_intact()
+    assert not schedule.was_restarted()
+    schedule.mark_filled(60, first)
+    assert schedule.is_intact(), "a second sweeper finishes later"
+    whole = schedule.mark_filling()
+    assert schedule.is_intact(), "a refill keeps the schedule intact"
+    schedule.mark_filled(60, whole)
+    assert schedule.recently_filled()
+    task.wipe()
+    schedule.mark_filled(60, whole)
+    assert not schedule.is_intact()
+    assert not schedule.recently_filled()
+    lost = schedule.mark_filling()
+    task.wipe()
+    schedule.mark_filled(60, lost)
+    assert not schedule.is_intact()
+    assert schedule.mark_filling() != lost
+    schedule.mark_filled(60, lost)
+    assert not schedule.is_intact()
+
+
+def test_an_entry_with_a_newer_time_is_not_removed(schedule: Schedule) -> None:
+    schedule.set("restart/a", -10)
+    at = schedule.due_at("restart/a")
+    assert at is not None
+    schedule.set("restart/a", -5)
+    schedule.remove("restart/a", at)
+    assert schedule.due(10) == ["restart/a"]
+    schedule.remove("restart/a", schedule.due_at("restart/a"))
+    assert schedule.due(10) == []
+    assert schedule.due_at("restart/a") is None
+    schedule.remove("restart/a", at)
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("valkey")
+def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> None:
+    """A restarted server may have lost its last second."""
+    for first in (True, False):
+        server = start_valkey(tmp_path)
+        try:
+            with connect(server.url) as client:
+                schedule = RedisSchedule(Scripts(client), Keys())
+                assert schedule.due(10) == ([] if first else ["a"])
+                assert (schedule.is_intact(), schedule.was_restarted()) == (False, not first)
+                assert schedule.recovered_instance("a") is None
+                mark = schedule.mark_filling()
+                assert (schedule.is_intact(), schedule.was_restarted()) == (False, not first)
+                schedule.mark_filled(60, mark)
+                schedule.set("a")
+                assert (schedule.is_intact(), schedule.was_restarted()) == (True, False)
+        finally:
+            server.stop()
+
+
+def test_a_filled_schedule_is_recently_filled_for_a_while(task: TaskUnderTest) -> None:
+    assert not task.schedule.recently_filled()
+    task.schedule.mark_filled(SHORT_DELAY)
+    task.pass_time(SHORT_DELAY)
+    assert not task.schedule.recently_filled()
+    task.schedule.mark_filled(SHORT_DELAY)
+    task.schedule.mark_filled(60)
+    task.pass_time(SHORT_DELAY)
+    assert task.schedule.recently_filled()
+    assert task.schedule.is_intact()
+
+
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
+    schedule = unreachable_task.schedule
+    uses: list[Callable[[], object]] = [
+        lambda: schedule.set("a"),
+        lambda: schedule.set_default("a"),
+        lambda: schedule.due(1),
+        schedule.count,
+        lambda: schedule.remove("a"),
+        lambda: schedule.lock("me", 1),
+        schedule.is_intact,
+        schedule.was_restarted,
+        schedule.recently_filled,
+        lambda: schedule.mark_filled(1),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="redis does not answer"):
+            use()

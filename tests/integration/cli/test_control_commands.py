@@ -1,0 +1,294 @@
+"""The commands with which a user controls running tasks, beside real workers."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from roboco import Task, UsageError
+from roboco.cli.main import commands
+from roboco.domain.ids import step_id_at
+from roboco.domain.stream.item import TextPartDelta
+from tests.integration.cli.shell import DESK, LINE, SHOW, Desk, desk_reply
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.redis]
+
+
+@pytest.fixture
+def desk(folder_stack: Stack, tmp_path: Path) -> Iterator[Desk]:
+    (tmp_path / "desk.yaml").write_text(yaml.safe_dump(DESK))
+    folder_stack.model.script(desk_reply)
+    yield Desk(folder_stack, tmp_path)
+    folder_stack.model.script(answer)
+
+
+def wait_until_speaking(task: Task, seq: int = 1) -> Task:
+    """Return the task once an agent streams the text of this step."""
+    step_id = step_id_at(task.task_id, seq)
+    next(item for item in task.stream() if isinstance(item.data, TextPartDelta) and item.data.step_id == step_id)
+    return task
+
+
+def wait_for_status(task: Task, status: str) -> Task:
+    """Return the task once it has this status."""
+    until(lambda: task.summary().status == status, 30, lambda: f"{status}: {task.summary()}")
+    return task
+
+
+def test_interrupt_prints_the_receipt_and_the_team_answers(desk: Desk) -> None:
+    task = wait_until_speaking(desk.run("for ever"))
+    output = desk.call("interrupt", task.task_id, "be brief")
+    assert output.startswith(f"interrupted {task.task_id}: seen after ")
+    assert output.endswith(("0 chunks came after\n", "1 chunk came after\n"))
+    assert "connection closed after" in output
+    wait_for_status(task, "user_turn")
+    assert [step.text for step in task.history()[2:]] == ["be brief", "you said be brief"]
+    assert task.history()[1].interrupted
+    assert (
+        desk.call("interrupt", task.task_id, "once more") == f"it is step 4 of {task.task_id}; no agent was speaking\n"
+    )
+    receipt = json.loads(desk.call("interrupt", task.task_id, "for ever", "--agent", "host", "--json"))
+    assert receipt["seen_at"] is None or receipt["chunks_after"] is not None
+    assert receipt["applied_at_seq"] >= 5
+    wait_until_speaking(task, receipt["applied_at_seq"] + 1)
+    assert desk.call("stop", task.task_id).startswith(f"{task.task_id} has stopped: seen after ")
+    wait_for_status(task, "cancelled")
+    with pytest.raises(AssertionError, match="has ended"):
+        desk.call("interrupt", task.task_id, "hello?")
+    desk.stack.model.wait_for(
+        lambda records: all(record.completed or record.client_disconnected_at for record in records)
+    )
+
+
+def test_send_to_a_busy_team_queues_interrupts_or_is_refused(desk: Desk) -> None:
+    task = wait_until_speaking(desk.run("for ever"))
+    with pytest.raises(AssertionError, match="takes no message while its team is busy"):
+        desk.call("send", task.task_id, "hello", "--if-busy", "reject")
+    desk.call("send", task.task_id, "hello", "--if-busy", "queue")
+    desk.call("send", task.task_id, "enough", "--if-busy", "interrupt", "--agent", "host")
+    wait_for_status(task, "user_turn")
+    assert {"hello", "enough"} <= {step.text for step in task.history()}
+    assert task.history()[1].interrupted
+
+
+def test_step_runs_one_step_of_a_paused_task(desk: Desk) -> None:
+    asked = threading.Event()
+    desk.stack.model.script(lambda request: Reply(text=f"{request.system} speaks", held_until=asked))
+    task = desk.run("Go.", LINE)
+    assert "is asked to pause; continue with: roboco resume" in desk.call("pause", task.task_id)
+    asked.set()
+    wait_for_status(task, "paused")
+    assert [step.agent_name for step in task.history()] == ["user", "first"]
+    shown = desk.call("step", task.task_id)
+    assert "── second · " in shown
+    assert "second speaks\n" in shown
+    assert "── paused · paused by the user" in shown
+    assert len(task.history()) == 3
+    made = json.loads(desk.call("step", task.task_id, "--json"))
+    assert [step["agent_name"] for step in made["steps"]] == ["third"]
+    assert made["summary"]["status"] in ("paused", "completed")
+    if made["summary"]["status"] == "paused":
+        assert desk.call("resume", task.task_id) == f"{task.task_id} continues\n"
+    wait_for_status(task, "completed")
+
+
+def test_step_reports_a_task_that_waits_or_exceeds_the_timeout(desk: Desk) -> None:
+    task = wait_for_status(desk.run("hello"), "user_turn")
+    shown = desk.call("step", task.task_id)
+    assert "── user_turn" in shown
+    assert "no step was run" in shown
+    slow = wait_until_speaking(desk.run("for ever"))
+    assert "the step has not ended yet" in desk.call("step", slow.task_id, "--timeout", "0.2", code=1)
+    slow.stop()
+
+
+def task_awaiting_approval(desk: Desk) -> tuple[Task, str]:
+    """Return a task that waits for the approval of a call, and the id of the call."""
+    task = wait_for_status(desk.run("add"), "approval")
+    return task, task.history()[-1].calls[0].id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "confirmation", "final_text"),
+    [
+        (("approve",), "is approved", "it is 42"),
+        (("approve", "--args", '{"a": 1, "b": 2}'), "is approved", '{"a":1,"b":2}) 3'),
+        (("deny", "--reason", "too much"), "is denied", "did not approve this call, and it was not run: too much"),
+    ],
+)
+def test_approve_and_deny_decide_about_a_call(
+    desk: Desk, arguments: tuple[str, ...], confirmation: str, final_text: str
+) -> None:
+    task, call_id = task_awaiting_approval(desk)
+    verb, *options = arguments
+    assert desk.call(verb, task.task_id, call_id, *options) == f"{call_id} {confirmation}\n"
+    wait_for_status(task, "user_turn")
+    assert final_text in task.history()[-1].text
+    with pytest.raises(AssertionError, match=r"is not an open call|answered before"):
+        desk.call("approve", task.task_id, call_id, "--args", '{"a": 9, "b": 9}')
+
+
+@pytest.mark.parametrize(
+    ("options", "final_text"),
+    [
+        (("--result", '{"seen": true}'), '{"seen":true}'),
+        (("--error", "no screen"), "could not run it: no screen"),
+        (("--declined", "--error", "not now"), "declined by the client: not now"),
+    ],
+)
+def test_answer_is_the_result_of_a_client_tool(desk: Desk, options: tuple[str, ...], final_text: str) -> None:
+    task = wait_for_status(desk.run("show", client_tools=[SHOW]), "client_tool_turn")
+    call_id = task.history()[-1].calls[0].id
+    assert desk.call("answer", task.task_id, call_id, *options) == f"{call_id} is answered\n"
+    wait_for_status(task, "user_turn")
+    assert final_text in task.history()[-1].text
+    with pytest.raises(AssertionError, match=r"is not an open call|answered before"):
+        desk.call("answer", task.task_id, call_id, "--result", "5")
+
+
+def test_fork_starts_a_task_with_another_model_or_team(desk: Desk) -> None:
+    task = wait_for_status(desk.run("hello"), "user_turn")
+    new = f"{task.task_id}-new"
+    asked = ("fork", task.task_id, "--seq", "0", "--message", "good day", "--model", "other", "--id", new)
+    assert desk.call(*asked) == f"{new}\n"
+    assert json.loads(desk.call(*asked, "--json")) == {"task_id": new}
+    forked = wait_for_status(desk.stack.orchestrator.task(new), "user_turn")
+    assert [step.text for step in forked.history()] == ["hello", "good day", "you said good day"]
+    session = json.loads(desk.call("session", new))
+    assert session["lineage"]["forked_from_task_id"] == task.task_id
+    assert session["model_profile"] == "other"
+    (desk.folder / "other.yaml").write_text(yaml.safe_dump(DESK | {"name": "others"}))
+    third = desk.call("fork", new, "--team", str(desk.folder / "other.yaml")).strip()
+    assert desk.stack.orchestrator.task(third).summary().team == "others"
+    with pytest.raises(UsageError, match="no task 'none' in this workspace"):
+        CliRunner().invoke(
+            commands,
+            ["fork", "none"],
+            env=desk.stack.settings.environment(),
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
+
+
+def test_session_and_delta_print_messages_as_json(desk: Desk) -> None:
+    submitted = desk.call(
+        "submit", str(desk.folder / "desk.yaml"), "hello", "--model", "other", "--title", "A greeting"
+    )
+    task = wait_for_status(desk.stack.orchestrator.task(submitted.strip()), "user_turn")
+    session = json.loads(desk.call("session", task.task_id))
+    assert (session["title"], session["model_profile"], session["status"]) == ("A greeting", "other", "user_turn")
+    assert [message["role"] for message in session["messages"]] == ["user", "assistant"]
+    token = session["continuation_token"]
+    assert json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"] == {}
+    desk.call("send", task.task_id, "and you?")
+    until(lambda: len(task.history()) == 4, 30, "the agent has answered")
+    fresh = json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"]
+    assert sorted(fresh) == ["2", "3"]
+    whole = json.loads(desk.call("delta", task.task_id))
+    assert sorted(whole["messages_by_idx"]) == ["0", "1", "2", "3"]
+    with pytest.raises(AssertionError, match="is not one of a session or a delta"):
+        desk.call("delta", task.task_id, "nonsense")
+    record = json.loads(desk.call("session", task.task_id, "--form", "roboto"))
+    assert record == json.loads(task.session(form="roboto").model_dump_json())
+    assert (record["session_id"], record["created_by"], record["status"]) == (task.task_id, "user", "user_turn")
+    assert record["messages"][0]["content"] == [{"content_type": "text", "text": "hello"}]
+    changed = json.loads(desk.call("delta", task.task_id, token, "--form", "roboto"))
+    assert changed == json.loads(task.delta(token, form="roboto").model_dump_json())
+    assert changed["messages_by_idx"] == {"2": record["messages"][2], "3": record["messages"][3]}
+
+
+def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
+    with desk.start_on_terminal("run", "desk.yaml", "for ever") as terminal:
+        terminal.wait_for_text("Ctrl-C lets you send a message to the team; twice stops the task")
+        terminal.wait_for_text("on and on and ")
+        terminal.type_text("\x03")
+        terminal.wait_for_text("your message, ended by an empty line")
+        terminal.wait_for_text("> ")
+        terminal.type_text("\n")  # no message: the agent continues
+        terminal.wait_for_text("host")
+        terminal.wait_for_text("goes on")
+        terminal.wait_for_text("on and ")
+        terminal.type_text("\x03")
+        terminal.wait_for_text("your message, ended by an empty line")
+        terminal.type_text("be brief\n\n")
+        terminal.wait_for_text("(interrupted)")
+        terminal.wait_for_text("connection closed after")
+        terminal.wait_for_text("host was interrupted, and continues with the user's message")
+        terminal.wait_for_text("you said be brief")
+        terminal.wait_for_text("your answer, ended by an empty line")
+        terminal.wait_for_text("> ")
+        terminal.type_text("\n")
+        terminal.wait_for_text("the task waits (user_turn); to continue:")
+        terminal.wait_for_text("  roboco send task_")
+        assert terminal.wait_for_exit() == 0
+        assert terminal.screen.count("be brief") == 2  # typed, and quoted by the host
+
+
+@pytest.mark.parametrize("typed", ["", "half a mess", "a line\nand half"])
+def test_ctrl_c_twice_stops_the_task(desk: Desk, typed: str) -> None:
+    with desk.start_on_terminal("run", "desk.yaml", "for ever") as terminal:
+        terminal.wait_for_text("on and on and ")
+        terminal.type_text("\x03")
+        terminal.wait_for_text("> ")
+        terminal.type_text(typed)
+        terminal.type_text("\x03")
+        terminal.wait_for_text("stopping the task")
+        terminal.wait_for_text("(interrupted)")
+        terminal.wait_for_text("interrupted: stopped by the user")
+        terminal.wait_for_text("cancelled")
+        assert terminal.wait_for_exit() == 130
+
+
+def test_ctrl_c_with_json_stops_the_task(desk: Desk) -> None:
+    with desk.start_on_terminal("run", "desk.yaml", "for ever", "--json") as terminal:
+        terminal.wait_for_text("text_part_delta")
+        terminal.type_text("\x03")
+        terminal.wait_for_text("event_task_end")
+        assert terminal.wait_for_exit() == 130
+
+
+def test_a_user_approves_and_denies_calls_on_the_terminal(desk: Desk) -> None:
+    with desk.start_on_terminal("run", "desk.yaml", "add") as terminal:
+        terminal.wait_for_text("approval: a person must approve: add (tc_")
+        terminal.wait_for_text('{"a": 19, "b": 23}')
+        terminal.wait_for_text("may it run?")
+        terminal.wait_for_text("> ")
+        terminal.type_text("perhaps\n")
+        terminal.wait_for_text("say y, n")
+        terminal.wait_for_text("> ")
+        terminal.type_text('{"a": 1, "b": 2}\n')
+        terminal.wait_for_text(") 3")
+        terminal.wait_for_text("your answer")
+        terminal.type_text("add\n\n")
+        terminal.wait_for_text("may it run?")
+        terminal.wait_for_text("> ")
+        terminal.type_text("n not today\n")
+        terminal.wait_for_text("it was not run: not today")
+        terminal.wait_for_text("your answer")
+        terminal.type_text("add\n\n")
+        terminal.wait_for_text("may it run?")
+        terminal.wait_for_text("> ")
+        terminal.type_text("\n")
+        terminal.wait_for_text("the task waits (approval); to continue:")
+        terminal.wait_for_text("  roboco approve task_")
+        assert terminal.wait_for_exit() == 0
+
+
+def test_run_without_a_terminal_prints_the_command_that_continues_the_task(desk: Desk) -> None:
+    file = str(desk.folder / "desk.yaml")
+    output = desk.call("run", file, "add", "--id", "unapproved")
+    call_id = desk.stack.orchestrator.task("unapproved").history()[-1].calls[0].id
+    assert f"roboco approve unapproved {call_id}, or roboco deny unapproved {call_id}" in output
+    desk.call("pause", "unapproved")
+    desk.call("approve", "unapproved", call_id)
+    wait_for_status(desk.stack.orchestrator.task("unapproved"), "paused")
+    assert "the task waits (paused); to continue:\n  roboco resume unapproved" in desk.call(
+        "run", file, "add", "--id", "unapproved"
+    )

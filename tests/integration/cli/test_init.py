@@ -1,0 +1,134 @@
+"""`roboco init`: each file that it writes is run as a user would run it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from roboco import load_team
+from roboco.cli import main
+from roboco.cli.commands.init import FILES, team_name
+from roboco.errors import UsageError
+from tests.integration.cli.process import environment
+from tests.support.servers.model_server import ModelServer, Reply, Request
+from tests.support.stack import ROOT, Stack
+
+
+def answer(request: Request) -> Reply:
+    """Return the reply of the writer, which calls a tool and writes, or of the critic, which approves."""
+    if "Pick the tools" in request.system:
+        return Reply(text='{"calls": [{"tool": "word_limit", "args": {"kind": "letter"}}]}')
+    return Reply(text="Nice." if "kind teacher" in request.system else "Waves come and go.")
+
+
+def init_project(folder: Path, name: str = "shop") -> str:
+    """Run `roboco init`, and return its output."""
+    result = CliRunner().invoke(main.commands, ["init", str(folder / name)], standalone_mode=False)
+    assert result.exception is None, result.exception
+    return result.output
+
+
+def run_script(script: str, folder: Path, env: dict[str, str]) -> str:
+    """Run the script with the `roboco` and `python` of these tests, and return its output."""
+    bin_folder = folder.parent / "bin"
+    bin_folder.mkdir(exist_ok=True)
+    for name, command in (("roboco", f"{sys.executable} -m roboco.cli.main"), ("python", sys.executable)):
+        (bin_folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (bin_folder / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-euc", script],
+        cwd=folder,
+        env=env | {"PATH": f"{bin_folder}:{env['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.workers
+@pytest.mark.redis
+def test_the_printed_commands_run_the_team_and_its_tests(tmp_path: Path) -> None:
+    output = init_project(tmp_path)
+    commands = [line.strip() for line in output.split("next:\n")[1].splitlines() if "bin/activate" not in line]
+    assert len(commands) == 3
+    with ModelServer() as model:
+        model.script(answer)
+        env = environment(tmp_path, model.base_url)
+        shown = run_script("\n".join(commands), tmp_path, env)
+        assert model.violations == []
+    assert '→ word_limit(kind="letter")' in shown
+    assert "← word_limit" in shown
+    assert "Waves come and go." in shown
+    assert "── completed" in shown
+    assert "Ran 3 tests" in shown
+    assert "OK" in shown
+
+
+@pytest.mark.workers
+@pytest.mark.redis
+def test_the_service_submits_to_running_workers(tmp_path: Path) -> None:
+    init_project(tmp_path)
+    project = tmp_path / "shop"
+    with Stack(tmp_path, pools=()) as stack:
+        stack.model.script(answer)
+        for pool in ("coordinator", "agents", "tools"):
+            stack.start(pool, ROBOCO_TOOL_MODULES="team_tools", PYTHONPATH=f"{ROOT}:{project}")
+        printed = run_script(". ./settings.env; python service.py a letter", project, stack.environment)
+        assert printed == "Waves come and go.Nice.\ncompleted\n"
+        assert any("for sailors" in record.request.system for record in stack.model.requests)
+        assert "team 'shop' is valid" in run_script(
+            ". ./settings.env; roboco validate team.yaml", project, stack.environment
+        )
+
+
+def test_the_tests_of_the_project_pass_with_pytest(tmp_path: Path) -> None:
+    init_project(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "shop",
+        env=environment(tmp_path, ""),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_no_file_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "service.py").write_text("mine")
+    result = CliRunner().invoke(main.commands, ["init", str(tmp_path / "shop")], standalone_mode=False)
+    assert isinstance(result.exception, UsageError)
+    assert "has service.py already: choose another NAME" in str(result.exception)
+    assert [path.name for path in (tmp_path / "shop").iterdir()] == ["service.py"]
+    assert (tmp_path / "shop" / "service.py").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(main.commands, ["init", str(tmp_path / "file" / "shop")], standalone_mode=False)
+    assert isinstance(result.exception, UsageError)
+    assert "cannot be written: Not a directory" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("shop", "shop"), ("my shop!", "my-shop"), ("2026", "team-2026"), ("海", "team"), ("x" * 99, "x" * 64)],
+)
+def test_the_team_has_the_name_of_the_folder(tmp_path: Path, folder: str, name: str) -> None:
+    init_project(tmp_path, folder)
+    assert load_team(tmp_path / folder / "team.yaml").name == team_name(tmp_path / folder) == name
+
+
+def test_every_file_of_the_project_is_written(tmp_path: Path) -> None:
+    output = init_project(tmp_path)
+    shipped = {path.name for path in (ROOT / "roboco" / "examples" / "project").iterdir() if path.is_file()}
+    assert shipped == set(FILES) == {path.name for path in (tmp_path / "shop").iterdir()}
+    assert all(name in output for name in FILES)
+    assert yaml.safe_load((tmp_path / "shop" / "team.yaml").read_text())["name"] == "shop"

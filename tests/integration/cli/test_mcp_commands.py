@@ -1,0 +1,153 @@
+"""`roboco mcp tools`, `roboco validate` and `roboco doctor` with MCP servers that are real processes."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from roboco import Settings
+from roboco.adapters.team.file import load_team
+from roboco.cli.doctor.servers import check_servers
+from roboco.cli.main import commands
+from roboco.errors import InvalidTeam, UsageError
+from tests.support.mcp_servers import HOSTILE, SHOP
+
+pytestmark = pytest.mark.slow
+
+PLAIN = (*HOSTILE, "plain")
+DEAD = (sys.executable, "-c", "import os; import sys; sys.exit('no licence for ' + os.environ['SHOP_TOKEN'])")
+SECRET = "secret-of-the-shop"
+
+
+@pytest.fixture(autouse=True)
+def _worker_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Set the variables of a tools worker."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", ",".join(map(shlex.join, (PLAIN, SHOP, DEAD))))
+    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_ENV", "SHOP_TOKEN")
+    monkeypatch.setenv("ROBOCO_MCP_SANDBOX", "off")
+    monkeypatch.setenv("SHOP_TOKEN", SECRET)
+
+
+def write_team(name: str = "desk.yaml", **servers: dict[str, Any]) -> Path:
+    """Write a team file with these servers, and return its path."""
+    declared = {server: {"command": list(PLAIN)} | fields for server, fields in servers.items()}
+    team = {"name": "desk", "agents": [{"name": "clerk", "prompt": "x"}], "mcp_servers": declared}
+    Path(name).write_text(yaml.safe_dump(team))
+    return Path(name)
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(commands, words, standalone_mode=False)
+
+
+def test_tools_of_a_server_are_listed_with_their_parameters() -> None:
+    write_team(shop={"command": list(SHOP), "tools": {"search": {"description": "Look."}}})
+    done = call("mcp", "tools", "shop", "--team", "desk.yaml")
+    lines = [" ".join(line.split()) for line in done.output.splitlines()]
+    assert lines[:3] == [
+        "tool agents call effect parameters description",
+        "search shop_search pure query: string, limit?: integer Look.",
+        "reserve - idempotent article: string Reserve an article.",
+    ]
+    assert done.return_value == 0
+
+
+def test_tool_that_the_server_does_not_have_is_a_mistake() -> None:
+    write_team(shop={"tools": ["one", "won"]})
+    done = call("mcp", "tools", "shop", "--team", "desk.yaml", "--json")
+    listed = json.loads(done.stdout)
+    assert [tool["called"] for tool in listed["tools"]] == ["shop_one"]
+    mistake = "MCP server 'shop' has no tool 'won', which team 'desk' names; it lists: 'one'; correct the name"
+    assert listed["mistake"].startswith(mistake)
+    assert done.return_value == 1
+    with pytest.raises(InvalidTeam) as raised:
+        _raise_error(call("validate", "desk.yaml"))
+    assert raised.value.mistakes[0].startswith(f"mcp_servers.shop.tools: {mistake}")
+
+
+def test_team_is_optional_if_one_team_has_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROBOCO_TEAMS_DIR", str(tmp_path))
+    write_team(shop={})
+    assert "shop_one" in call("mcp", "tools", "shop").output
+    write_team("other.yaml", shop={}, web={})
+    with pytest.raises(UsageError, match="teams of ROBOCO_TEAMS_DIR with it: desk, other"):
+        _raise_error(call("mcp", "tools", "shop"))
+    with pytest.raises(UsageError, match="team 'desk' has no MCP server 'web', possible are 'shop'"):
+        _raise_error(call("mcp", "tools", "web", "--team", "desk"))
+    assert "web_one" in call("mcp", "tools", "web", "--team", "other").output
+
+
+def test_server_that_dies_is_reported_without_its_secret(caplog: pytest.LogCaptureFixture) -> None:
+    write_team(dead={"command": list(DEAD), "env": ["SHOP_TOKEN"], "tools": ["a"]})
+    with pytest.raises(UsageError, match="exit status 1; the log has the end of its stderr") as raised:
+        _raise_error(call("mcp", "tools", "dead", "--team", "desk.yaml"))
+    valid = call("validate", "desk.yaml")
+    assert "team 'desk' is valid" in valid.stdout
+    assert "note: mcp_servers.dead.tools is not compared: MCP server" in valid.stderr
+    assert "no licence for ***" in caplog.text
+    assert SECRET not in caplog.text + valid.output + str(raised.value)
+
+
+def test_no_server_is_started_that_the_operator_does_not_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", "python -m other")
+    write_team(shop={"command": ["sh", "-c", "touch started; cat"]})
+    with pytest.raises(UsageError, match="is not allowed on this worker"):
+        _raise_error(call("mcp", "tools", "shop", "--team", "desk.yaml"))
+    assert "is not allowed" in call("validate", "desk.yaml").stderr
+    assert not Path("started").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux'")
+def test_command_that_starts_servers_is_not_dumpable() -> None:
+    """A server without sandbox runs as the user of the command, but reads neither its environment nor its memory."""
+    write_team(shop={})
+    script = (
+        "import ctypes; from click.testing import CliRunner; from roboco.cli.main import commands\n"
+        "print(CliRunner().invoke(commands, ['validate', 'desk.yaml']).output, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "desk.yaml: team 'desk' is valid: sequential, agents clerk\n 0\n"
+
+
+def test_doctor_checks_each_server_of_the_teams() -> None:
+    team = load_team(
+        write_team(
+            good={},
+            typo={"tools": ["won"]},
+            dead={"command": list(DEAD), "env": ["SHOP_TOKEN"], "tools": ["a"]},
+            odd={"prefix": "p" * 62},
+            other={"command": ["sh"]},
+        )
+    )
+    settings = Settings(
+        allowed_mcp_servers=tuple(map(shlex.join, (PLAIN, DEAD))), allowed_mcp_env=("SHOP_TOKEN",), mcp_sandbox="off"
+    )
+    found = {check.name: check for check in check_servers(settings, [team, UsageError("no team")])}
+    assert {name: check.state for name, check in found.items()} == {
+        "mcp desk/good": "ok",
+        "mcp desk/typo": "fail",
+        "mcp desk/dead": "fail",
+        "mcp desk/odd": "warn",
+        "mcp desk/other": "fail",
+    }
+    assert found["mcp desk/good"].found == "lists 1 tool: one"
+    assert "has no tool 'won'" in found["mcp desk/typo"].found
+    assert "exit status 1" in found["mcp desk/dead"].found
+    assert "1 tools are left out because of their names ('one')" in found["mcp desk/odd"].found
+    assert all(check.todo for check in found.values() if check.state != "ok")
+    assert SECRET not in str(found)
+    (elsewhere,) = check_servers(Settings(), [load_team(write_team(good={}))])
+    assert (elsewhere.state, "is not allowed" in elsewhere.found) == ("warn", True)
+
+
+def _raise_error(done: Result) -> None:
+    """Raise the error with which a command ended."""
+    assert done.exception is not None
+    raise done.exception

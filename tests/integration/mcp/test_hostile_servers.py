@@ -1,0 +1,300 @@
+"""MCP servers that misbehave, and team files that name servers which the operator does not allow."""
+
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from roboco.adapters.mcp import session
+from roboco.adapters.mcp.allowlist import check_allowed
+from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
+from roboco.adapters.mcp.listing import build_listing
+from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.mcp.tool import MAX_DESCRIPTION_CHARS
+from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.validation import validate_team
+from roboco.errors import UsageError
+from tests.support.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
+
+pytestmark = pytest.mark.slow
+
+ANY_OBJECT = {"type": "object"}
+
+
+def hostile(kind: str, **fields: Any) -> McpServer:
+    """Return the hostile server of this kind."""
+    return declared((*HOSTILE, kind), **{"tools": ["one", "two", "three", "tool9999"]} | fields)
+
+
+def test_a_huge_description_and_schema_are_cut() -> None:
+    server = hostile("huge")
+    with using(server) as servers:
+        tools = servers.tools(server)
+    assert len(tools["one"].description) == MAX_DESCRIPTION_CHARS
+    assert tools["two"].input_schema == ANY_OBJECT
+    assert "left out: it has 1000034 characters" in tools["two"].description
+
+
+def test_a_team_gets_only_its_named_tools_of_ten_thousand() -> None:
+    server = hostile("many")
+    with using(server) as servers:
+        assert list(servers.tools(server)) == ["tool9999"]
+
+
+def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
+    server = hostile("many", tools="all")
+    data = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "mcp_servers": {"shop": server.model_dump()}}
+    with using(server) as servers:
+        offer = servers.list_tools_now(server)
+    assert (len(offer.tools), len(offer.other_names), offer.unnamed_count) == (1000, 50, 8950)
+    with pytest.raises(UsageError, match="'shop' lists 10000 tools, at most 200 are kept: name those that the team"):
+        build_listing(validate_team(data), "shop", offer)
+
+
+def test_an_invalid_part_of_a_schema_is_left_out() -> None:
+    server = hostile("bad-schema")
+    with using(server) as servers:
+        tools = servers.tools(server)
+    assert tools["one"].input_schema == {"type": "object", "properties": {"a": {}}}
+    assert tools["one"].description == "(Left out of the server's schema of the arguments: #/properties/a/type.)"
+    assert (tools["three"].description, list(tools["three"].input_schema)) == ("fine", ["type", "properties"])
+
+
+def test_schemas_that_cost_too_much_to_check_are_left_out() -> None:
+    server = hostile("costly", tools=[f"tool{number}" for number in range(50)])
+    with using(server) as servers:
+        assert all(tool.input_schema == ANY_OBJECT for tool in servers.tools(server).values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "more"),
+    [
+        ("silent", "did not answer in time", {"connect_timeout": 1.0}),
+        ("no-schema", "does not follow the protocol", {}),
+    ],
+)
+def test_a_failed_listing_is_the_description_of_the_tools(kind: str, error: str, more: dict[str, float]) -> None:
+    server = hostile(kind, **more)
+    with using(server) as servers:
+        assert error in servers.tools(server)["one"].description
+
+
+def test_an_endless_list_has_no_tools() -> None:
+    server = hostile("endless")
+    with using(server) as servers:
+        assert servers.tools(server) == {}
+
+
+@pytest.mark.parametrize("tools", ["all", ["tool99_0"]])
+def test_large_pages_are_not_read_to_their_end(tools: Any) -> None:
+    server = hostile("endless-large", tools=tools)
+    with using(server) as servers, pytest.raises(UsageError) as raised:
+        servers.list_tools_now(server)
+    assert "lists its tools in pages that are too large: the first 2 take more than 16777216 bytes" in str(raised.value)
+
+
+def test_a_session_keeps_no_schemas_of_a_list() -> None:
+    server = hostile("many")
+    with using(server) as servers:
+        servers.tools(server)
+        (known,) = servers._states.values()
+        assert known.session is not None
+        session_client = known.session._opened.result()  # type: ignore[attr-defined]
+    assert session_client._tool_output_schemas == {}
+
+
+@pytest.mark.parametrize("kind", ["garbage", "modern", "stubborn"])
+def test_harmless_violations_of_the_protocol_are_tolerated(kind: str) -> None:
+    server = hostile(kind)
+    with using(server) as servers:
+        assert list(servers.tools(server)) == ["one"]
+        assert servers.call(server, "one", {}, "k", never) == "called one"
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "more"),
+    [
+        ("mute", "did not complete the call of 'one': it did not answer in time", {"timeout": 2.0}),
+        ("nan", "not JSON compliant", {}),
+        ("wrong-result", "does not follow the protocol", {}),
+        ("flood", "the connection was lost", {}),
+        ("long-line", "the connection was lost|did not answer in time", {"timeout": 2.0}),
+    ],
+)
+def test_calls_of_a_misbehaving_server_are_errors(
+    kind: str, error: str, more: dict[str, float], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = hostile(kind, **more)
+    with using(server) as servers, caplog.at_level(logging.INFO):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(2):
+            with pytest.raises(UsageError, match=error):
+                servers.call(server, "one", {}, "k", never)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+    assert len(caplog.text) < 2000
+
+
+def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "PING_TIMEOUT", 0.3)
+    server = hostile("deaf", timeout=0.3)
+    with using(server) as servers:
+        with pytest.raises(UsageError, match="did not complete"):
+            servers.call(server, "one", {}, "k", never)
+        (known,) = servers._states.values()
+        eventually(lambda: known.session is not None and known.session.ended)
+        assert list(servers.tools(server)) == ["one"]
+
+
+def test_a_program_that_does_not_start_is_an_error() -> None:
+    missing = declared(("no-such-program-of-anybody",))
+    ends = declared(("/bin/false",))
+    for server, error in ((missing, "is not installed"), (ends, "the connection was lost")):
+        with using(server) as servers:
+            assert error in servers.tools(server)["buy"].description
+            with pytest.raises(UsageError, match=error):
+                servers.call(server, "buy", {}, "k", never)
+
+
+PRINT_SECRET = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=sys.stderr, flush=True); "
+
+
+@pytest.mark.parametrize("mode", ["off", "network"])
+@pytest.mark.parametrize(
+    ("last", "error"),
+    [
+        ("sys.exit(3)", {"off": "exit status 3", "network": "exit status 3"}),
+        (
+            "os.kill(os.getpid(), 9)",
+            {"off": "because of signal SIGKILL", "network": "exit status 137, as after signal SIGKILL"},
+        ),
+    ],
+)
+def test_a_server_that_dies_at_its_start_is_reported_with_the_cause(
+    mode: ConfinementMode,
+    last: str,
+    error: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "secret-of-the-shop")
+    server = declared((sys.executable, "-c", PRINT_SECRET + last), env=["SHOP_TOKEN"])
+    with using(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
+        servers.list_tools_now(server)
+    assert f"{error[mode]}; the log has the end of its stderr" in str(raised.value)
+    assert "its stderr ends with\n  | no licence for ***" in caplog.text
+    assert "secret-of-the-shop" not in caplog.text + str(raised.value)
+
+
+def test_stderr_of_a_server_that_never_answers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = declared(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
+    with using(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
+        servers.list_tools_now(server)
+    eventually(lambda: "it could not be reached; its stderr ends with\n  | waiting for the database" in caplog.text)
+
+
+def test_flood_of_stderr_blocks_nothing_and_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
+    flood = "import sys; sys.stderr.write('a' * 100_000 + ' secret\\n' + 'line\\n' * 100_000 + '\\x1b[31mlast\\x07\\n')"
+    server = declared((sys.executable, "-c", flood))
+    with using(server) as servers, pytest.raises(UsageError, match="exit status 0"):
+        servers.list_tools_now(server)
+    assert caplog.text.endswith("  | line\n" * 19 + "  | last?\n")
+    assert caplog.text.count("| ") == 20
+
+
+def test_a_killed_worker_leaves_no_server_behind() -> None:
+    command = (*HOSTILE, "stubborn")
+    worker = subprocess.Popen([*WORKER, "hold", *command], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    child = int(worker.stdout.readline())
+    try:
+        started = descendants(worker.pid) - {child}
+        assert len(started) == 2
+        worker.kill()
+        worker.wait()
+        eventually(lambda: not any(alive(pid) for pid in started))
+    finally:
+        worker.kill()
+        worker.stdout.close()
+        os.kill(child, signal.SIGKILL)
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the child processes of a process and their descendants."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(one): int(parent) for one, parent in map(str.split, listed.splitlines())}
+    found = {pid}
+    while more := {one for one, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+@pytest.mark.parametrize(
+    ("entry", "url"),
+    [
+        ("https://mcp.example.com/", "https://mcp.example.com/mcp"),
+        ("https://mcp.example.com", "https://mcp.example.com/mcp?tenant=7"),
+        ("https://mcp.example.com/mcp", "https://mcp.example.com/mcp"),
+        ("https://mcp.example.com/mcp", "https://mcp.example.com/mcp/"),
+        ("https://mcp.example.com/mcp/", "https://mcp.example.com/mcp"),
+        ("https://mcp.example.com/a", "https://MCP.example.com:443/a/b"),
+    ],
+)
+def test_addresses_below_an_entry_are_allowed(entry: str, url: str) -> None:
+    check_allowed(McpServer(url=url, tools={"a": {}}), ("unrelated", entry), ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "url"),
+    [
+        ("https://mcp.example.com/", "https://mcp.example.com.evil/mcp"),
+        ("https://mcp.example.com", "https://mcp.example.com.evil/mcp"),
+        ("https://mcp.example.com", "https://mcp.example.community/"),
+        ("https://mcp.example.com/", "http://mcp.example.com/mcp"),
+        ("https://mcp.example.com/", "https://mcp.example.com:8443/mcp"),
+        ("https://mcp.example.com/a", "https://mcp.example.com/ab"),
+        ("https://mcp.example.com/a", "https://mcp.example.com/A"),
+        ("https://mcp.example.com/a", "https://mcp.example.com/"),
+        ("https://mcp.example.com/a?t=1", "https://mcp.example.com/a?t=2"),
+        ("https://mcp.example.com/a?t=1", "https://mcp.example.com/a"),
+        ("https://", "https://mcp.example.com/"),
+        ("*", "https://mcp.example.com/"),
+        ("", "https://mcp.example.com/"),
+    ],
+)
+def test_addresses_that_are_not_below_an_entry_are_refused(entry: str, url: str) -> None:
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
+        check_allowed(McpServer(url=url, tools={"a": {}}), (entry,), ())
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [(), ("",), ("python",), ("sh -c 'echo a b' more",), ("sh -c echo a b",), ("sh",), ("https://mcp.example.com/",)],
+)
+def test_command_lines_that_are_not_allowed_are_refused(allowed: tuple[str, ...]) -> None:
+    server = declared(("sh", "-c", "echo a b"))
+    check_allowed(server, ("sh -c 'echo a b'",), ())
+    with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*ROBOCO_ALLOWED_MCP_SERVERS"):
+        check_allowed(server, allowed, ())
+
+
+def test_a_server_gets_no_variable_that_the_operator_does_not_name() -> None:
+    command = McpServer(command=("x",), env=("AWS_SECRET_ACCESS_KEY",), tools={"a": {}})
+    address = McpServer(url="https://a.example", headers={"Authorization": "WEB_KEY"}, tools={"a": {}})
+    for server, name in ((command, "AWS_SECRET_ACCESS_KEY"), (address, "WEB_KEY")):
+        with pytest.raises(UsageError, match=f"must not get variable {name} .* ROBOCO_ALLOWED_MCP_ENV"):
+            check_allowed(server, ("x", "https://a.example"), ())
+        check_allowed(server, ("x", "https://a.example"), (name,))
+
+
+def test_a_server_that_is_not_allowed_is_not_started() -> None:
+    servers = McpServers(("python -m shop",))
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
+        servers.tools(declared(SHOP))
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
+        servers.call(declared(SHOP), "search", {}, "k", never)
+    assert servers._states == {}

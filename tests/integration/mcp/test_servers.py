@@ -1,0 +1,294 @@
+"""MCP servers that are real processes, over stdio and over streamable HTTP."""
+
+import hashlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.mcp.tool import ListedTools
+from roboco.domain.team.mcp_server import McpServer
+from roboco.errors import UsageError
+from tests.support.mcp_servers import (
+    HOSTILE,
+    SHOP,
+    TOOLS,
+    WORKER,
+    alive,
+    declared,
+    eventually,
+    free_port,
+    listening,
+    never,
+    using,
+)
+
+pytestmark = pytest.mark.slow
+
+SECRET = "Bearer secret-of-the-shop"
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    """Yield the address of the shop, a server that the tests of this file share."""
+    port = free_port()
+    with listening(port):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@pytest.fixture(params=["stdio", "http"])
+def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> McpServer:
+    """Return the server of the shop, over stdio and over HTTP."""
+    monkeypatch.setenv("SHOP_TOKEN", SECRET)
+    if request.param == "stdio":
+        return declared(env=["SHOP_TOKEN"], timeout=20)
+    return declared(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
+
+
+def test_tools_are_listed_with_description_schema_and_effect(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
+    with using(shop) as servers:
+        tools = servers.tools(shop)
+    assert "MCP server" not in caplog.text, "an ordinary end is not logged"
+    assert list(tools) == TOOLS
+    assert tools["search"].description == "Find articles."
+    assert tools["search"].input_schema["required"] == ["query"]
+    assert [tools[name].effect for name in ("search", "reserve", "buy")] == ["pure", "idempotent", "irreversible"]
+
+
+def test_settings_of_the_team_override_the_server(shop: McpServer) -> None:
+    settings = {"buy": {"effect": "pure"}, "search": {"description": "Look."}, "missing": {}}
+    server = McpServer.model_validate(shop.model_dump() | {"tools": settings})
+    with using(server) as servers:
+        tools = servers.tools(server)
+        assert {name: tool.effect for name, tool in tools.items()} == {"buy": "pure", "search": "pure"}
+        assert tools["search"].description == "Look."
+        with pytest.raises(UsageError, match="not among those"):
+            servers.call(server, "reserve", {"article": "a"}, "k", never)
+
+
+def test_calls_return_structured_content_texts_images_and_errors(shop: McpServer) -> None:
+    with using(shop) as servers:
+        found = servers.call(shop, "search", {"query": "tea", "limit": 1}, "k", never)
+        assert found == {"query": "tea", "found": ["article 0"]}
+        assert servers.call(shop, "buy", {"article": "tea"}, "key 7", never) == "bought tea with key key 7"
+        text, image = servers.call(shop, "picture", {}, "k", never)
+        assert text == {"type": "text", "text": "a dot"}
+        assert image == {"type": "image", "mime_type": "image/png", "data": "iVBORyBkb3Q="}
+        with pytest.raises(UsageError, match="no tea left"):
+            servers.call(shop, "fail", {"text": "no tea left"}, "k", never)
+        with pytest.raises(UsageError, match="Field required"):
+            servers.call(shop, "search", {}, "k", never)
+
+
+def test_a_secret_reaches_the_server_and_no_output(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
+    with using(shop) as servers, caplog.at_level(logging.DEBUG):
+        answer = servers.call(shop, "who", {}, "k", never)
+        assert answer.startswith(hashlib.sha256(SECRET.encode()).hexdigest())
+        if shop.command is not None:
+            assert (
+                {"HOME", "PATH", "SHOP_TOKEN"} <= set(answer.split()[1:]) <= {"HOME", "LC_CTYPE", "PATH", "SHOP_TOKEN"}
+            )
+        with pytest.raises(UsageError, match=r"refused \*\*\*") as raised:
+            servers.call(shop, "leak", {}, "k", never)
+    assert "secret-of-the-shop" not in str(raised.value) + caplog.text + shop.cache_key + shop.location
+
+
+def test_an_unset_variable_is_an_error(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHOP_TOKEN")
+    with using(shop) as servers:
+        with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
+            servers.call(shop, "search", {"query": "tea"}, "k", never)
+        assert "'SHOP_TOKEN' is not set" in servers.tools(shop)["search"].description
+
+
+def test_a_header_with_a_line_break_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
+    server = declared(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
+    with using(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
+        servers.call(server, "search", {}, "k", never)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_slow_call_ends_at_its_timeout(shop: McpServer) -> None:
+    server = McpServer.model_validate(shop.model_dump() | {"timeout": 3})
+    with using(server) as servers:
+        servers.tools(server)
+        with pytest.raises(UsageError, match=r"did not answer in time \(3 s\); whether it had an effect is not known"):
+            servers.call(server, "slow", {"seconds": 300}, "k", never)
+        assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
+    mark = tmp_path / "begun"
+    with using(shop) as servers:
+        with pytest.raises(UsageError, match="cancelled"):
+            servers.call(shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", mark.exists)
+        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
+    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
+        mark, cancelled = tmp_path / "begun", threading.Event()
+        slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", cancelled.is_set)
+        eventually(mark.exists)
+        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", (
+            "a slow call delays no other call"
+        )
+        cancelled.set()
+        with pytest.raises(UsageError, match="cancelled"):
+            slow.result()
+
+
+def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path: Path) -> None:
+    server = declared()
+    mark = tmp_path / "begun"
+
+    def kill() -> None:
+        eventually(lambda: mark.exists() and mark.read_text() != "")
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+
+    with using(server) as servers:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        cause = "its process ended because of signal SIGKILL"
+        with pytest.raises(UsageError, match=rf"lost \({cause}\); whether it had an effect is not known"):
+            servers.call(server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
+        killer.join()
+        assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_path: Path) -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
+    mark = tmp_path / "begun"
+    with using(server) as servers, ThreadPoolExecutor(1) as pool:
+        with listening(port) as process:
+            call = pool.submit(servers.call, server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
+            eventually(mark.exists)
+            process.kill()
+            with pytest.raises(UsageError, match=r"lost|did not complete"):
+                call.result()
+        with listening(port):
+            assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+
+
+def test_an_expired_session_is_renewed() -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp")
+    with using(server) as servers:
+        with listening(port):
+            first = servers.call(server, "process", {}, "k", never)
+        with listening(port):
+            assert servers.call(server, "process", {}, "k", never) != first
+
+
+def test_a_web_server_that_starts_later_is_found() -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with using(server, retry_delay=0.05) as servers:
+        assert "could not be reached" in servers.tools(server)["buy"].description
+        assert servers.tools(server)["buy"].input_schema == {"type": "object"}
+        with pytest.raises(UsageError, match="could not be reached"):
+            servers.call(server, "buy", {}, "k", never)
+        with listening(port):
+            eventually(lambda: servers.tools(server)["buy"].description == "Buy an article.")
+
+
+def test_a_server_that_is_ready_later_is_found(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
+    with using(server, retry_delay=0.05) as servers:
+        assert "did not answer in time" in servers.tools(server)["one"].description
+        ready.touch()
+        eventually(lambda: "reached" not in servers.tools(server)["one"].description)
+        assert servers.call(server, "one", {}, "k", never) == "called one"
+
+
+@pytest.fixture
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
+    """Return a list that records the server of each request for tools."""
+    requested: list[McpServer] = []
+    list_tools = McpServers._list_tools
+
+    def record(self: McpServers, server: McpServer, *rest: Any) -> ListedTools:
+        requested.append(server)
+        return list_tools(self, server, *rest)
+
+    monkeypatch.setattr(McpServers, "_list_tools", record)
+    return requested
+
+
+def test_after_a_failed_listing_the_known_tools_are_served_without_a_retry(listings: list[McpServer]) -> None:
+    port = free_port()
+    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with using(server, cache_lifetime=0.0, retry_delay=3600) as servers:
+        with listening(port):
+            before = servers.tools(server)
+        for _ in range(100):
+            assert servers.tools(server) == before
+    assert len(listings) == 2
+
+
+def test_an_unknown_tool_error_refreshes_the_cached_list(shop: McpServer) -> None:
+    server = McpServer.model_validate(shop.model_dump() | {"tools": ["old", "retire"]})
+    with using(server) as servers:
+        assert "old" in servers.tools(server)
+        servers.call(server, "retire", {"name": "old"}, "k", never)
+        assert "old" in servers.tools(server)
+        with pytest.raises(UsageError, match="Unknown tool"):
+            servers.call(server, "old", {}, "k", never)
+        assert "old" not in servers.tools(server)
+
+
+def test_a_notification_of_a_changed_list_refreshes_the_cache() -> None:
+    server = declared()
+    with using(server) as servers:
+        assert "buy" in servers.tools(server)
+        servers.call(server, "retire", {"name": "buy", "tell": True}, "k", never)
+        eventually(lambda: "buy" not in servers.tools(server))
+
+
+def test_concurrent_callers_share_one_listing(shop: McpServer, listings: list[McpServer]) -> None:
+    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+        assert all(list(tools) == TOOLS for tools in pool.map(servers.tools, [shop] * 8))
+    assert len(listings) == 1
+
+
+def test_an_idle_session_ends() -> None:
+    server = declared()
+    with using(server, idle_timeout=0.3) as servers:
+        first = int(servers.call(server, "process", {}, "k", never))
+        eventually(lambda: not alive(first))
+        second = int(servers.call(server, "process", {}, "k", never))
+        assert second != first
+    eventually(lambda: not alive(second))
+
+
+def test_a_forked_process_opens_its_own_sessions() -> None:
+    done = subprocess.run([*WORKER, "fork", *SHOP], capture_output=True, text=True, timeout=60, check=True)
+    child, parent = (line.split() for line in done.stdout.splitlines())
+    assert "Traceback" not in done.stderr
+    assert (child[0], parent[0], parent[1]) == ("child", "parent", parent[2])
+    assert child[1] != parent[1]
+    eventually(lambda: not any(alive(int(pid)) for pid in (child[1], parent[1])))
+
+
+def test_a_missing_extra_is_named_by_the_first_use() -> None:
+    script = (
+        "import sys; sys.modules['mcp'] = None\n"
+        "from roboco.adapters.mcp.servers import McpServers\n"
+        "from roboco.domain.team.mcp_server import McpServer\n"
+        "McpServers(('x',)).tools(McpServer.model_validate({'command': ['x'], 'tools': ['a']}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert "roboco.errors.UsageError: MCP servers need the extra 'roboco[mcp]'" in done.stderr

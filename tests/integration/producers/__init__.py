@@ -1,0 +1,1 @@
+"""Submissions and notifications between Roboco and other services: plain Celery, canvases, a socket, webhooks."""

@@ -1,0 +1,338 @@
+"""Teams as signatures in an application of a shop: chain, group and chord, failures and revokes, on real workers."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery, chain, chord, group
+from celery.exceptions import TaskRevokedError
+from celery.result import AsyncResult, allow_join_result
+
+import roboco
+from roboco import TaskFailed, UsageError
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.client.canvas.ended_task import continue_canvas
+from roboco.client.canvas.signature import TeamTask
+from roboco.client.canvas.task_ids import team_task_id
+from roboco.domain.paths import finished_notifications_path, open_marker_path
+from tests.support.celery_shops import VISIBILITY, shop_app
+from tests.support.events import watched
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
+
+TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "reader for {{ context.audience }}"}]}
+TEAM_WITH_USER = TEAM | {"collaboration_model": {"type": "graph", "routing_graph": {"reader": ["USER"]}}}
+
+
+def answer(request: Request) -> Reply:
+    """Return the text about the notes in the prompt. "refuse" is an error, "dawdle" a slow text."""
+    if "refuse" in request.last_user:
+        return Reply(status=400, text="the model refuses")
+    if "dawdle" in request.last_user:
+        return Reply(text="slowly " * 600, chunks=600, interval=0.1)
+    return Reply(text=f"read {request.last_user} for {request.system.split()[-1]}", interval=0.005)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(
+        tmp_path_factory.mktemp("shop"), redelivery_delay=1.0, allowed_callbacks=("shop.hear@celery",)
+    ) as running:
+        running.model.script(answer)
+        running.start("shop", modules="tests.support.celery_shops")
+        running.wait_ready("shop")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def app(stack: Stack) -> Iterator[Celery]:
+    with shop_app(stack.valkey.url, stack.settings) as made:
+        yield made
+
+
+def shop_lines(stack: Stack, word: str = "") -> list[str]:
+    """Return the lines that Celery tasks of the shop wrote and that contain the word."""
+    path = stack.folder / "shop.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line for line in lines if word in line]
+
+
+def team(app: Celery, **options: Any) -> TeamTask:
+    """Return a signature of the team, with people as the audience."""
+    return roboco.team(TEAM, app=app, context={"audience": "people"}, **options)
+
+
+def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) -> None:
+    result: Any = chain(
+        app.signature("shop.fetch", ("tides",)), team(app).s(), app.signature("shop.publish")
+    ).apply_async()
+    assert result.get(timeout=60) == {"published": "read notes on tides for people"}
+    assert result.parent.get(timeout=5) == "read notes on tides for people"
+    assert shop_lines(stack, "tides") == ["published read notes on tides for people"]
+    task = stack.orchestrator.task(team_task_id(result.parent.id))
+    assert task.summary().status == "completed"
+
+
+def test_a_team_of_an_application_on_an_unknown_broker_fails_at_once(stack: Stack) -> None:
+    """Otherwise its chain would wait for ever."""
+    own = stack.valkey.url.removesuffix("/0") + "/5"
+    stack.start("shop-own", modules="tests.support.celery_shops", SHOP_URL=own)
+    stack.wait_ready("shop-own")
+    remedy = "Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker"
+    assert remedy in stack.log("shop-own")
+    with shop_app(own, stack.settings) as app:
+        result: Any = chain(team(app).s("tides"), app.signature("shop.publish")).apply_async()
+        with pytest.raises(UsageError, match=remedy):
+            result.get(timeout=60)
+        assert stack.orchestrator._engine.files.get(open_marker_path(team_task_id(result.parent.id))) is None
+        assert team(app).s("alone").apply().get() == "read alone for people", "an eager application needs no callback"
+
+
+def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery) -> None:
+    """Events show the team as a Celery task that runs from its start to the team's end, and contain no text of it."""
+    with watched(app) as seen:
+        well, refused, slow = (team(app).s(f"{word} plankton").apply_async() for word in ("eat", "refuse", "dawdle"))
+        until(lambda: seen.state(slow.id) == "STARTED", 20, "the team runs")
+        until(lambda: seen.state(well.id) == "SUCCESS", 60, lambda: f"the task has succeeded: {seen.told}")
+        until(lambda: seen.state(refused.id) == "FAILURE", 60, lambda: f"the task has failed: {seen.told}")
+        assert seen.state(slow.id) == "STARTED"
+        slow.revoke()
+        until(lambda: seen.state(slow.id) == "REVOKED", 60, lambda: f"the task is revoked: {seen.told}")
+        shown = seen.rows.tasks[well.id]
+        assert (shown.name, shown.result) == ("roboco.team", f"'task {team_task_id(well.id)} is completed'")
+        assert 0 < shown.runtime < 60
+        assert seen.rows.tasks[refused.id].exception.startswith("TaskFailed: task celery-")
+        assert seen.rows.tasks[slow.id].worker.hostname.startswith("celery@shop")
+        assert "plankton" not in str(
+            [event for event in seen.told if event.get("name", "roboco.team") == "roboco.team"]
+        )
+
+
+def test_a_chain_of_two_teams_returns_a_summary(stack: Stack, app: Celery) -> None:
+    teams = chain(team(app).s("moons"), team(app, result="summary").s())
+    summary = teams.apply_async().get(timeout=60)
+    assert summary["text"] == "read read moons for people for people"
+    assert (summary["status"], summary["team"], summary["steps"]) == ("completed", "research", 2)
+
+
+def test_an_object_sets_options_and_a_fixed_prompt_gets_the_previous_result_as_context(
+    stack: Stack, app: Celery
+) -> None:
+    arguments = {"prompt": "sand", "context": {"audience": "children"}, "title": "On sand"}
+    first = team(app).s(arguments).apply_async()
+    assert first.get(timeout=60) == "read sand for children"
+    one = chain(app.signature("shop.fetch", ("kelp",)), team(app, prompt="Go on.").s()).apply_async()
+    assert one.get(timeout=60) == "read Go on. for people"
+    context = stack.orchestrator.task(team_task_id(one.id)).history()[0].metadata["context"]
+    assert context == {"audience": "people", "previous": "notes on kelp"}
+
+
+def test_an_eager_application_waits_for_the_team(stack: Stack, app: Celery) -> None:
+    assert team(app).s("eagerly").apply().get() == "read eagerly for people"
+    with pytest.raises(TaskFailed, match="the model refuses"):
+        team(app).s("refuse eagerly").apply(throw=True)
+
+
+def test_the_body_of_a_chord_may_be_a_team(stack: Stack, app: Celery) -> None:
+    result = chord([app.signature("shop.fetch", ("ebb",)), team(app).s("flow")], team(app).s()).apply_async()
+    assert result.get(timeout=60) == 'read ["notes on ebb","read flow for people"] for people'
+
+
+def test_a_group_of_twenty_teams_returns_all_texts(stack: Stack, app: Celery) -> None:
+    result = group(team(app).s(f"group {number}") for number in range(20)).apply_async()
+    with allow_join_result():
+        assert result.get(timeout=120) == [f"read group {number} for people" for number in range(20)]
+
+
+def test_a_chord_of_twenty_teams_runs_its_body_once(stack: Stack, app: Celery) -> None:
+    header = [team(app).s(f"chord {number}") for number in range(20)]
+    result = chord(header, app.signature("shop.publish")).apply_async()
+    expected = [f"read chord {number} for people" for number in range(20)]
+    assert result.get(timeout=120) == {"published": expected}
+    assert len(shop_lines(stack, "chord")) == 1
+
+
+def test_no_worker_is_held_while_teams_run(stack: Stack, app: Celery) -> None:
+    """The shop's only child process runs other work while three slow teams run."""
+    results = [team(app).s(f"dawdle {number}").apply_async() for number in range(3)]
+    tasks = [team_task_id(result.id) for result in results]
+    files = stack.orchestrator._engine.files
+    until(lambda: all(files.get(open_marker_path(task_id)) is not None for task_id in tasks), 30, "all are submitted")
+    assert app.signature("shop.fetch", ("meanwhile",)).apply_async().get(timeout=10) == "notes on meanwhile"
+    assert not any(result.ready() for result in results)
+    for result in results:
+        result.revoke()
+    for result in results:
+        with pytest.raises(TaskRevokedError):
+            result.get(timeout=60)
+
+
+def test_a_failing_team_fails_its_chain_as_a_celery_task_does(stack: Stack, app: Celery) -> None:
+    complain = app.signature("shop.complain")
+    failing = chain(app.signature("shop.fetch", ("refuse it",)), team(app).s(), app.signature("shop.publish"))
+    result: Any = failing.apply_async(link_error=[complain, app.signature("shop.explain")])
+    with pytest.raises(TaskFailed, match="the model refuses") as raised:
+        result.get(timeout=60)
+    assert raised.value.status == "failed"
+    assert (result.state, result.parent.state, result.parent.parent.state) == ("FAILURE", "FAILURE", "SUCCESS")
+    until(lambda: shop_lines(stack, f"complained {result.parent.id}"), 20, "link_error ran")
+    assert not shop_lines(stack, "published read notes on refuse")
+    explained = f"explained {result.parent.id}: task {raised.value.task_id} is failed: "
+    assert [line.startswith(explained) for line in shop_lines(stack, "explained")] == [True]
+    assert len(shop_lines(stack, "complained")) == 1
+
+
+def test_an_invalid_submission_fails_at_once(stack: Stack, app: Celery) -> None:
+    result = roboco.team("unknown-team", app=app).s("go").apply_async()
+    with pytest.raises(roboco.UsageError, match="unknown-team"):
+        result.get(timeout=30)
+
+
+def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack, app: Celery) -> None:
+    """A caller such as celery beat reads no result."""
+    orchestrator = stack.orchestrator
+    result = app.send_task("roboco.team", kwargs={"team": "no-such-team", "prompt": "secret words"})
+    with pytest.raises(roboco.UsageError, match="no-such-team"):
+        result.get(timeout=20)
+    [letter] = [one for one in orchestrator.dead_letters() if one.headers.get("id") == result.id]
+    assert (letter.name, letter.attempts) == ("roboco.team", 1)
+    assert letter.reason.startswith("refused: team 'no-such-team' was named")
+    line = (
+        f"Celery task {result.id} (roboco.team) is refused; it is dead letter {letter.letter_id}: UsageError: team 'no"
+    )
+    assert line in stack.log("shop")
+    assert "secret words" not in stack.log("shop")
+    with pytest.raises(
+        roboco.UsageError, match=f"send it again from there; roboco dead-letters delete {letter.letter_id} takes"
+    ):
+        orchestrator.requeue_dead_letter(letter.letter_id)
+    assert orchestrator.delete_dead_letter(letter.letter_id) == letter
+    assert letter not in orchestrator.dead_letters()
+
+
+def test_a_failing_team_fails_its_chord(stack: Stack, app: Celery) -> None:
+    result = chord([team(app).s("well"), team(app).s("refuse")], app.signature("shop.publish")).apply_async()
+    with pytest.raises(Exception, match="the model refuses"):
+        result.get(timeout=60)
+    assert not shop_lines(stack, "published ['read well")
+
+
+def test_a_team_that_waits_for_its_user_fails_its_signature_only_if_on_wait_is_fail(stack: Stack, app: Celery) -> None:
+    waiting = roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}).s("ask").apply_async()
+    until(lambda: _status(stack, waiting) == "user_turn", 30, "the task waits for its user")
+    failing = (
+        roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}, on_wait="fail").s("ask").apply_async()
+    )
+    with pytest.raises(TaskFailed) as raised:
+        failing.get(timeout=60)
+    assert raised.value.status == "user_turn"
+    until(lambda: _status(stack, failing) == "cancelled", 30, "the task with on_wait='fail' is stopped")
+    assert not waiting.ready()
+    stack.orchestrator.task(team_task_id(waiting.id)).stop()
+    with pytest.raises(TaskRevokedError):
+        waiting.get(timeout=60)
+    assert failing.state == "FAILURE"
+
+
+def _status(stack: Stack, result: AsyncResult[Any]) -> str:
+    files = stack.orchestrator._engine.files
+    task_id = team_task_id(result.id)
+    return "" if files.get(f"{task_id}/task.json") is None else str(stack.orchestrator.task(task_id).summary().status)
+
+
+def test_a_revoked_team_revokes_its_chain_and_stops(stack: Stack, app: Celery) -> None:
+    result: Any = chain(team(app).s("dawdle in a chain"), app.signature("shop.publish")).apply_async()
+    until(lambda: _status(stack, result.parent) == "running", 30, "the team runs")
+    result.parent.revoke()
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=60)
+    assert result.parent.state == "REVOKED"
+    until(lambda: _status(stack, result.parent) == "cancelled", 30, "the team is stopped")
+    assert not shop_lines(stack, "dawdle in a chain")
+
+
+def test_a_team_revoked_before_its_start_is_never_submitted(stack: Stack, app: Celery) -> None:
+    """The shop's only child process is busy, so the message waits."""
+    app.signature("shop.nap", ("revoked",)).apply_async()
+    until(lambda: shop_lines(stack, "napping"), 20, "the child process is busy")
+    result = team(app).s("too late").apply_async()
+    result.revoke()
+    until(
+        lambda: f"Tasks flagged as revoked: {result.id}" in stack.log("shop"),
+        20,
+        "the worker has received the revocation",
+    )
+    (stack.folder / "revoked").touch()
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=30)
+    assert stack.orchestrator._engine.files.names(f"{team_task_id(result.id)}/") == []
+
+
+def test_repeated_messages_continue_a_chain_once(stack: Stack, app: Celery) -> None:
+    result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
+    result.get(timeout=60)
+    task_id, engine = team_task_id(result.parent.id), stack.orchestrator._engine
+    until(lambda: engine.files.names(finished_notifications_path(task_id, 2)), 20, "the notification is finished")
+    name = engine.files.names(finished_notifications_path(task_id, 2))[0].removesuffix(".json")
+    for _ in range(3):
+        app.send_task("roboco.ended", kwargs={"task_id": task_id, "name": name})
+        app.send_task("roboco.team", args=("another",), kwargs={"team": TEAM}, task_id=result.parent.id)
+    app.signature("shop.fetch", ("after that",)).apply_async().get(timeout=30)
+    continue_canvas(app, engine, task_id, name)
+    assert shop_lines(stack, "twice") == ["published read twice for people"]
+    assert result.parent.get(timeout=5) == "read twice for people"
+
+
+def test_a_callback_receives_the_notification(stack: Stack, app: Celery) -> None:
+    notify = [{"celery": dict(app.signature("shop.hear", queue="celery")), "on": ["completed"]}]
+    task = stack.orchestrator.run(
+        roboco.parse_team(TEAM), "callback", context={"audience": "people"}, notify=notify, task_id="callback-1"
+    )
+    task.result(60)
+    until(lambda: shop_lines(stack, "heard"), 30, "the shop has received the callback")
+    assert shop_lines(stack, "heard") == ["heard completed of callback-1: read callback for people"]
+
+
+def test_install_adds_two_celery_tasks_and_changes_nothing_else(stack: Stack) -> None:
+    plain = Celery("plain", broker=stack.valkey.url, backend=stack.valkey.url, set_as_current=False)
+    plain.conf.update(broker_transport_options={"visibility_timeout": 99})
+    before, tasks = dict(plain.conf), set(plain.tasks)
+    queues, routes = dict(plain.amqp.queues), list(plain.amqp.routes)
+    roboco.celery.install(plain, stack.settings)
+    roboco.celery.install(plain, stack.settings)
+    assert dict(plain.conf) == before
+    assert (dict(plain.amqp.queues), list(plain.amqp.routes)) == (queues, routes)
+    assert set(plain.tasks) - tasks == {"roboco.team", "roboco.ended"}
+    assert set(roboco.celery.__all__) == {"install", "team"}
+
+
+def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack: Stack, app: Celery) -> None:
+    """Roboco's workers restore unacknowledged messages of their own every two seconds, after half a minute."""
+    client: Any = redis.Redis.from_url(stack.valkey.url, decode_responses=True)
+    begun = len(shop_lines(stack, "napping"))
+    app.signature("shop.nap", ("visibility",)).apply_async()
+    until(lambda: len(shop_lines(stack, "napping")) > begun, 20, "the shop runs the Celery task")
+    (tag,) = client.zrange("unacked_index", 0, -1)
+    long_ago = time.time() - VISIBILITY / 2  # far beyond the timeout of Roboco's workers
+    client.zadd("unacked_index", {tag: long_ago})
+    time.sleep(5)  # Roboco's workers restore their messages at least twice
+    (stack.folder / "visibility").touch()
+    until(lambda: not client.exists("unacked_index"), 20, "the shop has acknowledged it")
+    app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=30)
+    assert len(shop_lines(stack, "napping")) == begun + 1
+    client.close()
+
+
+def test_a_shop_on_another_broker_server_continues_its_chain(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with Stack(tmp_path, callback_broker_url=valkey.url) as apart:
+        apart.model.script(answer)
+        apart.start("shop", modules="tests.support.celery_shops", SHOP_URL=valkey.url)
+        apart.wait_ready("shop")
+        with shop_app(valkey.url, apart.settings) as other:
+            result = chain(team(other).s("afar"), other.signature("shop.publish")).apply_async()
+            assert result.get(timeout=60) == {"published": "read afar for people"}

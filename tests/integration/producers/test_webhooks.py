@@ -1,0 +1,294 @@
+"""Webhooks: signed by the specification, sent only to allowed addresses, and ended in time whatever the server does."""
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+
+from roboco import parse_team
+from roboco.adapters.notifications import http_post as post
+from roboco.adapters.notifications.allowlist import allowed_address, check_webhook
+from roboco.adapters.notifications.circuit_breaker import FIRST_OPEN_SECONDS, CircuitBreaker
+from roboco.adapters.notifications.webhook import WebhookSender
+from roboco.adapters.notifications.webhook_signature import signature_headers
+from roboco.domain.notification import Notification, NotifyTarget
+from roboco.domain.status import TaskStatus
+from roboco.errors import RetryLater, TransientError, UsageError
+from tests.support.servers.certificates import Certificates
+from tests.support.servers.hook_server import HookServer, in_turn, status
+from tests.support.servers.model_server import Reply
+from tests.support.stack import Stack, until
+
+SECRET = "whsec_" + base64.b64encode(b"canary-of-a-secret").decode()
+TEAM = {"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]}
+
+
+@pytest.fixture
+def server() -> Iterator[HookServer]:
+    with HookServer() as running:
+        yield running
+
+
+def create_notification(text: str = "all is well") -> Notification:
+    """Return a notification about a completed task."""
+    return Notification(
+        notification_id="msg_1",
+        name="0-00000002-completed",
+        target=0,
+        task_id="task_1",
+        team="echo",
+        status=TaskStatus.COMPLETED,
+        reason="",
+        steps=2,
+        tokens_in=1,
+        tokens_out=2,
+        cost=0.0,
+        text=text,
+        time=datetime.now(UTC),
+        first_attempt_at=0,
+        next_attempt_at=0,
+    )
+
+
+def target_of(url: str) -> NotifyTarget:
+    """Return a target for the webhook at this address."""
+    return NotifyTarget(webhook=url, secret_env="HOOK_SECRET")
+
+
+def sender_for(*allowed: str) -> WebhookSender:
+    """Return a sender that may send to addresses below these entries."""
+    return WebhookSender(allowed, ("HOOK_SECRET",), {"HOOK_SECRET": SECRET})
+
+
+def test_the_signature_equals_the_example_of_the_specification() -> None:
+    headers = signature_headers(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        1614265330,
+        b'{"test": 2432232314}',
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    )
+    assert headers == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_an_invalid_secret_is_refused_and_not_shown() -> None:
+    with pytest.raises(UsageError) as raised:
+        signature_headers("msg", 1, b"", "whsec_canary!")
+    assert "canary" not in str(raised.value)
+
+
+def test_a_receiver_can_verify_the_signature(server: HookServer) -> None:
+    sender_for(server.url).deliver(target_of(f"{server.url}hooks?from=roboco"), create_notification("grüße"))
+    (posted,) = server.posted
+    signature = hmac.new(
+        b"canary-of-a-secret",
+        b".".join([posted.headers["webhook-id"].encode(), posted.headers["webhook-timestamp"].encode(), posted.body]),
+        hashlib.sha256,
+    )
+    assert posted.headers["webhook-signature"] == f"v1,{base64.b64encode(signature.digest()).decode()}"
+    assert abs(int(posted.headers["webhook-timestamp"]) - time.time()) < 60
+    assert (posted.path, posted.headers["content-type"]) == ("/hooks?from=roboco", "application/json")
+    record = json.loads(posted.body)
+    assert (record["id"], record["type"]) == ("msg_1", "task.completed")
+    assert record["data"]["text"] == "grüße"
+
+
+@pytest.mark.parametrize("code", [199, 301, 302, 307, 308, 400, 404, 429, 500, 503])
+def test_a_status_other_than_2xx_is_retried_and_no_redirection_is_followed(server: HookServer, code: int) -> None:
+    with HookServer() as elsewhere:
+        server.answer = status(code, "no" * 5000, location=elsewhere.url)
+        with pytest.raises(TransientError, match=f"answers {code}") as raised:
+            sender_for(server.url, elsewhere.url).deliver(
+                target_of(f"{server.url}a?token=canary"), create_notification()
+            )
+        assert not elsewhere.posted
+    assert len(str(raised.value)) < 600
+    assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_retry_after_of_a_busy_server_sets_the_delay(server: HookServer, code: int) -> None:
+    retry_date = format_datetime(datetime.now(UTC) + timedelta(minutes=2), usegmt=True)
+    for header, expected in (("7", 7), ("0", 0), (retry_date, 120), ("Sun Nov  6 08:49:37 1994", 0)):
+        server.answer = status(code, retry_after=header)
+        with pytest.raises(RetryLater, match=f"answers {code}") as raised:
+            sender_for(server.url).deliver(target_of(server.url), create_notification())
+        assert expected - 10 < raised.value.seconds <= expected
+
+
+@pytest.mark.parametrize("header", ["soon", "-5", "nan", "inf", "1e999", "Sun, 99 Nov 1994 08:49:37 GMT"])
+def test_an_invalid_retry_after_is_ignored(server: HookServer, header: str) -> None:
+    server.answer = status(503, retry_after=header)
+    with pytest.raises(TransientError) as raised:
+        sender_for(server.url).deliver(target_of(server.url), create_notification())
+    assert not isinstance(raised.value, RetryLater)
+
+
+def test_retry_after_of_another_error_is_ignored(server: HookServer) -> None:
+    server.answer = status(500, retry_after="7")
+    with pytest.raises(TransientError) as raised:
+        sender_for(server.url).deliver(target_of(server.url), create_notification())
+    assert not isinstance(raised.value, RetryLater)
+
+
+def test_a_private_authority_in_ssl_cert_file_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SSL_CERT_FILE names the authorities. An unknown or misnamed server receives no notification."""
+    certificates = Certificates(tmp_path)
+    with (
+        HookServer(tls=certificates.server("127.0.0.1")) as known,
+        HookServer(tls=certificates.server("hooks.example")) as misnamed,
+    ):
+        sender = sender_for(known.url, misnamed.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+        sender.deliver(target_of(f"{known.url}hooks"), create_notification())
+        with pytest.raises(TransientError, match="SSLCertVerificationError"):
+            sender.deliver(target_of(misnamed.url), create_notification())
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.stranger))
+        with pytest.raises(TransientError, match="SSLCertVerificationError"):
+            sender.deliver(target_of(known.url), create_notification())
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+        sender_for(known.url).deliver(target_of(f"{known.url}again"), create_notification())
+        assert [posted.path for posted in known.posted] == ["/hooks", "/again"]
+        assert not misnamed.posted
+
+
+def test_a_webhook_answered_with_410_is_not_retried(server: HookServer) -> None:
+    server.answer = status(410)
+    with pytest.raises(UsageError, match="gone for good"):
+        sender_for(server.url).deliver(target_of(server.url), create_notification())
+
+
+def _silent(connection: socket.socket, _: int) -> None:
+    connection.recv(1)
+
+
+def _dripping(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+    while True:
+        connection.sendall(b"y")
+        time.sleep(0.05)
+
+
+def _garbage(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"\x00\xff not http \r\n\r\n")
+
+
+def _closing(connection: socket.socket, _: int) -> None:
+    connection.close()
+
+
+@pytest.mark.parametrize("answer", [_silent, _dripping, _garbage, _closing])
+def test_a_hostile_server_delays_no_worker(server: HookServer, answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post, "SOCKET_TIMEOUT", 0.5)
+    monkeypatch.setattr(post, "TOTAL_TIMEOUT", 1.0)
+    server.answer = answer  # type: ignore[assignment]
+    sender = sender_for(server.url)
+    with pytest.raises(TransientError, match="does not answer"):
+        sender.deliver(target_of(server.url), create_notification())
+    with pytest.raises(TransientError, match="does not call it for 30 s"):
+        sender.deliver(target_of(server.url), create_notification())
+    assert len(server.posted) == 1
+
+
+def test_the_circuit_breaker_backs_off_until_a_success() -> None:
+    now = [0.0]
+    breaker = CircuitBreaker(lambda: now[0])
+    for factor in (1, 2, 4):
+        breaker.check("a")
+        breaker.record_failure("a")
+        now[0] += FIRST_OPEN_SECONDS * factor - 1
+        with pytest.raises(TransientError):
+            breaker.check("a")
+        breaker.check("b")
+        now[0] += 1
+    breaker.record_success("a")
+    breaker.record_failure("a")
+    now[0] += FIRST_OPEN_SECONDS
+    breaker.check("a")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example/other",
+        "https://hooks.example/roboco/../other",
+        "https://hooks.example/roboco%2f..%2fother",
+        "https://hooks.example.evil/roboco",
+        "https://hooks.example:8443/roboco",
+        "http://hooks.example/roboco",
+        "https://user@hooks.example/roboco",
+        "file:///etc/passwd",
+    ],
+)
+def test_a_producer_reaches_only_addresses_that_the_operator_lists(url: str) -> None:
+    allowed = ("https://hooks.example/roboco",)
+    assert check_webhook(target_of("https://hooks.example/roboco/done?x=1"), allowed, ("HOOK_SECRET",))
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOKS"):
+        check_webhook(target_of(url), allowed, ("HOOK_SECRET",))
+
+
+def test_only_secrets_that_the_operator_lists_are_used() -> None:
+    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOK_ENV"):
+        check_webhook(target_of("https://hooks.example/"), ("https://hooks.example/",), ("OTHER",))
+    with pytest.raises(UsageError, match="is not set on this worker"):
+        WebhookSender(("https://hooks.example/",), ("HOOK_SECRET",), {}).deliver(
+            target_of("https://hooks.example/"), create_notification()
+        )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "::ffff:10.0.0.1", "0.0.0.0"])
+def test_private_addresses_are_reached_only_where_they_are_listed(host: str) -> None:
+    with pytest.raises(UsageError, match="no public address"):
+        allowed_address(host, 443, ("https://hooks.example/",))
+
+
+def test_networks_and_hosts_that_are_listed_are_reached() -> None:
+    assert allowed_address("10.1.2.3", 443, ("10.0.0.0/8",)) == "10.1.2.3"
+    assert allowed_address("127.0.0.1", 80, ("http://127.0.0.1:8080/hooks",)) == "127.0.0.1"
+    with pytest.raises(UsageError, match="no public address"):
+        allowed_address("localhost", 443, ("https://localhost/",))  # a name may resolve to any address
+
+
+@pytest.mark.workers
+def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator_allows_it(
+    tmp_path: Path, server: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    server.answer = in_turn(status(500), status(204))
+    allowed = (f"{server.url}allowed",)
+    with Stack(tmp_path, allowed_webhooks=allowed, allowed_webhook_env=("HOOK_SECRET",)) as stack:
+        stack.model.script(lambda request: Reply(text="hello"))
+        targets = [
+            {"webhook": f"{server.url}allowed", "secret_env": "HOOK_SECRET"},
+            {"webhook": f"{server.url}elsewhere", "secret_env": "HOOK_SECRET"},
+        ]
+        stack.orchestrator.run(parse_team(TEAM), "Go.", notify=targets).result(60)
+        until(lambda: len(server.posted) == 2, 30, "the webhook is retried")
+        first, second = server.posted
+        assert first.headers["webhook-id"] == second.headers["webhook-id"]
+        assert {posted.path for posted in server.posted} == {"/allowed"}
+        until(stack.orchestrator.dead_letters, 20, "the other webhook is a dead letter")
+        (letter,) = stack.orchestrator.dead_letters()
+        assert letter.name == "roboco.notify"
+        assert "ROBOCO_ALLOWED_WEBHOOKS" in letter.reason
+        stack.settings = stack.settings.model_copy(update={"allowed_webhooks": (server.url,)})
+        stack.restart("coordinator")
+        stack.wait_ready("coordinator")
+        stack.orchestrator.requeue_dead_letter(letter.letter_id)
+        until(lambda: server.posted[-1].path == "/elsewhere", 30, "the requeued webhook is sent")
+        assert stack.orchestrator.dead_letters() == []
+    assert not list((tmp_path / "workspace").rglob("notifications/*.json"))
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]
+    assert {"coordinator.log", "history.jsonl"} <= {path.name for path in files}
+    assert not [path for path in files if b"canary" in path.read_bytes() or SECRET.encode() in path.read_bytes()]

@@ -1,0 +1,1 @@
+"""Secrets, signed messages, passwords, Redis users, TLS, and the limits of sandboxes."""

@@ -1,0 +1,124 @@
+"""A Redis that requires a password: clients, `roboco doctor` and workers name the setting and its syntax."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from roboco import Orchestrator, Settings
+from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.local.process import free_port
+from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.adapters.redis import client
+from roboco.cli.doctor.broker import check_broker
+from roboco.cli.doctor.redis import check_redis
+from roboco.client.wiring import producer_app
+from roboco.domain.team.team import Team
+from roboco.errors import TransientError
+from tests.conftest import need, running
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
+
+SYNTAX = "write redis://:PASSWORD@HOST:PORT/DATABASE, or redis://USER:PASSWORD@HOST:PORT/DATABASE"
+MISSING, WRONG = "Redis asks for a password, and ROBOCO_REDIS_URL has none: write", "Redis refuses the user or password"
+TEAM = Team.model_validate({"name": "echo", "agents": [{"name": "echo", "prompt": "Repeat."}]})
+
+
+@pytest.fixture(scope="module")
+def password_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """Yield a Redis with a password."""
+    need(find_server)
+    for server in running(start_valkey(tmp_path_factory.mktemp("locked"))):
+        with redis.Redis.from_url(server.url) as admin:
+            admin.config_set("requirepass", "right")
+        yield server
+
+
+def url_of(server: ValkeyServer, password: str) -> str:
+    return server.url.replace("//", f"//:{password}@") if password else server.url
+
+
+@pytest.fixture
+def settings(tmp_path: Path, password_redis: ValkeyServer, request: pytest.FixtureRequest) -> Settings:
+    return Settings(redis_url=url_of(password_redis, request.param), workspace=tmp_path.as_uri())
+
+
+missing_or_wrong = pytest.mark.parametrize(
+    ("settings", "reason"), [("", MISSING), ("wrong", WRONG)], indirect=["settings"]
+)
+
+
+@missing_or_wrong
+def test_client_without_the_right_password_names_the_setting(settings: Settings, reason: str) -> None:
+    orchestrator = Orchestrator(settings)
+    with pytest.raises(TransientError) as refused:
+        orchestrator.run(TEAM, "hello")
+    orchestrator.close()
+    assert reason in str(refused.value)
+    assert SYNTAX in str(refused.value)
+
+
+@pytest.mark.parametrize("settings", [""], indirect=True)
+def test_refused_password_is_not_retried(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redis.retry.sleep", lambda seconds: pytest.fail("a refused password must not be retried"))
+    with client.connect(settings.redis_url) as connected, pytest.raises(redis.AuthenticationError):
+        connected.ping()
+
+
+def test_refused_connection_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("redis.retry.sleep", pauses.append)
+    with client.connect(f"redis://127.0.0.1:{free_port()}") as connected, pytest.raises(redis.ConnectionError):
+        connected.ping()
+    assert len(pauses) >= 5
+
+
+@missing_or_wrong
+def test_broker_without_the_right_password_names_the_settings(settings: Settings, reason: str) -> None:
+    with producer_app(settings) as app, pytest.raises(TransientError) as refused, translating_errors("roboco.turn"):
+        app.send_task("roboco.turn", retry=False)
+    assert "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)" in str(refused.value)
+    assert SYNTAX in str(refused.value)
+
+
+@missing_or_wrong
+def test_doctor_without_the_right_password_names_the_setting(settings: Settings, reason: str) -> None:
+    (redis_check,), (broker_check,) = check_redis(settings, True), check_broker(settings)
+    assert (redis_check.state, broker_check.state) == ("fail", "fail")
+    assert reason.partition(":")[0] in redis_check.found
+    assert SYNTAX in redis_check.todo
+    assert SYNTAX in broker_check.todo
+
+
+@pytest.mark.parametrize(
+    ("pool", "redis_password", "broker_password", "reason"),
+    [
+        ("app", "", None, MISSING),
+        ("coordinator", "wrong", None, WRONG),
+        ("agents", "right", "", "Redis asks for a password, and ROBOCO_BROKER_URL has none: write"),
+    ],
+)
+def test_worker_without_the_right_password_ends_and_names_the_setting(
+    password_redis: ValkeyServer,
+    tmp_path: Path,
+    pool: str,
+    redis_password: str,
+    broker_password: str | None,
+    reason: str,
+) -> None:
+    celery = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "worker"]
+    environment = os.environ | {
+        "ROBOCO_REDIS_URL": url_of(password_redis, redis_password),
+        "ROBOCO_WORKSPACE": tmp_path.as_uri(),
+    }
+    environment |= {} if broker_password is None else {"ROBOCO_BROKER_URL": url_of(password_redis, broker_password)}
+    ended = subprocess.run(
+        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert f"this worker ends: {reason}" in ended.stderr
+    assert SYNTAX in ended.stderr

@@ -1,0 +1,36 @@
+"""A tools worker divides the memory for sandboxes by its concurrency, which options of its command line may set."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.local.process import start_server
+from roboco.settings import Settings
+from roboco.workers.process_engine import ProcessEngine
+from tests.support.stack import ROOT, Stack, until
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("option", ["--concurrency=3", "--autoscale=3,1"])
+def test_a_tools_worker_logs_once_that_a_share_is_too_small(tmp_path: Path, option: str) -> None:
+    with Stack(tmp_path, pools=(), sandbox_memory=100) as stack:
+        command = [sys.executable, "-m", "celery", "-A", "roboco.workers.tools", "worker", "-l", "INFO", option]
+        log = tmp_path / "tools.log"
+        worker = start_server("tools", command, env=stack.environment, log=log, cwd=ROOT)
+        try:
+            until(lambda: log.exists() and " ready." in log.read_text(), 30, "the worker is ready")
+        finally:
+            worker.stop()
+        assert log.read_text().count("ROBOCO_SANDBOX_MEMORY=100 gives each of 3 sandboxes") == 1
+
+
+def test_the_engine_of_a_child_has_the_share_of_its_worker(tmp_path: Path) -> None:
+    settings = Settings(workspace=f"file://{tmp_path}", cache_dir=tmp_path, sandbox_memory=100)
+    app = create_app(app_settings(settings.broker))
+    engine = ProcessEngine(app, settings)
+    engine.concurrency = 3
+    toolbox: Any = engine().toolbox
+    assert "each of 3 sandboxes" in toolbox._builtin._sandbox.refusal()

@@ -1,0 +1,1 @@
+"""Followers of a task: threads, event loops, server-sent events, and a browser."""

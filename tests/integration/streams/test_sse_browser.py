@@ -1,0 +1,109 @@
+"""The example of server-sent events in a real browser, while its server is killed and terminated during a step."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from roboco import parse_team
+from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import ROOT, Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
+
+TEAM = parse_team(
+    {"name": "two", "agents": [{"name": name, "prompt": f"{name} speaks"} for name in ("first", "second")]}
+)
+WORDS = [f"{word} {number},\n  <b>" for number in range(60) for word in ("Woge", "Gischt", "Bö")]
+
+
+class SsePageServer:
+    """The example with its page under uvicorn. It restarts at the same port."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self.port = free_port()
+        self.server = self.start()
+
+    def start(self) -> Server:
+        command = [sys.executable, "-m", "uvicorn", "tests.support.servers.sse_page:app", "--port", str(self.port)]
+        command += ["--timeout-graceful-shutdown", "1"]
+        log = self._stack.folder / "uvicorn.log"
+        self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
+        wait_ready(self.server, self._responds, 60)
+        return self.server
+
+    def restart(self, signal_number: signal.Signals) -> None:
+        """End the server by this signal within ten seconds, and start another one at its port."""
+        os.kill(self.server.pid, signal_number)
+        self.server.process.wait(10)
+        self.start()
+
+    def texts_at(self, moment: str, seconds: float = 60) -> dict[str, str]:
+        """Return the text of each step that the page showed at this moment."""
+        file = self._stack.folder / f"{moment}.json"
+        until(file.exists, seconds, f"the page reports {moment}")
+        texts: dict[str, str] = json.loads(file.read_text())
+        return texts
+
+    def _responds(self) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}/openapi.json", timeout=5):
+                return True
+        except URLError:
+            return False
+
+
+@contextmanager
+def browser(stack: Stack, url: str) -> Iterator[None]:
+    """Run a headless Chromium on this page until the block ends."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("Chromium is not installed, whose EventSource this test needs")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    command = [program, *flags, f"--user-data-dir={stack.folder / 'browser'}", url]
+    started = start_server("chromium", command, log=stack.folder / "chromium.log")
+    try:
+        yield
+    finally:
+        started.stop(10)
+
+
+def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack) -> None:
+    second_may_speak = threading.Event()
+
+    def speak(request: Request) -> Reply:
+        return Reply(
+            chunks=WORDS, interval=0.01, held_until=second_may_speak if request.system.startswith("second") else None
+        )
+
+    folder_stack.model.script(speak)
+    web = SsePageServer(folder_stack)
+    try:
+        task = folder_stack.orchestrator.run(TEAM, "Go.")
+        with browser(folder_stack, f"http://127.0.0.1:{web.port}/pages/{task.task_id}"):
+            web.texts_at("begun-1")
+            web.restart(signal.SIGKILL)
+            (opened_text,) = web.texts_at("opened-2").values()
+            assert "".join(WORDS).startswith(opened_text)
+            second_may_speak.set()
+            web.texts_at("begun-2")
+            web.restart(signal.SIGTERM)
+            displayed = web.texts_at("end")
+        expected = {step.step_id: step.text for step in task.history() if step.by_agent}
+        assert displayed == expected
+        assert list(expected.values()) == ["".join(WORDS)] * 2
+    finally:
+        second_may_speak.set()
+        web.server.stop()
+        folder_stack.model.script(answer)

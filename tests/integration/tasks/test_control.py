@@ -1,0 +1,308 @@
+"""Controls of running tasks, on real workers. The model server checks each request as a provider does."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from roboco import Task, UsageError, parse_team
+from roboco.domain.session.session import SessionMessage
+from roboco.domain.stream.item import TextPartDelta
+from tests.support.double_delivery import doubled
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Record, Reply, Request
+from tests.support.stack import LONG_LEASE, Stack, until
+
+pytestmark = pytest.mark.workers
+
+SLOW = Reply(chunks=["word "] * 2000, interval=0.02)
+TIMEOUT = 20.0
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module", params=["once", "twice"])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Yield three real workers, and once more with every Celery message sent twice."""
+    modules = "roboco.workers" if request.param == "once" else "tests.support.double_delivery"
+    with Stack(tmp_path_factory.mktemp("stack"), modules=modules, lease_seconds=LONG_LEASE) as started:
+        if request.param == "twice":
+            doubled(started.orchestrator._producer)
+        yield started
+
+
+class ScriptedStack:
+    """A stack whose model gives the replies of one test."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.prompt = f"prompt {next(_numbers)}"
+
+    def run(self, team: Any, responder: Any, **options: Any) -> Task:
+        """Run the team with the replies of the responder, and return the task."""
+        self.stack.model.script(responder)
+        return self.stack.orchestrator.run(team, self.prompt, **options)
+
+    def requests(self) -> list[Record]:
+        """Return the model calls of this test, in order."""
+        return [record for record in self.stack.model.requests if self.prompt in str(record.request.messages)]
+
+    def wait_until_speaking(self, task: Task) -> Record:
+        """Return the newest model call once a follower has received two words of its text."""
+        deltas = (item.data.text for item in task.stream() if isinstance(item.data, TextPartDelta))
+        assert any(text.count("word ") >= 2 for text in itertools.accumulate(deltas))
+        return self.requests()[-1]
+
+    def send(self, name: str, **arguments: Any) -> None:
+        """Send a control as another service does, with plain Celery."""
+        self.stack.orchestrator._producer.send_task(f"roboco.{name}", kwargs=arguments, queue="roboco.coordinator")
+
+
+@pytest.fixture
+def scripted(stack: Stack) -> Iterator[ScriptedStack]:
+    yield ScriptedStack(stack)
+    stack.model.script(answer)
+    assert stack.model.violations == [], "each tool call has exactly one result in every request"
+
+
+def team(**fields: Any) -> Any:
+    """Return a team of one agent with tools of the tests."""
+    tools: list[dict[str, Any]] = [
+        {"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "pure", "approval": "required"},
+        {
+            "name": "wait",
+            "function": "tests.support.tools_for_agents:wait_until_cancelled",
+            "effect": "pure",
+            "timeout": 15,
+        },
+        {"name": "scope", "function": "tests.support.tools_for_agents:tell_scope", "effect": "pure"},
+    ]
+    agent = {"name": "worker", "prompt": "worker", "tools": ["add", "wait", "scope"]}
+    return parse_team({"name": "solo", "agents": [agent], "tools": tools} | fields)
+
+
+def answer_briefly_on_request(first: Reply) -> Any:
+    """Return a responder that gives this reply until the user has written "shorter"."""
+
+    def responder(request: Request) -> Reply:
+        return Reply(text="in brief") if request.last_user == "shorter" else first
+
+    return responder
+
+
+def texts(task: Task) -> list[tuple[str, str]]:
+    return [(step.agent_name, step.text) for step in task.history()]
+
+
+@pytest.mark.parametrize("over_celery", [False, True])
+def test_an_interrupt_closes_the_connection_and_keeps_the_partial_text(
+    scripted: ScriptedStack, over_celery: bool
+) -> None:
+    task = scripted.run(team(), answer_briefly_on_request(SLOW))
+    record = scripted.wait_until_speaking(task)
+    if over_celery:
+        scripted.send("interrupt", task_id=task.task_id, message="shorter", item_id="cut")
+    else:
+        task.interrupt("shorter", item_id="cut")
+    until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
+    assert task.result(TIMEOUT).status == "completed"
+    [_, partial, user, brief] = task.history()
+    assert partial.metadata["interrupted"] is True
+    assert partial.text.startswith("word word ")
+    assert (user.text, brief.text) == ("shorter", "in brief")
+    receipt = task.receipt("cut")
+    assert receipt.applied_at_seq == 2
+    assert receipt.seen_at is not None
+    assert receipt.closed_at is not None
+    assert receipt.chunks_after is not None
+    deltas = [item.data for item in task.stream() if isinstance(item.data, TextPartDelta)]
+    shown = "".join(delta.text for delta in deltas if delta.step_id == partial.step_id)
+    assert shown == partial.text
+    assert len(scripted.requests()) == 2
+
+
+def test_an_interrupt_before_the_first_token_closes_the_connection(scripted: ScriptedStack) -> None:
+    task = scripted.run(team(), answer_briefly_on_request(Reply(text="too late", delay=30)))
+    until(scripted.requests, TIMEOUT, "the model server has a request")
+    [record] = scripted.requests()
+    task.interrupt("shorter")
+    until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
+    assert task.result(TIMEOUT).status == "completed"
+    assert texts(task)[1:] == [("worker", ""), ("user", "shorter"), ("worker", "in brief")]
+
+
+def test_a_stop_closes_the_connection(scripted: ScriptedStack) -> None:
+    task = scripted.run(team(), lambda request: SLOW)
+    record = scripted.wait_until_speaking(task)
+    task.stop("enough", item_id="halt")
+    until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
+    assert task.result(TIMEOUT).status == "cancelled"
+    assert [step.agent_name for step in task.history()] == ["user", "worker", "orchestrator"]
+    assert task.history()[1].text.startswith("word word ")
+    assert task.receipt("halt").closed_at is not None
+
+
+def test_a_stop_before_the_submission_cancels_the_task(scripted: ScriptedStack) -> None:
+    scripted.send("stop", task_id=f"early-{scripted.prompt[7:]}", reason="never mind", item_id="early")
+    name = f"early-{scripted.prompt[7:]}"
+    files = scripted.stack.orchestrator._engine.files
+    until(lambda: files.names(f"{name}/inbox/"), TIMEOUT, "the stop is accepted")
+    task = scripted.run(team(), lambda request: SLOW, task_id=name)
+    assert task.result(TIMEOUT).status == "cancelled"
+    assert not scripted.requests()
+
+
+def test_an_interrupt_cancels_a_running_tool_and_closes_its_call(scripted: ScriptedStack) -> None:
+    def responder(request: Request) -> Reply:
+        if request.last_user == "shorter":
+            return Reply(text="in brief")
+        return Reply(text="calling", tool_calls=[("wait", {"seconds": 14}), ("scope", {})])
+
+    before = scripted.stack.noted()
+    task = scripted.run(team(), responder, scope={"start_time": 1})
+    until(lambda: scripted.stack.noted() > before, TIMEOUT, "the tool runs")
+    task.interrupt("shorter")
+    assert task.result(TIMEOUT).status == "completed"
+    waited, scope = task.history()[2].results
+    assert "the user interrupted the work" in str(waited.error) or waited.result == "cancelled", (
+        "or the tool ended first"
+    )
+    assert scope.is_error or scope.result == {"start_time": 1}
+    calls = scripted.stack.folder / "calls.txt"
+    until(
+        lambda: f"{waited.tool_call_id} cancelled True" in calls.read_text(), TIMEOUT, "the tool sees the cancellation"
+    )
+
+
+def test_a_paused_task_runs_one_step_and_continues_after_resume(scripted: ScriptedStack) -> None:
+    pair = team(agents=[{"name": name, "prompt": name} for name in ("one", "two", "three")])
+
+    paused = threading.Event()
+    task = scripted.run(pair, lambda request: Reply(text=request.system, held_until=paused))
+    until(scripted.requests, TIMEOUT, "the model server has a request")
+    task.pause()
+    paused.set()
+    assert task.result(TIMEOUT).status == "paused"
+    before = len(task.history())
+    assert before == 2, "the running turn ends before the pause"
+    scripted.send("step", task_id=task.task_id, item_id="one-more")
+    until(lambda: len(task.history()) == before + 1, TIMEOUT, "one step is committed")
+    assert task.result(TIMEOUT).status == "paused"
+    task.resume()
+    until(lambda: task.summary().status.ended, TIMEOUT, "the task has ended")
+    assert texts(task)[1:] == [(name, name) for name in ("one", "two", "three")]
+
+
+def test_client_tools_and_approvals_hold_no_worker(scripted: ScriptedStack) -> None:
+    calls: list[Any] = [("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}), ("client_ask", {"q": 2})]
+
+    def responder(request: Request) -> Reply:
+        return Reply(text="done") if request.tool_results else Reply(text="calling", tool_calls=calls)
+
+    ask = {"name": "client_ask", "description": "asks the user", "input_schema": {"type": "object"}}
+    task = scripted.run(team(), responder, client_tools=[ask])
+    assert task.result(TIMEOUT).status == "approval"
+    first, added, second = task.history()[1].calls
+    scripted.send("answer", task_id=task.task_id, call_id=second.id, result={"n": 2})
+    scripted.send("approve", task_id=task.task_id, call_id=added.id, args={"a": 40, "b": 2})
+    until(lambda: task.summary().status == "client_tool_turn", TIMEOUT, "the task waits for the client alone")
+    with pytest.raises(UsageError, match="answered before, in another way"):
+        task.deny(added.id)
+    task.answer(first.id, status="declined", error="not now")
+    until(lambda: task.summary().status.ended, TIMEOUT, "the task has ended")
+    results = task.history()[2].results
+    assert [(one.result, one.error) for one in results] == [
+        (None, "declined by the client: not now"),
+        (42, None),
+        ({"n": 2}, None),
+    ]
+    assert "(a person changed the arguments" in str(scripted.requests()[-1].request.messages)
+
+
+def test_a_task_without_its_goals_ends_as_goals_failed(scripted: ScriptedStack) -> None:
+    def responder(request: Request) -> Reply:
+        match request.count("assistant"):
+            case 0:
+                return Reply(text="done, I think")
+            case 1:
+                return Reply(tool_calls=[("achieve_number", {"n": "seven"})])
+            case 2:
+                return Reply(tool_calls=[("achieve_number", {"n": 7})])
+            case _:
+                return Reply(text="done")
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    goal = {"name": "number", "description": "the number", "schema": schema}
+    task = scripted.run(team(), responder, goals=[goal])
+    assert task.result(TIMEOUT).status == "completed"
+    [achieved] = task.session().goals
+    assert (achieved.status, achieved.outcome) == ("achieved", {"n": 7})
+    lazy = scripted.run(team(), lambda request: Reply(text="no"), goals=[goal])
+    assert lazy.result(TIMEOUT).status == "goals_failed"
+
+
+def test_a_sub_task_is_linked_to_its_parent_and_returns_its_text(scripted: ScriptedStack) -> None:
+    def responder(request: Request) -> Reply:
+        if request.system == "helper":
+            return Reply(text=f"found: {request.last_user}")
+        if request.tool_results:
+            return Reply(text=f"the helper found {request.tool_results[0][1]}")
+        return Reply(tool_calls=[("delegate", {"team": "helpers", "prompt": f"look up {scripted.prompt}"})])
+
+    helpers = {"name": "helpers", "agents": [{"name": "helper", "prompt": "helper"}]}
+    lead = {"name": "worker", "prompt": "worker", "delegates": ["helpers"]}
+    task = scripted.run(team(agents=[lead], teams={"helpers": helpers}), responder)
+    assert task.result(TIMEOUT).status == "completed"
+    [result] = task.history()[2].results
+    child = scripted.stack.orchestrator.task(result.result["task_id"])
+    assert child.history()[0].parent_id == task.history()[1].step_id
+    assert child.session().lineage.parent_task_id == task.task_id
+    assert result.result["text"] == f"found: look up {scripted.prompt}"
+
+
+def test_a_fork_continues_without_changing_its_source(scripted: ScriptedStack) -> None:
+    task = scripted.run(team(), lambda request: Reply(text=f"answer to {request.last_user}"))
+    task.result(TIMEOUT)
+    fork = task.fork(1, "and now?")
+    assert fork.result(TIMEOUT).status == "completed"
+    assert texts(fork) == [*texts(task), ("user", "and now?"), ("worker", "answer to and now?")]
+    lineage = fork.session().lineage
+    assert (lineage.forked_from_task_id, lineage.forked_from_seq) == (task.task_id, 1)
+    assert len(task.history()) == 2
+
+
+def test_polled_deltas_add_up_to_the_session(scripted: ScriptedStack) -> None:
+    task = scripted.run(team(), answer_briefly_on_request(SLOW))
+    messages: dict[int, SessionMessage] = {}
+    token = ""
+    lengths: list[int] = []
+    while True:
+        ended = task.summary().status.ended
+        new = task.delta(token)
+        token = new.continuation_token
+        if new.rewind_to is not None:
+            messages = {at: message for at, message in messages.items() if at < new.rewind_to}
+        messages |= new.messages_by_idx
+        if 1 in messages and len(messages[1].text) not in lengths:
+            lengths.append(len(messages[1].text))
+        if len(lengths) == 5:
+            task.interrupt("shorter", item_id="once")
+        if ended:
+            break
+    whole = task.session()
+    assert [messages[at] for at in sorted(messages)] == whole.messages
+    assert [message.status for message in whole.messages] == ["completed", "cancelled", "completed", "completed"]
+    assert lengths == sorted(lengths), "the message grows"
+
+
+def test_controls_of_an_ended_task_are_refused(scripted: ScriptedStack) -> None:
+    task = scripted.run(team(), lambda request: Reply(text="done"))
+    task.result(TIMEOUT)
+    for control in (task.pause, task.resume, task.step, lambda: task.interrupt("x"), lambda: task.deny("tc_1")):
+        with pytest.raises(UsageError, match="has ended"):
+            control()
+    with pytest.raises(UsageError, match=r"reason: .*valid string"):
+        task.stop(5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"goals: .*at most 5"):
+        task.send("x", goals=[{}] * 6)

@@ -1,0 +1,175 @@
+"""The example files of README.md and the guides, run as they are."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from roboco import ToolContext
+from roboco.adapters.local.process import start_server
+from roboco.adapters.team.file import parse_team
+from roboco.domain.history.part import ToolCall
+from roboco.domain.team.tool_spec import ToolSpec
+from tests.support.documents import example, examples, write_files
+from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import POOLS, ROOT, Stack, until
+from tests.support.toolboxes import toolbox_of
+
+TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "You research."}]}
+BOOKED = {"time": "Tuesday"}
+
+
+def responder(request: Request) -> Reply:
+    """Return the reply of the agent whose prompt the request has."""
+    if request.system.startswith("You research"):
+        return Reply(text=f"News about: {request.last_user}")
+    if request.system.startswith("You review"):
+        return Reply(text="APPROVED")
+    if "Book a table" in request.system:
+        return _booked(request)
+    assert "the sea for sailors" in request.system
+    if request.count("assistant") == 0:
+        return Reply(tool_calls=[("word_count", {"text": "waves come and go"})])
+    return Reply(text=f"Waves come and go, in {request.tool_results[0][1]} words. ")
+
+
+def _booked(request: Request) -> Reply:
+    """Return a long text until the interruption, then the call that achieves the goal, then a last text."""
+    if "Not on Monday." not in json.dumps(request.messages):
+        return Reply(text="I am looking for a table. " * 200, chunks=1000, interval=0.05)
+    return Reply(text="Booked. ") if request.tool_results else Reply(tool_calls=[("achieve_booking", BOOKED)])
+
+
+class StackOfDocuments(Stack):
+    """Workers with the tools and teams of the documents, whose files are in `folder`."""
+
+    def python(self, *arguments: str | Path) -> str:
+        """Return the output of a program of the documents."""
+        return self.run(sys.executable, *arguments)
+
+    def run(self, *command: str | Path) -> str:
+        """Return the output of a command that finds the programs and files of the documents."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = self.environment | {"PATH": path}
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackOfDocuments]:
+    folder = tmp_path_factory.mktemp("documents")
+    write_files(folder)
+    (folder / "teams").mkdir()
+    (folder / "teams" / "research.yaml").write_text(yaml.safe_dump(TEAM))
+    changes: dict[str, Any] = {
+        "tool_modules": ("shop_tools",),
+        "teams_dir": folder / "teams",
+        "allowed_callbacks": ("shop.publish",),
+        "redelivery_delay": 1.0,
+    }
+    with StackOfDocuments(folder, pools=(), **changes) as started:
+        started.model.script(responder)
+        for pool in POOLS:
+            started.start(pool, PYTHONPATH=f"{ROOT}:{folder}")
+        yield started
+        assert started.model.violations == []
+
+
+@pytest.fixture(scope="module")
+def shop(stack: StackOfDocuments) -> Iterator[Path]:
+    """Yield the log of a worker of the application in the guide to canvases."""
+    command = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-l", "INFO", "-c", "1", "-n", "shop"]
+    log = stack.folder / "shop.log"
+    environment = stack.environment | {"PYTHONPATH": f"{ROOT}:{stack.folder}"}
+    server = start_server("shop", command, env=environment, log=log, cwd=stack.folder)
+    until(lambda: " ready." in log.read_text(), 30, "the shop's worker is ready")
+    yield log
+    server.stop()
+
+
+@pytest.mark.workers
+def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
+    before = {task.task_id for task in stack.orchestrator.tasks()}
+    assert stack.python("service.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
+    [task_id] = {task.task_id for task in stack.orchestrator.tasks()} - before
+    history = stack.folder / "workspace" / task_id / "history.jsonl"
+    stack.python("check.py", history)
+    changed = stack.folder / "changed.jsonl"
+    changed.write_bytes(history.read_bytes().replace(b"Waves come", b"Waves cone", 1))
+    ended = subprocess.run([sys.executable, stack.folder / "check.py", changed], capture_output=True, text=True)
+    assert ended.stderr == "step 3 was changed\n"
+
+
+@pytest.mark.workers
+def test_command_of_the_front_page_runs_the_team(stack: StackOfDocuments) -> None:
+    [command] = [one.text for one in examples() if one.text.startswith("ROBOCO_TOOL_MODULES=shop_tools roboco run")]
+    assert "Waves come and go, in 4 words." in stack.run("bash", "-euc", command)
+
+
+@pytest.mark.workers
+def test_follower_prints_a_task_from_its_beginning(stack: StackOfDocuments) -> None:
+    team = parse_team(yaml.safe_load((stack.folder / "team.yaml").read_text()))
+    stack.orchestrator.run(team, "the sea", task_id="order-17", context={"audience": "sailors"})
+    assert stack.python("follower.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
+
+
+@pytest.mark.workers
+def test_booking_achieves_its_goal_after_an_interruption(stack: StackOfDocuments) -> None:
+    assert stack.python("booking.py") == f"APPROVED {BOOKED} 0.0\n"
+
+
+@pytest.mark.workers
+def test_canvas_publishes_the_text_of_the_team(stack: StackOfDocuments, shop: Path) -> None:
+    stack.python("research.py")
+    until(lambda: "News about: What is new?" in shop.read_text(), 30, "the text is published")
+
+
+@pytest.mark.workers
+def test_schedule_submits_a_task_for_its_tenant(stack: StackOfDocuments) -> None:
+    lines = "import schedule", "entry = schedule.app.conf.beat_schedule['news']"
+    sending = "schedule.app.send_task(entry['task'], kwargs=entry['kwargs'], **entry['options'])"
+    stack.python("-c", "\n".join([*lines, sending]))
+    until(lambda: any(one.task_id.startswith("acme:") for one in stack.orchestrator.tasks()), 30, "a task of acme")
+
+
+@pytest.mark.workers
+def test_notification_calls_the_application(stack: StackOfDocuments, shop: Path) -> None:
+    before = shop.read_text().count("shop.publish")
+    stack.python("notified.py")
+    until(lambda: shop.read_text().count("shop.publish") > before, 30, "the callback is delivered")
+
+
+def test_tool_of_the_documents_verifies_its_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    toolbox = toolbox_of(MemoryFiles(), MemoryHistories(), ("shop_mail",), tmp_path / "index")
+    spec = ToolSpec(name="send_mail", function="shop_mail:send_mail")
+    team = parse_team({"name": "mails", "agents": [{"name": "one", "prompt": "hi"}]})
+    call = ToolCall(id="tc_1", tool_name="send_mail", args={"to": "ann", "text": "hello"})
+    context = ToolContext("t", "one", "tc_1", "t/tc_1", 1)
+    before = toolbox.verify(call, spec, context)
+    assert before is not None
+    assert before.result.is_error
+    assert toolbox.run(team, call, spec, context).result.result == "sent"
+    after = toolbox.verify(call, spec, context)
+    assert after is not None
+    assert after.result.result == "sent"
+
+
+def test_shown_excerpt_is_in_the_example_that_ships() -> None:
+    assert example("example", "sse.py").rstrip() in (ROOT / "roboco" / "examples" / "sse.py").read_text()
+
+
+def test_commands_of_compose_are_on_the_front_page() -> None:
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    for pool in POOLS:
+        assert f"`{compose['services'][pool]['command']}`" in (ROOT / "README.md").read_text()

@@ -1,0 +1,94 @@
+"""Workers without the module of a tool, or with another workspace, and the messages that users see."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from roboco import Orchestrator, UsageError, parse_team
+from tests.support.journeys import answer
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import ROOT, Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
+
+ADDS = parse_team(
+    {
+        "name": "adds",
+        "agents": [{"name": "adder", "prompt": "add", "tools": ["add"]}],
+        "tools": [{"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "irreversible"}],
+    }
+)
+
+
+def adds(request: Request) -> Reply:
+    """Return a call of the tool, and after it a text."""
+    return Reply(text="five") if request.count("assistant") else Reply(tool_calls=[("add", {"a": 2, "b": 3})])
+
+
+def command_line(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command of `roboco` as a process, and return it with its output."""
+    command = [sys.executable, "-m", "roboco.cli.main", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=stack.environment, capture_output=True, text=True, timeout=60, check=True
+    )
+
+
+def test_a_tool_without_a_worker_pauses_the_task_and_runs_after_resume(tmp_path: Path) -> None:
+    with Stack(tmp_path, pools=("coordinator", "agents")) as stack:
+        stack.model.script(adds)
+        stack.start("tools", ROBOCO_TOOL_MODULES="")
+        stack.wait_ready("tools")
+        task = stack.orchestrator.run(ADDS, "2 + 3")
+        result = task.result(60)
+        assert result.status == "paused"
+        assert "cannot run tool 'add': function 'tests.support.tools_for_agents:add': module " in result.reason
+        assert "no other tools worker has the module. Install module 'tests.support.tools_for_agents'" in result.reason
+        assert f"task {task.task_id} is paused: tools worker 'celery@tools-" in stack.log("tools")
+        assert len(task.history()) == 2, "the model gets no result"
+        stack.start("tools-2")
+        stack.wait_ready("tools-2")
+        stack.kill("tools")
+        task.resume()
+        until(lambda: task.summary().status.ended, 60, "the call runs on the other worker")
+        assert [step.text for step in task.history()][-1] == "five"
+
+
+def test_a_call_goes_to_the_tools_worker_that_has_its_module(tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack:
+        stack.model.script(adds)
+        stack.start("tools-2", ROBOCO_TOOL_MODULES="")
+        stack.wait_ready("tools-2")
+        tasks = [stack.orchestrator.run(ADDS, "2 + 3") for _ in range(10)]
+        assert [task.result(60).status for task in tasks] == ["completed"] * 10
+
+
+def test_a_worker_and_a_client_with_another_workspace_are_refused(tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack:
+        stack.model.script(answer)
+        other = f"file://{tmp_path}/elsewhere"
+        command = [sys.executable, "-m", "celery", "-A", "roboco.workers.tools", "worker"]
+        environment = stack.environment | {"ROBOCO_WORKSPACE": other}
+        ended = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ended.returncode == 1
+        wanted = f"uses the workspace {other} on "
+        assert wanted in ended.stderr
+        assert f", the others {stack.settings.workspace} on " in ended.stderr
+        assert "set ROBOCO_WORKSPACE to the same workspace for all" in ended.stderr
+        with Orchestrator(stack.settings.model_copy(update={"workspace": other})) as client:
+            with pytest.raises(UsageError, match="this client uses the workspace"):
+                client.run(ADDS, "2 + 3")
+            assert list(client.tasks()) == []
+
+
+def test_the_command_line_names_the_worker_that_a_task_waits_for(tmp_path: Path) -> None:
+    with Stack(tmp_path, pools=("coordinator",)) as stack:
+        task = stack.orchestrator.run(ADDS, "2 + 3", task_id="alone")
+        wanted = "no agents worker is registered; start one: celery -A roboco.workers.agents worker"
+        until(lambda: wanted in command_line(stack, "why", task.task_id).stdout, 60, "the coordinator has registered")
+        assert "no tools worker is registered" in command_line(stack, "tasks").stderr
+        with pytest.raises(TimeoutError, match="no agents worker is registered"):
+            task.result(12)

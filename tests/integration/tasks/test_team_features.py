@@ -1,0 +1,250 @@
+"""Teams with an MCP server, the sandbox, files, memory and limits, on real workers."""
+
+import base64
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from roboco import Task, parse_team
+from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.cli.commands.demo import shipped_team
+from tests.integration.cli.shell import Shell
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+LIBRARY = shlex.join((sys.executable, "-m", "roboco.examples.library"))
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Yield three workers that may start the MCP server `library`."""
+    with Stack(tmp_path_factory.mktemp("stack"), allowed_mcp_servers=(LIBRARY,)) as started:
+        yield started
+
+
+def run(stack: Stack, team: Any, responder: Any, prompt: str = "go", **options: Any) -> Task:
+    stack.model.script(responder)
+    return stack.orchestrator.run(team, prompt, **options)
+
+
+def calls(task: Task) -> list[tuple[str, Any]]:
+    """Return the name of each tool that was called, with its result or error."""
+    steps = task.history()
+    names = {call.id: call.tool_name for step in steps for call in step.calls}
+    return [(names[result.tool_call_id], result.error or result.result) for step in steps for result in step.results]
+
+
+def json_call(tool: str, **args: Any) -> Reply:
+    return Reply(text=json.dumps({"calls": [{"tool": tool, "args": args}]}))
+
+
+def research_reply(request: Request) -> Reply:
+    """Return the reply of a capable model, in JSON if the request asks for it."""
+    if "Pick the tools" not in request.system:
+        return Reply(text=f"I have it: {request.last_user[:60]}")
+    if "look up" in request.system:
+        return json_call("library_measurements", place="husum")
+    if "compute" in request.system:
+        code = "levels = [402, 415, 409]\\nopen('mean.txt', 'w').write(str(sum(levels) / 3))\\nprint(max(levels))"
+        return json_call("python", code=code.replace("\\n", "\n"))
+    return json_call("artifact_write", name="report.md", content="# Husum")
+
+
+def test_the_shipped_research_team_completes(stack: Stack) -> None:
+    if refusal := Sandbox().refusal():
+        pytest.skip(refusal)
+    task = run(stack, shipped_team("research"), research_reply, "What is the mean high water level at Husum?")
+    ended = task.result(60)
+    assert ended.status == "completed", ended.reason
+    library, python, written = calls(task)
+    assert library == (
+        "library_measurements",
+        {"place": "husum", "unit": "cm", "high_water": [402, 415, 409, 396, 421, 411, 405]},
+    )
+    assert python == ("python", {"output": "415\n", "exit_code": 0, "files": ["file://artifacts/mean.txt"]})
+    assert (written[0], written[1]["uri"]) == ("artifact_write", "file://artifacts/report.md")
+    artifacts = {artifact.name: artifact for artifact in task.artifacts()}
+    assert sorted(artifacts) == ["mean.txt", "report.md"]
+    assert float(task.artifact("mean.txt")) == pytest.approx(408.667, abs=0.001)
+    steps = {step.step_id: step for step in task.history()}
+    assert steps[artifacts["mean.txt"].step_id].calls[0].tool_name == "python"
+    assert steps[artifacts["mean.txt"].step_id].agent_name == "analyst"
+    looked_up = next(step for step in task.history() if step.calls)
+    assert looked_up.metadata["effects"] == {"library_measurements": "pure"}
+
+
+def test_a_server_that_is_not_allowed_fails_the_task_with_the_remedy(stack: Stack) -> None:
+    data = {
+        "name": "evil",
+        "agents": [{"name": "one", "prompt": "hi", "tools": ["mcp:shell"]}],
+        "mcp_servers": {"shell": {"command": ["sh", "-c", "touch /tmp/owned"], "tools": ["x"]}},
+    }
+    task = run(stack, parse_team(data), lambda request: Reply(text="x"))
+    result = task.result(30)
+    assert result.status == "failed"
+    assert "is not allowed on this worker: name its command line in ROBOCO_ALLOWED_MCP_SERVERS" in result.reason
+
+
+DESK = {
+    "name": "desk",
+    "collaboration_model": {
+        "type": "graph",
+        "initial_agent": "researcher",
+        "routing_graph": {
+            "researcher": ["writer"],
+            "writer": ["critic"],
+            "critic": [
+                {"to": "END", "when": {"contains": "APPROVED"}},
+                {"to": "USER", "when": {"contains": "QUESTION"}},
+                {"to": "writer"},
+            ],
+        },
+    },
+    "agents": [
+        {"name": "researcher", "prompt": "researcher", "tools": ["read_source"]},
+        {
+            "name": "writer",
+            "prompt": "writer",
+            "tools": ["memory_search", "artifact_read", "artifact_write"],
+            "context": {"steps": 2},
+        },
+        {"name": "critic", "prompt": "critic"},
+    ],
+    "tools": [{"name": "read_source", "function": "tests.support.tools_for_agents:read_source", "effect": "pure"}],
+}
+
+
+def desk_reply(request: Request) -> Reply:
+    """Return the reply of a researcher, a writer that searches, or a critic that asks the user once."""
+    transcript = "\n".join(str(message.get("content")) for message in request.messages)
+    results = [str(result) for _, result in request.tool_results]
+    if request.system == "researcher":
+        return Reply(text="kept") if results else Reply(tool_calls=[("read_source", {"title": "logbook"})])
+    if request.system == "critic":
+        return Reply(text="APPROVED" if "in German" in transcript else "QUESTION: in which language?")
+    return _writer_reply(transcript, results)
+
+
+def _writer_reply(transcript: str, results: list[str]) -> Reply:
+    if "QUESTION" in transcript or "in German" in transcript:
+        return Reply(text="Die Leuchtturmwärterin hieß Annegret.")
+    if not results:
+        return Reply(tool_calls=[("memory_search", {"query": "name of the lighthouse heartbeat", "part": "artifact"})])
+    if "snippet" in results[0]:
+        [hit, *_] = json.loads(results[0])
+        return Reply(tool_calls=[("artifact_read", {"uri": hit["artifact"], "offset": hit["offset"], "limit": 400})])
+    text = json.loads(results[0])["text"]
+    return Reply(text=f"I found: {'Annegret' if 'Annegret' in text else 'nothing'}")
+
+
+def test_a_writer_searches_a_large_result(stack: Stack) -> None:
+    """Researcher, writer and critic work on a graph, and the critic asks the user."""
+    task = run(stack, parse_team(DESK), desk_reply, "Who kept the lighthouse?")
+    waiting = task.result(60)
+    assert waiting.status == "user_turn", waiting.reason
+    steps = task.history()
+    large = next(step for step in steps if step.artifacts)
+    assert large.artifacts[0].size > 60_000
+    assert len(large.line()) < 8_000
+    assert "Annegret" not in large.line()
+    assert [name for name, _ in calls(task)] == ["read_source", "memory_search", "artifact_read"]
+    assert steps[-2].text == "I found: Annegret"
+    before = len(steps)
+    task.send("in German, please", agent="writer")
+    until(lambda: len(task.history()) > before, 20, "the message is a step")
+    until(lambda: task.summary().status != "user_turn", 20, "the team continues")
+    result = task.result(60)
+    assert (result.status, result.text) == ("completed", "APPROVED")
+    assert [step.agent_name for step in task.history()[before:]] == ["user", "writer", "critic"]
+
+
+def describe_images(request: Request) -> Reply:
+    shown = [part["type"] for message in request.messages for part in message["content"] if isinstance(part, dict)]
+    urls = [
+        part["image_url"]["url"]
+        for message in request.messages
+        for part in message["content"]
+        if isinstance(part, dict) and part["type"] == "image_url"
+    ]
+    seen = sum(base64.b64decode(url.partition("base64,")[2]) == PIXEL for url in urls)
+    return Reply(text=f"I was shown {shown} and see {seen}")
+
+
+def test_attached_images_are_sent_to_the_model(stack: Stack, tmp_path: Path) -> None:
+    picture = tmp_path / "pixel.png"
+    picture.write_bytes(PIXEL)
+    team = parse_team(
+        {
+            "name": "eyes",
+            "models": {"sees": {"model": "scripted", "images": True}},
+            "collaboration_model": {"type": "manual"},
+            "agents": [{"name": "one", "prompt": "hi"}],
+        }
+    )
+    task = run(stack, team, describe_images, "what is it?", files=[picture])
+    assert task.result(30).text == "I was shown ['text', 'image_url'] and see 1"
+    assert task.history()[0].artifacts[0].mime_type == "image/png"
+    again = task.upload(picture, "again.png")
+    with Celery(broker=stack.valkey.url) as producer:
+        arguments = {"task_id": task.task_id, "message": "and this?", "artifacts": [again.name]}
+        producer.send_task("roboco.send", kwargs=arguments, queue="roboco.coordinator")
+    until(lambda: len(task.history()) == 4, 20, "the agent has answered")
+    assert task.history()[3].text == "I was shown ['text', 'image_url', 'text', 'image_url'] and see 2"
+    assert task.history()[2].artifacts[0].name == "again.png"
+
+
+LIMITED = {
+    "name": "patient",
+    "collaboration_model": {"type": "sequential", "rounds": 9},
+    "models": {"m": {"model": "scripted", "price_in": 1000, "price_out": 1000}},
+    "agents": [{"name": "one", "prompt": "hi"}],
+    "limits": {"max_steps": 3, "at_limit": "pause"},
+}
+
+
+def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: Stack, tmp_path: Path) -> None:
+    task = run(stack, parse_team(LIMITED), lambda request: Reply(text="on", usage=(30, 10)), "count")
+    paused = task.result(30)
+    assert (paused.status, paused.reason) == (
+        "paused",
+        "the task has 3 steps, max_steps is 3; raise the limit to go on",
+    )
+    shell = Shell(tmp_path, stack.environment)
+    assert f"stays paused: {paused.reason}, with: roboco limits" in shell.run("resume", task.task_id)
+    with shell.start("limits", task.task_id, "--tool", "hammer", "--max-tokens", "1") as wrong:
+        assert wrong.wait_for_exit() == 2
+        assert "it has --max-calls, --max-seconds, --max-cost" in wrong.errors
+    output = shell.run("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
+    assert output == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
+    until(lambda: "max_cost" in task.summary().reason, 20, "the next limit is reached")
+    assert task.summary().cost == pytest.approx(0.08)
+    shown = shell.run("show", task.task_id)
+    assert "cost 0.08" in shown
+    context = json.loads(shell.run("context", task.task_id, "--json"))
+    assert context["changes"]["added"] == [1]
+    assert "left out" not in shell.run("context", task.task_id, "--step", "1")
+    with shell.start("context", task.task_id, "--step", "7") as wrong:
+        assert wrong.wait_for_exit() == 2
+        assert "those are 1, 2" in wrong.errors
+    assert "max_cost is 0.1" in shell.run("why", task.task_id)
+    assert "choices are the same" in shell.run("replay", task.task_id)
+    shell.run("export-test", task.task_id, "-o", "test_count.py")
+    test = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_count.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "1 passed" in test.stdout, test.stdout

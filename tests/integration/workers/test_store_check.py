@@ -1,0 +1,79 @@
+"""A worker does not run on an S3 store without conditional writes, where one worker could replace another's step."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from roboco.adapters.local.valkey import ValkeyServer
+from tests.support.servers.loose_s3 import LooseS3, loose_s3
+from tests.support.stack import until
+
+pytestmark = pytest.mark.slow
+
+UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
+
+
+@contextmanager
+def running_worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker of the pool until the block ends, with its output in `worker.log`."""
+    environment = os.environ | {
+        "ROBOCO_REDIS_URL": redis_url,
+        "ROBOCO_PREFIX": f"w{folder.name[:30]}",
+        "ROBOCO_WORKSPACE": f"s3://{store.bucket}/shop",
+        "ROBOCO_S3_ENDPOINT_URL": store.endpoint_url,
+        "AWS_ACCESS_KEY_ID": "roboco",
+        "AWS_SECRET_ACCESS_KEY": "any",
+    }
+    command = [sys.executable, "-m", "celery", "-A", f"roboco.workers.{pool}", "worker", "-c", "1", "-l", "INFO"]
+    with (folder / "worker.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("pool", "conditions", "cause"),
+    [
+        *((pool, "ignored", "does not honour If-None-Match") for pool in ("app", "agents", "tools", "coordinator")),
+        ("coordinator", "501", "refuses writes with If-None-Match (501 NotImplemented)"),
+    ],
+)
+def test_a_worker_on_a_store_without_conditions_ends_with_the_reason(
+    tmp_path: Path, pool: str, conditions: str, cause: str
+) -> None:
+    with loose_s3(conditions=conditions) as store, running_worker(pool, store, tmp_path, UNREACHABLE_REDIS) as process:
+        assert process.wait(60) == 1
+        assert set(store.objects) <= {"shop/_checks/conditions"}
+    output = (tmp_path / "worker.log").read_text()
+    assert f"this worker ends: the S3 store of ROBOCO_WORKSPACE='s3://loose/shop' {cause}" in output
+    assert "use a store that honours If-None-Match and If-Match on PUT" in output
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("conditions", ["ignored", "honoured"])
+def test_a_worker_whose_store_is_unreachable_starts_and_checks_it_later(
+    tmp_path: Path, valkey: ValkeyServer, conditions: str
+) -> None:
+    log = tmp_path / "worker.log"
+    with (
+        loose_s3(conditions=conditions, away=True) as store,
+        running_worker("tools", store, tmp_path, valkey.url) as process,
+    ):
+        until(lambda: " ready." in log.read_text(), 60, log.read_text)
+        assert "the S3 store is not checked yet, and is checked again every 2 s: " in log.read_text()
+        assert process.poll() is None
+        store.away = False
+        if conditions == "honoured":
+            until(lambda: "the S3 store honours conditional writes" in log.read_text(), 60, log.read_text)
+            assert process.poll() is None
+        else:
+            assert process.wait(60) == 1
+            assert "this worker ends: the S3 store" in log.read_text()

@@ -1,0 +1,122 @@
+"""Exit codes and errors of the command line, as text and as JSON."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from redis.exceptions import NoPermissionError
+
+from roboco import errors
+from roboco.cli import main
+from roboco.cli.terminal.exit import EXIT_CODES
+from roboco.cli.terminal.signals import Interrupted
+
+UNSUPPORTED = {
+    "docs": "it prints pages for people",
+    "init": "it prints the next commands",
+    "dev": "it runs until Ctrl-C, and prints no data",
+}
+"""The commands without --json."""
+FAILURES = [
+    (errors.UsageError("wrong"), 2, "usage"),
+    (errors.InvalidTeam("team.yaml", ("name: is missing",)), 2, "invalid_team"),
+    (errors.NotRunnable("no module shop", "shop"), 2, "not_runnable"),
+    (errors.TransientError("Redis does not answer"), 1, "unavailable"),
+    (errors.Overloaded("too many turns wait"), 1, "overloaded"),
+    (errors.ModelError("http_500", "the model is away", True), 1, "http_500"),
+    (errors.RetryLater("busy", 3.0), 1, "retry_later"),
+    (errors.TaskFailed("t", "failed", "no answer"), 1, "task_failed"),
+    (errors.CorruptHistory("step 3"), 1, "corrupt_history"),
+    (errors.Conflict("taken"), 1, "conflict"),
+    (click.UsageError("no such option"), 2, "usage"),
+    (NoPermissionError("no rights"), 1, "permission_denied"),
+]
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Make the command `tasks` raise the error."""
+
+    @click.command()
+    @click.option("--json", is_flag=True, expose_value=False)
+    def command() -> None:
+        raise error
+
+    monkeypatch.setattr(main.Commands, "get_command", lambda self, context, name: command)
+
+
+@pytest.mark.parametrize(("error", "code", "kind"), FAILURES, ids=lambda value: getattr(value, "code", None))
+def test_error_has_its_exit_code_and_is_one_json_object_with_json(
+    error: Exception, code: int, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(monkeypatch, error)
+    assert main.run(["tasks"]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "error: " in printed.err.lower()
+    assert main.run(["tasks", "--json"]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    [line] = printed.err.splitlines()
+    found = json.loads(line)
+    assert found["code"] == kind
+    assert found["message"]
+    assert set(found) - {"code", "message"} == ({"mistakes"} if kind == "invalid_team" else set())
+
+
+def test_signal_has_the_exit_code_of_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (2, 15):
+        fail_with(monkeypatch, Interrupted(number))
+        assert main.run(["tasks"]) == 128 + number
+
+
+def test_unexpected_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(monkeypatch, ZeroDivisionError("bug"))
+    with pytest.raises(ZeroDivisionError):
+        main.run(["tasks", "--json"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["submit", "--json"], ["--json"], ["nonsense", "--json"], ["show", "--jsom", "--json"], ["limits", "t", "--json"]],
+    ids=" ".join,
+)
+def test_wrong_command_line_is_json_too(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    assert main.run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert json.loads(printed.err)["code"] == "usage"
+
+
+def test_json_after_two_dashes_is_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["validate", "--", "--json"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def leaf_commands(command: click.Command, path: str = "") -> list[tuple[str, click.Command]]:
+    """Return each command with its path."""
+    if not isinstance(command, click.Group):
+        return [(path, command)]
+    context = click.Context(command)
+    found = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
+    return [leaf for name, one in found if one for leaf in leaf_commands(one, f"{path} {name}".strip())]
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), leaf_commands(main.commands), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_each_command_that_prints_data_has_json(path: str, command: click.Command) -> None:
+    has_json = any("--json" in parameter.opts for parameter in command.params)
+    assert has_json is (path not in UNSUPPORTED)
+
+
+def test_help_documents_the_exit_codes_and_the_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Exit codes:" in printed
+    for code, meaning in EXIT_CODES:
+        assert f"{code} {meaning}" in printed
+    assert "With --json, an error is one JSON object" in printed

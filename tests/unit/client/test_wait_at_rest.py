@@ -1,0 +1,83 @@
+"""Waiting for a task: each event that may end the wait causes one read of the summary."""
+
+import time
+from collections.abc import Generator
+from typing import Any, cast
+
+import pytest
+
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.position import Record
+from roboco.client.stream import TaskStream
+from roboco.client.worker_check import WorkerCheck
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.intake.unattended import why_unattended
+from tests.contract.samples import NOON
+from tests.support.memory_ports.model import said
+from tests.support.memory_ports.world import TASK, World, given
+
+RUNNING, WAITS, DONE = TaskStatus.RUNNING, TaskStatus.USER_TURN, TaskStatus.COMPLETED
+
+
+class ScriptedFollower:
+    """A follower that yields these events, and then nothing until the deadline."""
+
+    def __init__(self, *kinds: str | None) -> None:
+        self._kinds = kinds
+        self.closed = False
+
+    def changes(self, task_id: str, until: float) -> Generator[Record | None]:
+        """Yield the events."""
+        try:
+            for kind in self._kinds:
+                yield None if kind is None else {"type": kind}
+            time.sleep(max(0.0, until - time.monotonic()))
+            yield None
+        finally:
+            self.closed = True
+
+
+def wait_at_rest(scripted: ScriptedFollower, *found: TaskStatus, seconds: float = 60.0) -> tuple[TaskStatus, int]:
+    """Return the status that ends the wait, and the number of reads, which find these statuses in turn."""
+    statuses = iter([*found, *[found[-1]] * 100])
+    seen: list[TaskStatus] = []
+
+    def read_summary() -> TaskSummary:
+        seen.append(next(statuses))
+        return TaskSummary(task_id=TASK, team="t", status=seen[-1], steps=1, created_at=NOON, updated_at=NOON)
+
+    follower: Any = scripted
+    engine = World(given(lambda request: said("x"))).engine
+    worker_check = WorkerCheck(TASK, lambda: why_unattended(engine, "file:///w", TASK))
+    following = TaskStream(TASK, engine, cast(RedisFollower, follower), read_summary, worker_check)
+    status = following.wait_at_rest(time.monotonic() + seconds).status
+    return status, len(seen)
+
+
+@pytest.mark.parametrize("status", [WAITS, DONE])
+def test_a_task_at_rest_is_returned_immediately(status: TaskStatus) -> None:
+    follower = ScriptedFollower()
+    assert wait_at_rest(follower, status) == (status, 1)
+
+
+def test_progress_events_cause_no_read() -> None:
+    progress = ("event_agent_select", "event_step_end", "event_tool_call", "event_tool_result", "event_agent_handoff")
+    follower = ScriptedFollower(None, *progress * 50, "event_status")
+    assert wait_at_rest(follower, RUNNING, RUNNING, WAITS) == (WAITS, 3)
+    assert follower.closed
+
+
+@pytest.mark.parametrize("kind", ["event_status", "event_stream_reset", "event_of_a_newer_release", None, ["nonsense"]])
+def test_an_event_that_may_end_the_wait_causes_one_read(kind: str | None) -> None:
+    assert wait_at_rest(ScriptedFollower(None, kind, kind, kind), RUNNING, RUNNING, RUNNING, WAITS) == (WAITS, 4)
+
+
+def test_an_ended_task_is_read_until_its_workspace_is_complete() -> None:
+    assert wait_at_rest(ScriptedFollower(None, "event_task_end"), *[RUNNING] * 7, DONE) == (DONE, 8)
+
+
+def test_a_running_task_is_returned_after_the_timeout() -> None:
+    assert wait_at_rest(ScriptedFollower(), RUNNING, seconds=0.0) == (RUNNING, 1)
+    assert wait_at_rest(ScriptedFollower(None, "event_step_end"), RUNNING, seconds=0.05)[0] is RUNNING
+    assert wait_at_rest(ScriptedFollower(None, "event_task_end"), RUNNING, seconds=0.05)[0] is RUNNING

@@ -1,0 +1,326 @@
+"""Mistakes in a team file: all in one error, each with its path, the value found and the possible ones."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import validate_team
+from roboco.engine.frozen_teams import serialize_team
+from roboco.errors import InvalidTeam
+from tests.unit.domain.team.test_team import DESIGN
+
+
+def mistakes(data: object) -> tuple[str, ...]:
+    with pytest.raises(InvalidTeam) as raised:
+        validate_team(data, "team.yaml")
+    assert raised.value.source == "team.yaml"
+    assert str(raised.value) == "\n".join(f"team.yaml: {mistake}" for mistake in raised.value.mistakes)
+    return raised.value.mistakes
+
+
+def change_example(path: str, value: object) -> dict[str, Any]:
+    """Return the example of the design with one value replaced, or removed if `value` is `...`."""
+    data = copy.deepcopy(DESIGN)
+    *keys, last = [int(key) if key.isdigit() else key for key in path.split("/")]
+    place: Any = data
+    for key in keys:
+        place = place[key]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "expected"),
+    [
+        ("name", ..., "name", "is missing"),
+        ("name", "1 team", "name", "'1 team'"),
+        ("name", 5, "name", "(found 5)"),
+        ("colour", "red", "colour", "no such field here (found 'red')"),
+        ("agents", ..., "agents", "is missing"),
+        ("agents", [], "agents", "at least 1"),
+        ("agents", "x", "agents", "(found 'x')"),
+        ("agents/0/name", ..., "agents[0].name", "is missing"),
+        ("agents/0/prompt", ..., "agents[0].prompt", "is missing"),
+        ("agents/0/prompt", "", "agents[0].prompt", "at least 1 character"),
+        ("agents/0/colour", 1, "agents[0].colour", "no such field here (found 1)"),
+        ("agents/1/name", "writer", "agents[1].name", "'writer' is there twice"),
+        ("agents/1/name", "user", "agents[1].name", "'user' is reserved"),
+        ("agents/1/name", "END", "agents[1].name", "'END' is reserved"),
+        ("agents/1/name", "USER", "agents[1].name", "'USER' is reserved"),
+        ("agents/1/name", "tool_executor", "agents[1].name", "'tool_executor' is reserved"),
+        ("agents/1/name", "orchestrator", "agents[1].name", "'orchestrator' is reserved"),
+        ("agents/0/model", "big", "agents[0].model", "no profile 'big', possible are 'standard', 'local'"),
+        ("agents/0/tools", ["web"], "agents[0].tools[0]", "no tool 'web', possible are 'web_search', 'artifact_list'"),
+        ("agents/0/tools", ["handoff"], "agents[0].tools[0]", "name the agents under 'handoffs'"),
+        ("agents/0/handoffs", ["editor"], "agents[0].handoffs[0]", "no other agent 'editor', possible are 'critic'"),
+        ("agents/0/handoffs", ["writer"], "agents[0].handoffs[0]", "no other agent 'writer', possible are 'critic'"),
+        ("agents/0/tools", ["delegate"], "agents[0].tools[0]", "name the teams under 'delegates'"),
+        ("agents/0/delegates", ["helpers"], "agents[0].delegates[0]", "no team 'helpers', possible are none"),
+        ("tools/0/approval", "sometimes", "tools[0].approval", "'never' or 'required' (found 'sometimes')"),
+        ("tools/0/approval", {"argument": "n", "over": 1}, "tools[0].approval.over", "no such field here (found 1)"),
+        ("tools/0/approval", {"any": [{}]}, "tools[0].approval.any[0]", "tests nothing"),
+        ("tools/0/name", "client_ask", "tools[0].name", "for tools that the client runs"),
+        ("tools/0/name", "achieve_it", "tools[0].name", "for goals"),
+        ("if_busy", "drop", "if_busy", "'queue', 'interrupt' or 'reject'"),
+        ("teams", {"x": {"name": "x", "agents": []}}, "teams.x.agents", "at least 1 item"),
+        (
+            "teams",
+            {"x": {"name": "x", "agents": [{"name": "a", "prompt": "p", "tools": ["none"]}]}},
+            "teams.x.agents[0].tools[0]",
+            "no tool 'none'",
+        ),
+        ("agents/1/context", {"strategy": "all"}, "agents[1].context", "found 'all', possible are 'recent', 'budget'"),
+        ("agents/1/context", {"steps": 0}, "agents[1].context.steps", "(found 0)"),
+        ("agents/1/context", {"strategy": "budget", "tokens": 5}, "agents[1].context.tokens", "(found 5)"),
+        ("models/standard/model", ..., "models.standard.model", "is missing"),
+        ("models/standard/temperature", 3, "models.standard.temperature", "(found 3)"),
+        ("models/standard/api_key", "sk-1", "models.standard.api_key", "no such field here"),
+        ("models/local/api_key_env", "A KEY", "models.local.api_key_env", "'A KEY'"),
+        ("models/local/default", True, "models", "'standard', 'local' are all marked as default, only one can be"),
+        ("models/standard/default", False, "agents[1].model", "possible are 'standard', 'local'"),
+        ("collaboration_model/type", "round", "collaboration_model", "found 'round', possible are 'sequential', 'man"),
+        ("collaboration_model/type", ..., "collaboration_model", "type"),
+        ("collaboration_model/rounds", 2, "collaboration_model.rounds", "no such field here (found 2)"),
+        (
+            "collaboration_model/initial_agent",
+            "x",
+            "collaboration_model.initial_agent",
+            "no agent 'x', possible are 'wr",
+        ),
+        (
+            "collaboration_model/routing_graph/editor",
+            ["critic"],
+            "collaboration_model.routing_graph.editor",
+            "no agent 'editor', possible are 'writer', 'critic'",
+        ),
+        (
+            "collaboration_model/routing_graph/writer",
+            [{"to": "editor"}],
+            "collaboration_model.routing_graph.writer[0].to",
+            "no agent 'editor', possible are 'writer', 'critic', 'END', 'USER'",
+        ),
+        (
+            "collaboration_model/routing_graph/writer",
+            "editor",
+            "collaboration_model.routing_graph.writer[0].to",
+            "no agent 'editor', possible are 'writer', 'critic', 'END', 'USER'",
+        ),
+        (
+            "collaboration_model/routing_graph/critic/0/when",
+            {"tool_called": "web"},
+            "collaboration_model.routing_graph.critic[0].when.tool_called",
+            "no tool 'web', possible are 'web_search'",
+        ),
+        (
+            "collaboration_model/routing_graph/critic/0/when",
+            {"not": {"any": [{"tool_failed": "web"}]}},
+            "collaboration_model.routing_graph.critic[0].when.not.any[0].tool_failed",
+            "no tool 'web', possible are 'web_search'",
+        ),
+        (
+            "collaboration_model/routing_graph/critic/0/when",
+            {},
+            "collaboration_model.routing_graph.critic[0].when",
+            "an empty condition: use one of contains, matches, tool_called",
+        ),
+        (
+            "collaboration_model/routing_graph/critic/0/when",
+            {"says": "x"},
+            "collaboration_model.routing_graph.critic[0].when.says",
+            "no such field here (found 'x')",
+        ),
+        (
+            "collaboration_model/routing_graph/critic/0/when",
+            {"matches": "("},
+            "collaboration_model.routing_graph.critic[0].when.matches",
+            "not a regular expression",
+        ),
+        (
+            "collaboration_model/routing_graph/critic/1/max_times",
+            0,
+            "collaboration_model.routing_graph.critic[1].max_times",
+            "(found 0)",
+        ),
+        ("tools/0/name", "memory_search", "tools[0].name", "'memory_search' is reserved"),
+        ("tools/0/name", "handoff", "tools[0].name", "'handoff' is reserved"),
+        ("tools/0/function", "shop.search", "tools[0].function", "'shop.search'"),
+        ("tools/0/function", "os:system()", "tools[0].function", "'os:system()'"),
+        ("tools/0/effect", "safe", "tools[0].effect", "'pure', 'idempotent' or 'irreversible'"),
+        ("tools/0/timeout", 0, "tools[0].timeout", "(found 0)"),
+        ("limits/max_steps", 0, "limits.max_steps", "(found 0)"),
+        ("limits/max_costs", 1, "limits.max_costs", "no such field here"),
+    ],
+)
+def test_a_mistake_names_its_path(path: str, value: object, where: str, expected: str) -> None:
+    found = [mistake for mistake in mistakes(change_example(path, value)) if mistake.startswith(f"{where}: ")]
+    assert len(found) == 1, mistakes(change_example(path, value))
+    assert expected in found[0]
+
+
+@pytest.mark.parametrize("data", [None, [], "team", 5, {}])
+def test_data_that_is_no_team_is_refused(data: object) -> None:
+    assert mistakes(data)
+
+
+def test_all_mistakes_are_in_one_error() -> None:
+    data = {
+        "agents": [
+            {"name": "one", "promt": "typo", "tools": ["nothing"], "handoffs": ["two"]},
+            {"name": "one", "prompt": "hi", "model": "big"},
+        ],
+        "collaboration_model": {"type": "graph", "initial_agent": "x", "routing_graph": {"one": [{"to": "three"}]}},
+        "tools": [{"name": "a", "function": "no"}, {"name": "a", "function": "a:b", "effect": "bad"}],
+        "limits": {"max_steps": -1},
+    }
+    places = {mistake.partition(":")[0] for mistake in mistakes(data)}
+    assert places == {
+        "name",
+        "agents[0].prompt",
+        "agents[0].promt",
+        "agents[0].tools[0]",
+        "agents[0].handoffs[0]",
+        "agents[1].name",
+        "agents[1].model",
+        "collaboration_model.initial_agent",
+        "collaboration_model.routing_graph.one[0].to",
+        "tools[0].function",
+        "tools[1].name",
+        "tools[1].effect",
+        "limits.max_steps",
+    }
+
+
+def test_no_mistake_is_reported_twice() -> None:
+    found = mistakes(change_example("agents/0/tools", ["web", "web"]))
+    assert len(found) == len(set(found)) == 2
+
+
+def test_mistakes_that_were_found_before_come_first() -> None:
+    with pytest.raises(InvalidTeam) as raised:
+        validate_team(DESIGN, "team.yaml", ("agents[0].prompt_file: cannot be read",))
+    assert raised.value.mistakes == ("agents[0].prompt_file: cannot be read",)
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        (
+            {"web": {}, "web_x": {"tools": ["a"]}},
+            "mcp_servers.web: 'web_x_a' begins with 'web_', as all of this server's",
+        ),
+        ({"web": {}, "web_x": {}}, "mcp_servers.web: all tools of 'web_x' begin with 'web_', as this server's do"),
+        ({"a": {"prefix": "p_"}, "b": {"prefix": "p_"}}, "mcp_servers.a: all tools of 'b' begin with 'p_', as this"),
+        ({"art": {"prefix": "artifact"}}, "mcp_servers.art: 'artifact_list' begins with 'artifact', as all of this"),
+        ({"client": {}}, "mcp_servers.client: names that begin with 'client_' or 'achieve_' are not for servers"),
+        ({"c": {"prefix": "cl"}}, "mcp_servers.c: names that begin with 'client_' or 'achieve_' are not for servers"),
+        ({"own": {}}, "mcp_servers.own: 'own_add' begins with 'own_', as all of this server's tools do"),
+    ],
+)
+def test_a_server_that_allows_all_tools_cannot_take_another_tools_name(servers: dict[str, Any], expected: str) -> None:
+    data = {
+        "name": "t",
+        "agents": [{"name": "a", "prompt": "x"}],
+        "tools": [{"name": "own_add", "function": "shop:add"}],
+        "mcp_servers": {name: {"command": ["x"]} | server for name, server in servers.items()},
+    }
+    (mistake,) = mistakes(data)
+    assert mistake.startswith(expected)
+
+
+def test_names_with_the_prefix_of_a_server_that_allows_all_tools_are_possible() -> None:
+    agents: list[dict[str, Any]] = [
+        {"name": "a", "prompt": "x", "tools": ["mcp:web", "web_find"]},
+        {"name": "b", "prompt": "x"},
+    ]
+    graph = {"a": [{"to": "b", "when": {"tool_called": "web_find"}}, "b"], "b": "END"}
+    data: dict[str, Any] = {
+        "name": "t",
+        "agents": agents,
+        "mcp_servers": {"web": {"command": ["x"]}},
+        "limits": {"tools": {"web_find": {"max_calls": 1}}},
+        "collaboration_model": {"type": "graph", "initial_agent": "a", "routing_graph": graph},
+    }
+    assert validate_team(data).mcp_servers["web"].allows_all_tools
+    agents[0]["tools"] = ["web_"]
+    assert "no tool 'web_'" in mistakes(data)[0]
+
+
+WORDS = [
+    *("name", "agents", "models", "tools", "limits", "collaboration_model", "prompt", "handoffs", "context", "steps"),
+    *("type", "graph", "manual", "sequential", "custom", "router", "rounds", "routing_graph", "initial_agent", "to"),
+    *("when", "not", "any", "all", "contains", "matches", "tool_called", "metadata", "max_times", "strategy", "budget"),
+    *("model", "default", "function", "effect", "timeout", "max_steps", "a", "b", "END", "USER", "a.b:c", "handoff"),
+    *("", "\ud800", "a{999999999999999999}", "(" * 200, "[[a]", "first_token_timeout", "description"),
+]
+LEAVES = st.sampled_from([*WORDS, None, True, False, 0, 1, -1, 2.5, 10**30, float("inf"), float("nan")])
+DATA = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5),
+    max_leaves=12,
+)
+PLACES = [
+    *("name", "models", "agents", "tools", "limits", "collaboration_model", "agents/0", "agents/1/context"),
+    *("agents/0/tools", "agents/0/handoffs", "agents/0/name", "tools/0", "models/standard", "limits/max_seconds"),
+    *("collaboration_model/routing_graph", "collaboration_model/routing_graph/critic"),
+    *("collaboration_model/routing_graph/critic/0/when", "collaboration_model/routing_graph/critic/0"),
+    *("models/standard/first_token_timeout", "models/standard/temperature", "collaboration_model/initial_agent"),
+]
+
+
+def read_or_refuse(data: object) -> None:
+    """Check that the data is a team that the workspace can store, or raises InvalidTeam."""
+    try:
+        team = validate_team(data)
+    except InvalidTeam as error:
+        found = error.mistakes
+    else:
+        assert Team.model_validate_json(serialize_team(team)) == team
+        return
+    assert found
+
+
+@given(DATA)
+def test_arbitrary_data_raises_nothing_but_a_team_error(data: object) -> None:
+    read_or_refuse(data)
+
+
+@given(st.sampled_from(PLACES), DATA)
+def test_a_team_with_arbitrary_data_in_it_raises_nothing_but_a_team_error(path: str, value: object) -> None:
+    read_or_refuse(change_example(path, value))
+
+
+WHEN = "collaboration_model/routing_graph/critic/0/when"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (WHEN, {"matches": "a{999999999999999999}"}),
+        (WHEN, {"matches": "(" * 5000}),
+        (WHEN, {"metadata": {"a": "\ud800"}}),
+        (WHEN, {"metadata": {"a": float("nan")}}),
+        ("models/standard/first_token_timeout", float("inf")),
+        ("models/standard/idle_timeout", float("inf")),
+        ("limits/max_seconds", float("inf")),
+        ("agents/0/description", "\ud800"),
+        ("agents/0/prompt", "\ud800"),
+        ("models/standard/model", "\ud800"),
+    ],
+)
+def test_a_value_that_the_workspace_cannot_store_is_a_mistake(path: str, value: object) -> None:
+    read_or_refuse(change_example(path, value))
+
+
+@pytest.mark.parametrize("depth", [1, 20, 100, 200, 250, 900])
+def test_a_condition_is_nested_as_deeply_as_the_workspace_can_store(depth: int) -> None:
+    when: dict[str, Any] = {"contains": "a"}
+    for _ in range(depth):
+        when = {"not": when}
+    read_or_refuse(change_example(WHEN, when))

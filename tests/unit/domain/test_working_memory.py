@@ -1,0 +1,196 @@
+"""Working memory: the messages for the model follow the protocol, and hold the required steps."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.history.step import TaskStep
+from roboco.domain.prompt.chat import is_empty
+from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
+from roboco.domain.team.team import Agent
+from roboco.domain.tokens import estimate_tokens
+from tests.unit.domain.steps import Line, artifact, call, failed, histories, result, steps_of, text
+
+CONTEXTS = st.sampled_from(
+    [
+        *({"steps": steps} for steps in (1, 2, 3, 20)),
+        *({"strategy": "budget", "tokens": tokens} for tokens in (100, 150, 400, 8000)),
+    ]
+)
+
+
+def agent(name: str = "one", **context: Any) -> Agent:
+    return Agent.model_validate({"name": name, "prompt": "hi", "context": context})
+
+
+def memory(steps: list[TaskStep], tail: int = 64, for_agent: Agent | None = None) -> WorkingMemory:
+    return build_working_memory(for_agent or agent(), "PROMPT", PromptInputs(steps[0], tuple(steps[-tail:])))
+
+
+def count_left_out(report: dict[str, Any]) -> int:
+    """Return the number of steps that were left out."""
+    return sum(last - first + 1 for first, last in (one["steps"] for one in report["left_out"]))
+
+
+def messages_of(*lines: Line, for_agent: Agent | None = None) -> list[dict[str, Any]]:
+    return list(memory(steps_of(*lines), for_agent=for_agent).messages)
+
+
+@given(histories(), CONTEXTS, st.integers(1, 30), st.sampled_from(["one", "two"]))
+def test_every_call_has_exactly_one_result_right_after_it(
+    steps: list[TaskStep], context: dict[str, Any], tail: int, name: str
+) -> None:
+    """The chat completions protocol requires this, for every history and every length of its tail."""
+    compiled = memory(steps, tail, agent(name, **context))
+    messages = list(compiled.messages)
+    assert [message["role"] for message in messages[:2]] == ["system", "user"]
+    assert messages[1]["content"] == steps[0].text
+    assert messages[-1]["role"] in ("user", "tool")
+    open_calls: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert open_calls, "a result without its call"
+            assert message["tool_call_id"] == open_calls.pop(0)
+        else:
+            assert not open_calls, "a call without its result"
+            open_calls = [one["id"] for one in message.get("tool_calls", [])]
+        assert isinstance(message["content"], str)
+    assert not open_calls
+
+
+@given(histories(), CONTEXTS, st.integers(1, 30))
+def test_the_newest_steps_are_included_and_the_report_lists_them(
+    steps: list[TaskStep], context: dict[str, Any], tail: int
+) -> None:
+    for_agent = agent("one", **context)
+    report = memory(steps, tail, for_agent).report
+    included = [seq for first, last in report["included"] for seq in range(first, last + 1)]
+    assert included == sorted(set(included))
+    not_empty = [step.seq for step in steps if not is_empty(step)]
+    assert included[0] == 0
+    assert count_left_out(report) == len(steps) - len(included)
+    assert report["strategy"] == for_agent.context.strategy
+    newest = included[1:]
+    assert newest == ([seq for seq in not_empty if seq > 0][-len(newest) :] if newest else [])
+    assert newest or not [step for step in steps[-tail:] if step.seq in not_empty[1:]] or tail == 1
+
+
+@given(histories(), st.integers(1, 6))
+def test_recent_includes_steps_up_to_its_limit_and_splits_no_group(steps: list[TaskStep], limit: int) -> None:
+    report = memory(steps, 1000, agent("one", steps=limit)).report
+    newest = len(steps) - count_left_out(report) - 1
+    groups = [group for group in _groups(steps[1:]) if not is_empty(group[0])]
+    expected = 0
+    for group in reversed(groups):
+        if expected and expected + len(group) > limit:
+            break
+        expected += len(group)
+    assert newest == expected
+
+
+def _groups(steps: list[TaskStep]) -> list[list[TaskStep]]:
+    groups: list[list[TaskStep]] = []
+    for step in steps:
+        if step.agent_name == "tool_executor":
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
+
+
+@given(histories(), st.integers(100, 1500))
+def test_only_the_newest_step_may_exceed_the_budget(steps: list[TaskStep], tokens: int) -> None:
+    budget = agent("one", strategy="budget", tokens=tokens)
+    report = memory(steps, 1000, budget).report
+    more = memory(steps, 1000, agent("one", strategy="budget", tokens=tokens + 500)).report
+    assert count_left_out(more) <= count_left_out(report)
+    newest = _groups(steps[1:])[-1:]
+    if len(steps) - count_left_out(report) - 1 > sum(map(len, newest)):
+        assert report["tokens"]["total"] <= tokens * 2
+
+
+def test_a_budget_includes_the_steps_that_fit() -> None:
+    lines: list[Line] = [("user", "go"), *[("two", "x" * 400)] * 20]
+    kept = [
+        len(lines) - count_left_out(memory(steps_of(*lines), 64, agent(strategy="budget", tokens=tokens)).report) - 1
+        for tokens in (100, 500, 1000, 8000)
+    ]
+    assert kept[0] == 1
+    assert kept == sorted(kept)
+    assert kept[-1] == 20
+    assert 3 <= kept[1] <= 5
+
+
+def test_recent_keeps_the_first_message_and_the_newest_steps() -> None:
+    lines: list[Line] = [("user", "the task"), *[("two", f"text {n}") for n in range(10)]]
+    contents = [message["content"] for message in messages_of(*lines, for_agent=agent(steps=2))]
+    assert contents == ["PROMPT", "the task", "[two] text 8", "[two] text 9"]
+
+
+def test_the_first_message_is_included_if_the_tail_lacks_it() -> None:
+    steps = steps_of(("user", "the task"), *[("two", f"text {n}") for n in range(10)])
+    contents = [message["content"] for message in memory(steps, 1).messages]
+    assert contents == ["PROMPT", "the task", "[two] text 9"]
+
+
+def test_own_steps_have_the_role_assistant_and_others_the_role_user() -> None:
+    assert messages_of(("user", "go"), ("one", "mine"), ("two", "theirs"), ("user", "more")) == [
+        {"role": "system", "content": "PROMPT"},
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "mine"},
+        {"role": "user", "content": "[two] theirs"},
+        {"role": "user", "content": "more"},
+    ]
+
+
+def test_own_calls_and_results_have_the_form_of_the_protocol() -> None:
+    lines: list[Line] = [
+        ("user", "go"),
+        ("one", [text("look"), call("1", "add", {"b": 2, "a": "ü"}), call("2", "add"), call("3", "add")]),
+        ("tool_executor", [result("1", {"b": 1, "a": 2}), result("2", "text"), result("3", error="no"), artifact("f")]),
+    ]
+    assert messages_of(*lines)[2:] == [
+        {
+            "role": "assistant",
+            "content": "look",
+            "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a":"ü","b":2}'}},
+                {"id": "2", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+                {"id": "3", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "1", "content": '{"a":2,"b":1}'},
+        {"role": "tool", "tool_call_id": "2", "content": "text"},
+        {"role": "tool", "tool_call_id": "3", "content": "error: no\n(stored as file://artifacts/f)"},
+    ]
+
+
+def test_calls_of_other_agents_are_text() -> None:
+    lines: list[Line] = [
+        ("user", "go"),
+        ("two", [text("look"), call("1", "add", {"a": 1})]),
+        ("tool_executor", [result("1", 3)]),
+    ]
+    assert messages_of(*lines)[2:] == [
+        {"role": "user", "content": '[two] look\n(calls add with {"a":1})'},
+        {"role": "user", "content": "[add answered] 3"},
+    ]
+
+
+def test_an_agent_is_asked_to_go_on_after_its_own_text() -> None:
+    assert messages_of(("user", "go"), ("one", "mine"))[-1] == {"role": "user", "content": "Go on."}
+
+
+def test_errors_and_files_are_text() -> None:
+    lines: list[Line] = [("user", [text("see"), artifact("f.md")]), ("two", [text("half"), failed("x", "broke")])]
+    contents = [message["content"] for message in messages_of(*lines)]
+    assert contents[1:] == ["see\n(file: file://artifacts/f.md, text/plain)", "[two] half\n(error: broke)"]
+
+
+@pytest.mark.parametrize(
+    ("characters", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("世", 1), ("世界", 2)]
+)
+def test_tokens_are_estimated_by_bytes(characters: str, tokens: int) -> None:
+    assert estimate_tokens(characters) == tokens

@@ -1,0 +1,324 @@
+"""Calls with external answers: client tools and approvals."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.domain.history.part import ToolCall, ToolResult
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
+from roboco.domain.status import TaskStatus
+from roboco.errors import UsageError
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.model import Request
+from roboco.ports.task_store import Phase
+from roboco.ports.tools import ToolContext
+from tests.support.memory_ports.dispatcher import Tool
+from tests.support.memory_ports.journeys import assert_whole, member, own_turns
+from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.watch import Fault
+from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.unit.engine.test_accept import crash
+
+ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object", "required": ["q"]}}
+TEAM = team_of(
+    agents=[member("lead", tools=["add", "pay", "wire"])],
+    tools=[
+        {"name": "add", "function": "shop.sums:add", "effect": "pure"},
+        {"name": "pay", "function": "shop.sums:pay", "effect": "irreversible", "approval": "required"},
+        {
+            "name": "wire",
+            "function": "shop.sums:wire",
+            "effect": "pure",
+            "approval": {"argument": "amount", "above": 100},
+        },
+    ],
+)
+FUNCTIONS: dict[str, Callable[[dict[str, Any], ToolContext], object]] = {
+    "add": lambda args, context: args["a"] + args["b"],
+    "pay": lambda args, context: f"paid {args['amount']}",
+    "wire": lambda args, context: f"wired {args['amount']}",
+}
+
+
+def world_with_calls(*calls: tuple[str, Any]) -> World:
+    """Return a world whose agent makes these calls and then answers."""
+
+    def script(request: Request) -> Said:
+        return said("calling", *calls) if own_turns(request) == 0 else said("done")
+
+    world = World(given(script, FUNCTIONS))
+    world.submit(TEAM, client_tools=[ASK])
+    world.settle()
+    return world
+
+
+def calls_of(world: World) -> list[ToolCall]:
+    return list(world.history()[1].calls)
+
+
+def results_of(world: World) -> list[ToolResult]:
+    return list(world.history()[2].results)
+
+
+def last_tool_texts(world: World) -> list[Any]:
+    return [message["content"] for message in world.given.model.requests[-1].messages if message["role"] == "tool"]
+
+
+def test_the_client_runs_a_client_tool() -> None:
+    world = world_with_calls(("client_ask", {"q": "how many?"}))
+    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
+    assert not world.dispatcher.queue
+    [call] = calls_of(world)
+    assert f"client_ask ({call.id})" in world.server.held.tasks[TASK].reason
+    world.answer(successful_outcome(call, {"n": 7}))
+    world.settle()
+    assert last_tool_texts(world) == ['{"n":7}']
+    assert world.summary().status is TaskStatus.COMPLETED
+    types = [record["type"] for record in world.published() if "chunks" in record]
+    assert types.count("event_tool_call") == types.count("event_tool_result") == 1
+    assert_whole(world, "")
+
+
+def test_a_client_tool_is_offered_to_the_model() -> None:
+    world = world_with_calls(("client_ask", {"q": "?"}))
+    names = [tool["function"]["name"] for tool in world.given.model.requests[0].tools]
+    assert names == ["add", "pay", "wire", "client_ask"]
+
+
+def test_invalid_arguments_never_reach_the_client() -> None:
+    world = world_with_calls(("client_ask", {"wrong": 1}), ("client_ask", {"q": 1}))
+    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
+    _, right = calls_of(world)
+    with pytest.raises(UsageError, match="is not an open call"):
+        world.answer(successful_outcome(ToolCall(id="tc_unknown", tool_name="client_ask", args={}), 1))
+    world.answer(successful_outcome(right, 2))
+    world.settle()
+    assert [result.is_error for result in results_of(world)] == [True, False]
+    assert "'q' is a required property" in str(results_of(world)[0].error)
+
+
+def test_an_undeclared_client_tool_is_refused() -> None:
+    world = world_with_calls(("client_other", {}))
+    assert "not on your list" in str(results_of(world)[0].error)
+
+
+def test_client_results_may_arrive_in_any_order_and_among_results_of_workers() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}), ("client_ask", {"q": 2}))
+    first, _, third = calls_of(world)
+    world.answer(successful_outcome(third, "three"))
+    world.settle()
+    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
+    world.answer(failed_outcome(first.id, "declined by the client"))
+    world.settle()
+    assert [(result.result, result.error) for result in results_of(world)] == [
+        (None, "declined by the client"),
+        (3, None),
+        ("three", None),
+    ]
+    assert len(world.given.toolbox.runs) == 1
+    assert_whole(world, "")
+
+
+def test_client_results_may_arrive_while_a_worker_runs_a_tool() -> None:
+    worlds: list[World] = []
+
+    def add(args: dict[str, Any], context: ToolContext) -> int:
+        call = worlds[0].history()[1].calls[0]
+        worlds[0].answer(successful_outcome(call, "early"))
+        worlds[0].drain()
+        return 3
+
+    def script(request: Request) -> Said:
+        calls = (("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}))
+        return said("calling", *calls) if own_turns(request) == 0 else said("done")
+
+    worlds.append(World(given(script, {**FUNCTIONS, "add": add})))
+    worlds[0].submit(TEAM, client_tools=[ASK])
+    worlds[0].settle()
+    assert [result.result for result in results_of(worlds[0])] == ["early", 3]
+    assert worlds[0].summary().status is TaskStatus.COMPLETED
+    assert_whole(worlds[0], "")
+
+
+def test_a_call_has_one_answer() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"q": 2}))
+    first, second = calls_of(world)
+    world.answer(successful_outcome(first, "one"))
+    world.answer(successful_outcome(first, "one"))
+    with pytest.raises(UsageError, match="answered before, in another way"):
+        world.answer(successful_outcome(first, "another"))
+    world.answer(successful_outcome(second, "two"))
+    world.settle()
+    world.answer(successful_outcome(first, "one"))
+    for late in (
+        successful_outcome(first, "another"),
+        successful_outcome(ToolCall(id="tc_x", tool_name="client_ask", args={}), 1),
+    ):
+        with pytest.raises(UsageError):
+            world.answer(late)
+    assert [result.result for result in results_of(world)] == ["one", "two"]
+
+
+def test_the_client_cannot_answer_a_tool_of_the_workers() -> None:
+    world = world_with_calls(("pay", {"amount": 5}))
+    with pytest.raises(UsageError, match="is not a client tool"):
+        world.answer(successful_outcome(calls_of(world)[0], "paid, they say"))
+
+
+def test_a_large_result_of_a_client_is_offloaded() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}))
+    kept: list[str] = []
+
+    def keep(outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
+        kept.append(context.call_id)
+        return outcome
+
+    world.given.toolbox.offload_large = keep  # type: ignore[method-assign]
+    world.answer(successful_outcome(calls_of(world)[0], "x"))
+    assert kept == [calls_of(world)[0].id]
+
+
+def test_an_approved_call_runs() -> None:
+    world = world_with_calls(("pay", {"amount": 5}))
+    assert world.status() is TaskStatus.APPROVAL
+    assert not world.given.toolbox.runs
+    [call] = calls_of(world)
+    world.judge(call.id, True)
+    world.settle()
+    assert [result.result for result in results_of(world)] == ["paid 5"]
+    assert world.history()[2].metadata["approvals"][call.id]["approved"] is True
+    assert len(world.given.toolbox.runs) == 1
+    assert_whole(world, "")
+
+
+def test_a_denied_call_does_not_run_and_the_agent_reads_the_reason() -> None:
+    world = world_with_calls(("pay", {"amount": 5}))
+    world.judge(calls_of(world)[0].id, False, "too much")
+    world.settle()
+    assert not world.given.toolbox.runs
+    assert last_tool_texts(world) == ["error: a person did not approve this call, and it was not run: too much"]
+
+
+def test_a_call_runs_with_the_arguments_that_were_approved() -> None:
+    world = world_with_calls(("pay", {"amount": 5000}))
+    world.judge(calls_of(world)[0].id, True, args={"amount": 50})
+    world.settle()
+    assert [result.result for result in results_of(world)] == ["paid 50"]
+    assert last_tool_texts(world) == ['(a person changed the arguments to {"amount":50}) paid 50']
+    assert calls_of(world)[0].args == {"amount": 5000}, "the history contains the arguments of the agent"
+
+
+def test_a_condition_on_the_arguments_selects_the_calls_that_need_approval() -> None:
+    world = world_with_calls(
+        ("wire", {"amount": 100}), ("wire", {"amount": 101}), ("wire", {"amount": "101"}), ("wire", {})
+    )
+    assert world.status() is TaskStatus.APPROVAL
+    assert len(world.given.toolbox.runs) == 1, "calls with arguments that cannot be compared need approval"
+    for call in calls_of(world)[1:]:
+        world.judge(call.id, False)
+    world.settle()
+    assert [result.is_error for result in results_of(world)] == [False, True, True, True]
+    with pytest.raises(UsageError):
+        world.judge(calls_of(world)[0].id, True)
+
+
+def test_the_first_decision_on_a_call_counts() -> None:
+    world = world_with_calls(("pay", {"amount": 5}), ("pay", {"amount": 6}))
+    first, second = calls_of(world)
+    world.judge(first.id, True)
+    world.judge(first.id, True)
+    changes: list[dict[str, Any]] = [{"approved": False}, {"approved": True, "args": {"amount": 1}}]
+    for changed in changes:
+        with pytest.raises(UsageError, match="answered before, in another way"):
+            world.judge(first.id, **changed)
+    world.settle()
+    assert len(world.given.toolbox.runs) == 1, "an approved call does not wait for the others"
+    world.judge(second.id, False)
+    world.settle()
+    assert [result.result for result in results_of(world)] == ["paid 5", None]
+
+
+def test_an_approval_of_a_call_that_needs_none_is_refused() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}))
+    with pytest.raises(UsageError, match="needs no approval"):
+        world.judge(calls_of(world)[0].id, True)
+    with pytest.raises(UsageError, match="not an open call"):
+        world.judge("tc_unknown", True)
+    with pytest.raises(UsageError, match="item id"):
+        world.judge("../../etc", True)
+
+
+def test_a_tools_worker_does_not_run_an_unapproved_call() -> None:
+    world = world_with_calls(("pay", {"amount": 5}))
+    [call] = calls_of(world)
+    held = world.server.held.tasks[TASK]
+    held.phase = Phase.TOOLS
+    world.deliver(Tool(ToolAssignment(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
+    assert not world.given.toolbox.runs
+
+
+@pytest.mark.parametrize("act", ["interrupt", "stop"])
+def test_a_control_that_ends_the_wait_closes_the_calls(act: str) -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
+    getattr(world, act)(*(["leave it"] if act == "interrupt" else []))
+    world.settle()
+    asked, paid, added = results_of(world)
+    assert "not finished" in str(asked.error)
+    assert "not run, since it was not approved before" in str(paid.error)
+    assert added.result == 3
+    with pytest.raises(UsageError):
+        world.answer(successful_outcome(calls_of(world)[0], 1))
+    with pytest.raises(UsageError):
+        world.judge(calls_of(world)[1].id, True)
+    assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)]
+    assert_whole(world, "")
+
+
+def test_answers_during_a_pause_are_applied_after_it() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
+    asked, paid = calls_of(world)
+    world.pause()
+    world.settle()
+    world.answer(successful_outcome(asked, 1))
+    world.judge(paid.id, True)
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    assert not world.given.toolbox.runs
+    world.resume()
+    world.settle()
+    assert [result.result for result in results_of(world)] == [1, "paid 5"]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_answers_and_approvals_survive_a_crash_at_every_port_call(after: bool) -> None:
+    n, struck = 0, True
+    while struck:
+        n += 1
+        world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
+        asked, paid, _ = calls_of(world)
+        world.watch = fault = Fault(n, crash, after=after)
+        world.judge(paid.id, True)
+        world.settle()
+        world.answer(successful_outcome(asked, "seven"))
+        world.settle()
+        struck = fault.struck
+        assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)], n
+        assert results_of(world)[0].result == "seven"
+        assert [context.call_id for context in world.given.toolbox.runs].count(paid.id) <= 1, n
+        assert world.summary().status is TaskStatus.COMPLETED
+        assert_whole(world, f"{n}")
+    assert n > 40
+
+
+def test_pending_answers_survive_a_loss_of_redis() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
+    asked, paid, _ = calls_of(world)
+    world.answer(successful_outcome(asked, 1))
+    world.judge(paid.id, True)
+    world.server.wipe()
+    world.sweep()
+    world.settle()
+    assert [result.result for result in results_of(world)] == [1, "paid 5", 3]
+    assert ToolOutcome(result=results_of(world)[0]).result.result == 1
+    assert_whole(world, "")
