@@ -62,7 +62,7 @@ def client(server: ModelServer, any_client: OpenAI) -> OpenAI:
 
 def open_stream(client: OpenAI, *messages: Any, **options: Any) -> Stream[ChatCompletionChunk]:
     create: Callable[..., Stream[ChatCompletionChunk]] = client.chat.completions.create
-    return create(model="m", messages=messages or [USER], read_stream=True, **options)
+    return create(model="m", messages=messages or [USER], stream=True, **options)
 
 
 def read_stream(client: OpenAI, *messages: Any, **options: Any) -> list[ChatCompletionChunk]:
@@ -226,7 +226,7 @@ def test_a_silent_server_records_the_disconnection_of_the_client(
 ) -> None:
     server.script(lambda request: Reply(text="never", hang_after=0))
     with pytest.raises(APITimeoutError):
-        client.chat.completions.create(model="m", messages=[USER], read_stream=streamed, timeout=0.2)
+        client.chat.completions.create(model="m", messages=[USER], stream=streamed, timeout=0.2)
     [record] = server.wait_for(all_disconnected)
     assert (record.chunks_sent, record.completed) == (0, False)
 
@@ -254,7 +254,7 @@ def test_fifty_concurrent_streams_are_answered(server: ModelServer) -> None:
 
     async def ask(client: AsyncOpenAI, model: str, n: int) -> str:
         chunks = await client.chat.completions.create(
-            model=model, messages=[{"role": "user", "content": str(n)}], read_stream=True
+            model=model, messages=[{"role": "user", "content": str(n)}], stream=True
         )
         return "".join([c.choices[0].delta.content or "" async for c in chunks])
 
