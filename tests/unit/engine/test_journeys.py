@@ -75,10 +75,10 @@ def test_every_message_may_be_delivered_twice(name: str, late: bool) -> None:
     world = journey.world()
     deliver, before = world.deliver, list[Message]()
 
-    def twice(message: Message) -> None:
-        deliver(message)
-        before.append(message)
-        for again in before if late else [message]:
+    def twice(letter: Message) -> None:
+        deliver(letter)
+        before.append(letter)
+        for again in before if late else [letter]:
             deliver(again)
 
     world.deliver = twice  # type: ignore[method-assign]
@@ -94,10 +94,10 @@ def test_the_sweeper_redelivers_every_lost_message(name: str) -> None:
         world = journey.world()
         deliver, count = world.deliver, Counter[str]()
 
-        def deliver_unless_lost(message: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
+        def deliver_unless_lost(letter: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
             count["messages"] += 1
             if count["messages"] != n:
-                deliver(message)
+                deliver(letter)
 
         world.deliver = deliver_unless_lost  # type: ignore[method-assign]
         journey.travel(world)

@@ -147,7 +147,7 @@ def test_a_control_during_a_deferral_is_applied_immediately(act: str) -> None:
 
     def script(request: Any) -> Said:
         requests.append(request)
-        return Said(error=refusal, send_control=send_control) if len(requests) == 1 else Said(("text",))
+        return Said(error=refusal, meanwhile=send_control) if len(requests) == 1 else Said(("text",))
 
     world.given.model.script = script
     start = world.clock.now()
@@ -179,7 +179,7 @@ def test_a_running_turn_has_no_reason_of_a_wait() -> None:
     seen: list[str] = []
     world.given.model.script = lambda request: Said(
         ("text",),
-        send_control=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner),
+        meanwhile=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner),
     )
     settle(world, 2)
     assert seen == ["", ""]
