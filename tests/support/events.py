@@ -1,4 +1,4 @@
-"""What Celery's tools hear: the events of an application's workers, received as Flower receives them."""
+"""Worker events of a Celery application, received as Flower receives them."""
 
 import threading
 from collections.abc import Iterator
@@ -14,25 +14,25 @@ from tests.support.stack import until
 
 @dataclass(frozen=True)
 class Seen:
-    """The events so far, and the rows that Celery makes of them."""
+    """The events received so far, and the state that Celery derives from them."""
 
     rows: Any = field(default_factory=State)
     told: list[dict[str, Any]] = field(default_factory=list)
 
     def state(self, celery_id: str) -> str | None:
-        """The state of a Celery task; None if nothing was heard of it."""
+        """Return the state of a Celery task, or None if no event names it."""
         row = self.rows.tasks.get(celery_id)
         return None if row is None else str(row.state)
 
     def hear(self, event: dict[str, Any]) -> None:
-        """Take an event in."""
+        """Add a received event."""
         self.told.append(event)
         self.rows.event(event)
 
 
 @contextmanager
 def watched(app: Celery) -> Iterator[Seen]:
-    """What is heard from now on, once the workers send events."""
+    """Receive the workers' events during the block, which starts once a heartbeat has arrived."""
     seen, untyped = Seen(), app
     events: Any = untyped.events
     with app.connection_for_read() as connection:

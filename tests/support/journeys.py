@@ -1,4 +1,4 @@
-"""The journeys: four teams, what the scripted model says for each, and the history that must come of it."""
+"""Journeys of a stack: four teams, the scripted model's answers, and the histories that must result."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCa
 from tests.support.servers.model_server import Reply, Request
 
 Shape = list[tuple[str, list[Any]]]
-"""A history without ids, times and digests: who, and what each part says."""
+"""A history without ids, times and digests: the agent of each step, and the content of its parts."""
 
 
 @dataclass(frozen=True)
 class Journey:
-    """A team on a prompt; `sent` are the messages that the user sends when asked, with the agent to answer."""
+    """A team with a prompt. `sent` are the user's messages in turns of the user, each with the agent to answer."""
 
     name: str
     team: Team
@@ -24,7 +24,7 @@ class Journey:
     ends: str = "completed"
 
     def run_to_end(self, task: Task, timeout: float = 60) -> str:
-        """Wait for the task, sending what the user says, and return its last status."""
+        """Wait for the task, send the user's messages, and return its last status."""
         for message, agent in self.sent:
             assert task.result(timeout).status == "user_turn"
             task.send(message, agent)
@@ -33,14 +33,14 @@ class Journey:
 
 
 def task_steps_at_least(task: Task, message: str) -> None:
-    """Wait until the message is a step, so that the next look does not see the wait before it."""
+    """Wait until the message is a step, so that `result` does not return the wait before it."""
     for item in task.stream():
         if item.type == "event_user_message" and getattr(item.data, "text", "") == message:
             return
 
 
 def shape(steps: Iterator[TaskStep] | list[TaskStep]) -> Shape:
-    """The steps without what differs between two runs of the same thing."""
+    """Return the steps without the fields that differ between two runs."""
     return [(step.agent_name, [_said(part) for part in step.parts]) for step in steps]
 
 
@@ -71,7 +71,7 @@ def _result(result: Any) -> Any:
 
 
 def answer(request: Request) -> Reply:
-    """What the model says: a function of the request alone."""
+    """Return the model's reply, a function of the request alone."""
     role = request.system.split()[0]
     return {
         "writer": _writer,
@@ -82,7 +82,7 @@ def answer(request: Request) -> Reply:
 
 
 PACE = 0.005
-"""Seconds between two pieces of an answer."""
+"""Seconds between two chunks of a reply."""
 
 
 def _writer(request: Request) -> Reply:
@@ -100,7 +100,7 @@ def _plain(request: Request) -> Reply:
 
 
 def _planner(request: Request) -> Reply:
-    """Calls two tools at once, then hands off together with a third call."""
+    """Call three tools side by side, then hand off."""
     if _own(request) == 0:
         calls: list[tuple[str, dict[str, Any] | str]] = [
             ("slow_add", {"a": 1, "b": 2, "seconds": 0.4}),

@@ -1,4 +1,4 @@
-"""MCP servers that misbehave, over stdio: `KIND [FILE]`; as long as there is no such file, they are silent."""
+"""Misbehaving MCP servers over stdio: `KIND [FILE]`. As long as the file does not exist, the server is silent."""
 
 import json
 import os
@@ -11,12 +11,12 @@ HUGE = "x" * 1_000_000
 
 
 def say(message: object) -> None:
-    """One line."""
+    """Print a message as one line."""
     print(message if isinstance(message, str) else json.dumps(message), flush=True)
 
 
 def tool(name: str, description: str = "", schema: object = None) -> dict[str, Any]:
-    """A tool as a list has it."""
+    """Return a tool as `tools/list` describes it."""
     return {"name": name, "description": description, "inputSchema": schema or {"type": "object"}}
 
 
@@ -33,7 +33,7 @@ TOOLS: dict[str, list[dict[str, Any]]] = {
 
 
 def list_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
-    """A page of the list of tools."""
+    """Return a page of the list of tools."""
     if kind == "endless":
         return {"tools": [], "nextCursor": "more"}
     if kind == "endless-large":
@@ -44,7 +44,7 @@ def list_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request."""
+    """Return the result of a request."""
     match request["method"]:
         case "initialize":
             return {
@@ -76,7 +76,7 @@ def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(kind: str, request: dict[str, Any]) -> None:
-    """Answer, as the kind has it."""
+    """Answer the request as this kind of server does."""
     method = request["method"]
     if kind in ("mute", "deaf") and method == "tools/call":
         if kind == "deaf":
@@ -96,7 +96,7 @@ def answer(kind: str, request: dict[str, Any]) -> None:
 
 
 def main(kind: str, *files: str) -> None:
-    """Answer what comes in."""
+    """Answer requests until the input ends."""
     if kind == "silent" or any(not os.path.exists(file) for file in files):
         for _ in sys.stdin:
             pass

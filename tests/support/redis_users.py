@@ -17,7 +17,7 @@ PASSWORD = "a p@ss:word/of 17"
 
 
 def users() -> Iterator[tuple[str, list[str]]]:
-    """The names and rules of the users in the example, with the tests' password."""
+    """Yield the names and rules of the users in the example, with the tests' password."""
     for line in USERS.read_text().splitlines():
         _, name, *rules = line.replace("REPLACE-THIS", PASSWORD.replace(" ", "\\0")).split()
         yield name, [rule.replace("\\0", " ") for rule in rules]
@@ -38,7 +38,7 @@ def url_of(valkey: ValkeyServer, user: str) -> str:
 
 
 class StackOfUsers(Stack):
-    """Workers that are each the Redis user of their pool, beside a client that is another one. The model answers."""
+    """A stack whose workers and client each connect as a Redis user of their role."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, around=with_users, health_dir=folder)
@@ -46,7 +46,7 @@ class StackOfUsers(Stack):
     def __enter__(self) -> Self:
         entered = super().__enter__()
         self.model.script(answer)
-        denied(self)  # a worker that was quicker than the coordinator has tried to load a script
+        denied(self)  # a worker that starts before the coordinator tries to load a script
         return entered
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
@@ -56,7 +56,7 @@ class StackOfUsers(Stack):
 
 
 def denied(stack: Stack) -> set[str]:
-    """Return each kind of denial that the server has noted since the last call."""
+    """Return each kind of denial that the server has logged since the last call."""
     with redis.Redis.from_url(stack.valkey.url, decode_responses=True) as client:
         log: Any = client.acl_log()
         client.acl_log_reset()

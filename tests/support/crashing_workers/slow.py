@@ -1,6 +1,6 @@
-"""roboco.workers.coordinator, which takes too long for a message with SLOW in its id, and does not end with DEAF in it.
+"""roboco.workers.coordinator that hangs on a message with SLOW in its id, and ignores the time limit on one with DEAF.
 
-Its limits are short: a second until it is asked to end, and two more until its process is killed.
+Its limits are short: one second until the soft time limit, two more until its process is killed.
 """
 
 import time
@@ -16,13 +16,13 @@ look = vars(tasks)["engine_advance"]
 
 
 def slow(engine: Any, settings: Any, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Take it in, or wait."""
+    """Handle the message, or hang."""
     _wait(str(arguments.get("task_id")))
     take(engine, settings, name, arguments, item_id)
 
 
 def slow_look(engine: Any, task_id: str) -> None:
-    """Look at it, or wait."""
+    """Advance the task, or hang."""
     _wait(task_id)
     look(engine, task_id)
 

@@ -1,4 +1,4 @@
-"""roboco.workers.coordinator whose children kill themselves when they accept a submission with DEADLY in its id."""
+"""roboco.workers.coordinator whose children kill themselves on a submission with DEADLY in its id."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ take = vars(tasks)["handle"]
 
 
 def deadly(engine: Any, settings: Any, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Take it in, or die."""
+    """Handle the message, or die."""
     if name == "roboco.submit" and "DEADLY" in str(arguments.get("task_id")) and "DEADLY_NO_MORE" not in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
     take(engine, settings, name, arguments, item_id)

@@ -6,7 +6,7 @@ from celery import Celery
 
 
 def doubled(app: Celery) -> Celery:
-    """The application, sending everything twice."""
+    """Return the application, changed to send every message twice."""
     send = app.send_task
 
     def twice(*args: Any, **kwargs: Any) -> Any:

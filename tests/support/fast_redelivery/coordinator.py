@@ -1,4 +1,4 @@
-"""roboco.workers.coordinator, in a hurry."""
+"""roboco.workers.coordinator with short delays of notifications."""
 
 from roboco.engine import notification_delivery
 from roboco.engine import notifications as notify

@@ -1,4 +1,4 @@
-"""The board in memory."""
+"""The task store in memory."""
 
 import json
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ _read = lru_cache(maxsize=4096)(parse_step)
 
 
 class MemoryBoard:
-    """The state of tasks."""
+    """The task store of one client."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
         self._server = server
         self._clock = clock
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
-        """The task with at most `tail` of its newest steps; None if it is not known."""
+        """Return the task with at most `tail` of its newest steps, or None if it is unknown."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -46,7 +46,7 @@ class MemoryBoard:
         events: Sequence[AnyEvent],
         above_epoch: int = 0,
     ) -> bool:
-        """Set the task up, idle; the fence starts at the time, so that no epoch comes twice."""
+        """Create an undecided task. Its epoch starts at the time in milliseconds, so that no epoch is used twice."""
         now = self._clock.now()
         with self._server as held:
             if task_id in held.tasks:
@@ -67,7 +67,7 @@ class MemoryBoard:
             return True
 
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
-        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        """Record the decision and move the fence. Return the new epoch, or None if the fence had moved."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
@@ -81,7 +81,7 @@ class MemoryBoard:
     def commit_with_decision(
         self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
     ) -> int | None:
-        """`commit`, and `choose` unless an item waits: the new epoch; None if the choice was not written down."""
+        """Commit, and record the decision unless an item waits. Return the new epoch, or None without a decision."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or (task.epoch, task.seq) != (epoch, commit.step.seq):
@@ -98,7 +98,7 @@ class MemoryBoard:
         return task.epoch
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
-        """Take over a stored step; True also if that was done before, False if the fence had moved."""
+        """Apply a stored step. Return True also if it was applied before, False if the fence had moved."""
         now, step = self._clock.now(), commit.step
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -118,7 +118,7 @@ class MemoryBoard:
             return True
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
-        """Begin a new generation of the logs with these events; False if the fence had moved."""
+        """Start a new generation of the logs with these events. Return False if the fence had moved."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -135,7 +135,7 @@ class MemoryBoard:
             return True
 
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
-        """Remove an ended task after so many seconds; False if it has not ended in this generation."""
+        """Remove an ended task after these seconds. Return False if it has not ended in this generation."""
         now = self._clock.now()
         with self._server as held:
             if (task := held.tasks.get(task_id)) is None:
@@ -147,7 +147,7 @@ class MemoryBoard:
 
 
 def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:
-    """The task as the board tells it."""
+    """Return the snapshot of a stored task."""
     return Snapshot(
         epoch=task.epoch,
         seq=task.seq,

@@ -1,4 +1,4 @@
-"""Journeys: whole runs of teams that come to the same however often a part of them is repeated."""
+"""Journeys: complete runs of teams with a history that no fault and no repetition changes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,9 +25,9 @@ Act = Callable[[World], None]
 
 @dataclass(frozen=True)
 class Journey:
-    """A team, what its model and tools do, and what the user does each time that the task waits.
+    """A team, the scripts of its model and tools, and the user's action each time that the task waits.
 
-    `wishes` come with the prompt. A `live` script has the world at hand, to do something in the middle of a turn.
+    `wishes` are the options of the submission. A `live` script also receives the world, to act during a turn.
     """
 
     team: Team
@@ -39,7 +39,7 @@ class Journey:
     live: Callable[[Request, World], Said] | None = None
 
     def world(self, watch: Watch = make) -> World:
-        """A new world for this journey."""
+        """Return a new world for this journey."""
         live = self.live
         worlds: list[World] = []
         script = self.script if live is None else lambda request: live(request, worlds[0])
@@ -47,7 +47,7 @@ class Journey:
         return worlds[0]
 
     def travel(self, world: World, submitted: bool = False) -> World:
-        """Run it to its end."""
+        """Run the journey to its end."""
         if not submitted:
             world.submit(self.team, at_once=True, **self.wishes)
         world.settle()
@@ -58,30 +58,30 @@ class Journey:
 
 
 def speaker(request: Request) -> str:
-    """Which agent the request is for: its prompt is "You are NAME."."""
+    """Return the agent of the request, whose prompt is "You are NAME."."""
     return str(request.messages[0]["content"]).removeprefix("You are ").rstrip(".")
 
 
 def own_turns(request: Request) -> int:
-    """How many turns the agent has had."""
+    """Return the number of assistant messages in the request."""
     return sum(1 for message in request.messages if message["role"] == "assistant")
 
 
 def member(name: str, **fields: Any) -> dict[str, Any]:
-    """An agent of a journey's team."""
+    """Return an agent of a journey's team."""
     return {"name": name, "prompt": "You are {{ agent.name }}."} | fields
 
 
 def retold(step: TaskStep) -> dict[str, Any]:
-    """The step without what may differ between two runs of the same journey."""
+    """Return the step without the fields that may differ between two runs of a journey."""
     record = step.model_dump(mode="json", exclude={"created_at", "prev_digest", "digest"})
     for part in record["parts"]:
         part.get("tool_result", {}).pop("runtime_ms", None)
     differ = {"timings", "attempt", "unfinished_usage"}
     if (step.metadata.get("context") or {}).get("strategy") == "summary":
-        differ.add("usage")  # the turn that made a summary may have been lost
+        differ.add("usage")  # the turn that made a summary may be lost
     if "delegate" in (step.metadata.get("tools") or {}):
-        differ.add("usage")  # answers of sub-tasks that broke count
+        differ.add("usage")  # interrupted replies of sub-tasks count
     record["metadata"] = {key: value for key, value in step.metadata.items() if key not in differ}
     if tools := step.metadata.get("tools"):
         record["metadata"]["tools"] = {name: used["calls"] for name, used in tools.items()}
@@ -154,7 +154,7 @@ TOOLS = Journey(
 
 
 def _by_turns(team: Team, history: History) -> Route:
-    """Each agent once, the last one first."""
+    """Route to each agent once, the last agent first."""
     names = [agent.name for agent in team.agents if agent.name not in history.state.turns]
     return Route(names[-1] if names else END, "custom", "by turns", f"{len(names)} to go")
 
@@ -190,7 +190,7 @@ JOURNEYS = {
 
 
 def assert_same(world: World, expected: World, where: str) -> None:
-    """The same history, sealed and complete, and a stream that tells all of it without a hole."""
+    """Assert that the history is the expected one, and that the stream shows all of it without a gap."""
     assert not [error for error in world.failures if not isinstance(error, TransientError)], where
     assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
     assert world.summary().status is expected.summary().status, where
@@ -200,7 +200,7 @@ def assert_same(world: World, expected: World, where: str) -> None:
 
 
 def assert_whole(world: World, where: str) -> None:
-    """The chain is sealed, the messages of each channel are numbered without a hole, and tell every step."""
+    """Assert a sealed chain of digests, and channels that number their messages without a gap and show every step."""
     assert verify_chain(world.histories.lines(TASK)) == len(world.history()), where
     numbers: dict[tuple[str, bool], list[int]] = {}
     for record in world.published():
@@ -212,6 +212,6 @@ def assert_whole(world: World, where: str) -> None:
         for record in world.published()
         if record["type"] == "event_step_end"
     )
-    assert all(count == 1 for count in ends.values()), f"{where} a step was told twice: {ends}"
+    assert all(count == 1 for count in ends.values()), f"{where} a step was published twice: {ends}"
     reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
     assert reader.steps == world.history(), where

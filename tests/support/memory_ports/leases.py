@@ -1,4 +1,4 @@
-"""Leases in memory: on turns, with the chunks that they emit, and on tool calls."""
+"""Leases in memory: on turns, with their chunks, and on tool calls."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTa
 
 
 class MemoryTurns:
-    """Leases on turns, `lease` seconds long."""
+    """Leases of `lease` seconds on turns."""
 
     def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
         self._server = server
@@ -21,7 +21,7 @@ class MemoryTurns:
         self._lease = lease
 
     def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
-        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+        """Return the claim, or None if the fence moved, the position is taken, or this attempt was claimed before."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(assignment.task_id)
@@ -37,11 +37,11 @@ class MemoryTurns:
             task.lease_until = now + self._lease
             shown = replace(
                 snapshot(task, tail, now, ()), cancel_requested_for=None, deferred_for=None, calls={}
-            )  # which only `load` shows
+            )  # only `load` sets them
             return TurnClaim(assignment, token, shown)
 
     def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
-        """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
+        """If the claim holds, renew the lease, and number, log and publish the chunk once."""
         with self._server:
             task = self._renewed(claim)
             if task is not None and chunk.number > task.emitted:
@@ -51,12 +51,12 @@ class MemoryTurns:
         on_ack(lease_status)
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
-        """Renew the lease, if the turn is still ours."""
+        """Renew the lease if the claim still holds. Return its status."""
         task = self._renewed(claim)
         return LeaseStatus.LOST if task is None else _grip(task)
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
-        """That somebody wants the turn to end, if so."""
+        """Return the request to cancel the turn, or None."""
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
             if task is None or task.cut[0] != claim.assignment.epoch:
@@ -66,7 +66,7 @@ class MemoryTurns:
     def defer(
         self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
     ) -> bool:
-        """Give the turn back until so many seconds from now; False if it is not ours."""
+        """Release the turn, to be claimed again after these seconds. Return False if the claim is lost."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
@@ -86,7 +86,7 @@ class MemoryTurns:
             return True
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
-        """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
+        """Void the attempt. Return the new epoch, or None if the fence moved or another worker has a live lease."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -103,7 +103,7 @@ class MemoryTurns:
             return task.epoch
 
     def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
-        """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
+        """Count a redelivery of unclaimed work, and note the dispatch. Return the count, or 0 if the fence moved."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -125,7 +125,7 @@ class MemoryTurns:
 
 
 def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
-    """Who has declined the work of this epoch."""
+    """Return the workers that have declined the work of this epoch."""
     if not worker:
         return known
     before = known[1] if known[0] == epoch else Declined()
@@ -138,7 +138,7 @@ def _grip(task: StoredTask) -> LeaseStatus:
 
 
 class MemoryCalls:
-    """Leases on tool calls, `lease` seconds long, and their outcomes."""
+    """Leases of `lease` seconds on tool calls, and their outcomes."""
 
     def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
         self._server = server
@@ -146,7 +146,7 @@ class MemoryCalls:
         self._lease = lease
 
     def claim(self, assignment: ToolAssignment, token: str) -> bool:
-        """Whether the call is ours now."""
+        """Return True if the caller now holds the call."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(assignment.task_id)
@@ -163,7 +163,7 @@ class MemoryCalls:
             return True
 
     def renew(self, assignment: ToolAssignment, token: str) -> bool:
-        """Renew the lease; False if the call is no longer ours."""
+        """Renew the lease. Return False if the caller no longer holds the call."""
         now = self._clock.now()
         with self._server:
             call = self._call(assignment)
@@ -175,7 +175,7 @@ class MemoryCalls:
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
     ) -> int | None:
-        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
+        """Store the outcome once. Return the step's number of outcomes, or None if the caller lacks the call."""
         with self._server as held:
             call = self._call(assignment)
             if call is None or call.attempt != assignment.attempt or token not in (None, call.owner):
@@ -189,7 +189,7 @@ class MemoryCalls:
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
     def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
-        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
+        """Release the call, whose attempt may then be claimed again. Do nothing if the caller does not hold it."""
         with self._server:
             call = self._call(assignment)
             if call and call.outcome is None and (call.attempt, call.owner) == (assignment.attempt, token):
@@ -198,7 +198,7 @@ class MemoryCalls:
                 call.declined = _declined(call.declined, assignment.epoch, declined_by)
 
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
-        """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
+        """Void an attempt whose lease has expired or whose worker is lost. Return the next attempt, or None."""
         now = self._clock.now()
         with self._server as held:
             call = self._call(assignment)

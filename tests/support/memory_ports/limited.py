@@ -1,4 +1,4 @@
-"""Journeys at limits: of what may be spent, which somebody raises, and of a provider, for which turns wait."""
+"""Journeys at limits: of the task, which a user raises, and of a model server, for which turns wait."""
 
 from functools import partial
 
@@ -45,4 +45,4 @@ LIMITED = {
         _script,
     ),
 }
-"""They always come to the same history."""
+"""Journeys that always produce the same history."""

@@ -10,7 +10,7 @@ FORGOTTEN = 86_400.0
 
 
 class MemoryWorkerRegistry:
-    """The registry, for a process whose worker has the node name `own`."""
+    """The registry as used by the worker with the node name `own`."""
 
     def __init__(self, server: MemoryServer, clock: Clock, own: str = "", live: float = LIVENESS_TIMEOUT) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""What a Redis holds, in memory: lost in a moment, or set back to an earlier one."""
+"""The data of a Redis server in memory, which tests wipe or restore to an earlier state."""
 
 import copy
 import threading
@@ -13,7 +13,7 @@ from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 @dataclass
 class StoredCall:
-    """A tool call that was handed out; `outcome` is its JSON."""
+    """A dispatched tool call. `outcome` is JSON."""
 
     attempt: int = 1
     owner: str = ""
@@ -24,7 +24,7 @@ class StoredCall:
 
 @dataclass
 class StoredRequest:
-    """A request to a model: when it was made, and how many tokens it counts for."""
+    """A request to a model: its time, and the tokens that it counts for."""
 
     at: float
     tokens: int
@@ -32,7 +32,7 @@ class StoredRequest:
 
 @dataclass
 class StoredWait:
-    """A ticket that waits: its place from `start` to `finish`, and when it is dropped if it does not ask again."""
+    """A waiting ticket with its virtual start and finish. It is dropped if it does not ask again before `late`."""
 
     start: float
     finish: float
@@ -43,7 +43,7 @@ class StoredWait:
 
 @dataclass
 class StoredBucket:
-    """A limit's requests and waiting tickets; `finish` and `admitted` are the places of tenants, `time` the virtual."""
+    """A limit's requests and waiting tickets. `time` is virtual, as are `finish` and `admitted` by tenant."""
 
     made: dict[str, StoredRequest] = field(default_factory=dict)
     waits: dict[str, StoredWait] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class StoredBucket:
 
 @dataclass
 class StoredTask:
-    """A task as the board keeps it; steps and states are kept as JSON, as on a wire.
+    """A task as the task store keeps it. Steps and states are JSON.
 
-    `cut` is the epoch whose work somebody wants to end, since when, and how many chunks were emitted then.
-    `due` is the epoch whose turn was given back, and until when; `refusals` how often its model's server refused it.
-    `used` is what the pending attempt's answer has used, `broken` the position of a step and what earlier ones have.
+    `cut` is a cancellation request: its epoch, its time, and the number of chunks emitted by then.
+    `due` is a deferral: its epoch and its end. `refusals` counts the model server's refusals by epoch.
+    `used` is the usage of the pending attempt, `broken` a position with the usage of its earlier attempts.
     """
 
     generation: str
@@ -93,7 +93,7 @@ class StoredTask:
     forget_at: float | None = None
 
     def begin(self, phase: Phase, now: float) -> None:
-        """Move the fence: a new choice, or none."""
+        """Move the fence to a new decision, or to none."""
         self.handed_at = now
         self.epoch += 1
         self.phase = phase
@@ -103,11 +103,11 @@ class StoredTask:
         self.release()
 
     def broken_before(self) -> TokenUsage:
-        """What attempts at the step to come have used that are void."""
+        """Return the usage of the next step's void attempts."""
         return self.broken[1] if self.broken[0] == self.seq else TokenUsage()
 
     def release(self) -> None:
-        """Nobody has the pending turn."""
+        """Release the pending turn."""
         self.owner = ""
         self.emitted = 0
         self.used = TokenUsage()
@@ -138,9 +138,9 @@ class Stored:
 
 
 class MemoryServer:
-    """The data, one lock around each operation, and `published`: what subscribers saw, which no loss takes back.
+    """The data, with one lock around each operation. `published` holds all messages to subscribers, and is never lost.
 
-    While it is `deaf`, signals are lost.
+    While `deaf` is set, signals are lost.
     """
 
     def __init__(self) -> None:
@@ -161,21 +161,21 @@ class MemoryServer:
         self._lock.release()
 
     def wipe(self) -> None:
-        """Lose everything."""
+        """Lose all data."""
         self.wiped = True
         self.held = Stored()
 
     def kept(self) -> Stored:
-        """A copy of everything as it is now."""
+        """Return a copy of all data."""
         return copy.deepcopy(self.held)
 
     def set_back(self, kept: Stored) -> None:
-        """Lose what came after the copy was made, as a server does that is started again."""
+        """Restore the copy, as a server that restarts without its latest writes does."""
         self.held = copy.deepcopy(kept)
         self.run += 1
 
     def generation(self) -> str:
-        """A generation that was not there before."""
+        """Return a new generation."""
         self._generations += 1
         return f"{self._generations:012x}"
 

@@ -1,4 +1,4 @@
-"""Telemetry that keeps what it is told."""
+"""Telemetry that keeps all records for a test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
 
 
 class KeptTelemetry:
-    """`begun` is the work, `told` its facts in the same order, None where it was void; `tasks` have ended."""
+    """`begun` holds operations, `told` their annotations in the same order, or None if discarded; `tasks` have ended."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[MetricSpec, float, tuple[str, ...]]] = []
@@ -18,23 +18,23 @@ class KeptTelemetry:
         self.tasks: list[TaskSummary] = []
 
     def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
-        """Keep it."""
+        """Keep the call's arguments."""
         assert len(labels) == len(metric.labels)
         self.noted.append((metric, value, labels))
 
     @contextmanager
     def operation(self, operation: Operation) -> Iterator[OperationSpan]:
-        """Keep it."""
+        """Keep the call's arguments."""
         self.begun.append(operation)
         self.told.append({})
         yield _Kept(self.told, len(self.told) - 1)
 
     def task_ended(self, summary: TaskSummary) -> None:
-        """Keep it."""
+        """Keep the call's arguments."""
         self.tasks.append(summary)
 
     def of(self, figure: MetricSpec, *labels: str) -> list[float]:
-        """The values of the figure with these labels."""
+        """Return the recorded values of the metric with these labels."""
         return [value for one, value, its in self.noted if one == figure and its == labels]
 
 

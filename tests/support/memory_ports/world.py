@@ -1,4 +1,4 @@
-"""World: a deployment in memory. Messages are delivered one by one, time passes when a test says so."""
+"""A deployment in memory. Tests deliver its messages one by one and move its clock."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -67,14 +67,14 @@ WORKER = "worker@here"
 SWEEP = 1.0
 """Seconds between two sweeps."""
 UNKNOWN = 60.0
-"""Seconds that pass at a time while the schedule does not hold the task."""
+"""Seconds from sweep to sweep while the schedule does not hold the task."""
 PATIENCE = 60
-"""How often time may pass until a task has settled."""
+"""Maximal number of sweeps until a task has settled."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a world is made of beside its ports."""
+    """The model, toolbox and policy of a world."""
 
     model: ScriptedModel
     toolbox: MemoryToolbox
@@ -82,9 +82,9 @@ class Given:
 
 
 class World:
-    """All processes and servers, swept before; `watch` stands between the engine and its ports.
+    """All processes and servers of a deployment, whose schedule is filled. `watch` intercepts every port call.
 
-    `failures` are the exceptions that workers met.
+    `failures` holds the exceptions that workers raised.
     """
 
     def __init__(self, given: Given, watch: Watch = make) -> None:
@@ -103,7 +103,7 @@ class World:
         MemorySchedule(self.server, self.clock).mark_filled(REFILL_INTERVAL)
 
     def process(self) -> Engine:
-        """The engine of a new process."""
+        """Return the engine of a new process."""
 
         def watch(name: str, call: Any) -> Any:
             return self.watch(name, call)
@@ -138,9 +138,9 @@ class World:
         )
 
     def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, at_once: bool = False, **wishes: Any) -> None:
-        """Submit the task. If the client crashes, it sends the same submission again.
+        """Submit the task. A client that crashes sends the same submission again.
 
-        With `at_once` dispatch its first turn, as a client does; else wake a coordinator, as a delegating call does.
+        With `at_once` dispatch the first turn, as a client does; else wake a coordinator, as a delegating call does.
         """
         submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **wishes)
         accept = submit if at_once else accept_and_wake
@@ -155,14 +155,14 @@ class World:
         if_busy: message.IfBusy | None = None,
         brought: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Send a message of the user."""
+        """Send a user message."""
         item = UserMessage(
             item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, attachments=dict(brought)
         )
         self.until_answered(lambda: message.accept_message(self.engine, task_id, item, if_busy))
 
     def interrupt(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
-        """Send a message that interrupts."""
+        """Send a user message that interrupts."""
         item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
         self.until_answered(lambda: message.accept_message(self.engine, task_id, item, "interrupt"))
 
@@ -171,15 +171,15 @@ class World:
         self.until_answered(lambda: hold.pause(self.engine, task_id, item_id))
 
     def step(self, item_id: str = "step1", task_id: str = TASK) -> None:
-        """Let the task make one step."""
+        """Let a paused task run one step."""
         self.until_answered(lambda: hold.step(self.engine, task_id, item_id))
 
     def resume(self, item_id: str = "resume1", task_id: str = TASK) -> None:
-        """Have a paused task go on."""
+        """Resume a paused task."""
         self.until_answered(lambda: hold.resume(self.engine, task_id, item_id))
 
     def answer(self, outcome: ToolOutcome, task_id: str = TASK) -> None:
-        """Submit what came of a client's call."""
+        """Submit the outcome of a client tool's call."""
         self.until_answered(lambda: answer.answer(self.engine, task_id, outcome))
 
     def judge(
@@ -199,11 +199,11 @@ class World:
         self.until_answered(lambda: accept_item(self.engine, task_id, item))
 
     def deliver(self, letter: Message) -> None:
-        """Have a worker take the message; one that dies loses it, and a new process takes its place."""
+        """Run the message in a worker. A worker that dies loses it, and a new process replaces the worker."""
         self._survive(lambda: self._work(letter))
 
     def drain(self, limit: int = 2000) -> None:
-        """Deliver what is queued, oldest first, and what that brings, until nothing is left."""
+        """Deliver messages, oldest first, until the queue is empty."""
         for _ in range(limit):
             if not self.dispatcher.queue:
                 return
@@ -211,12 +211,12 @@ class World:
         raise AssertionError(f"still busy after {limit} messages: {list(self.dispatcher.queue)[:5]}")
 
     def sweep(self) -> None:
-        """Let a coordinator worker sweep."""
+        """Run one sweep in a coordinator worker."""
         self.clock.move(SWEEP)
         self._survive(lambda: sweep(self.engine, SWEEP / 2))
 
     def settle(self, task_id: str = TASK) -> None:
-        """Deliver, let time pass and sweep until the task has ended or waits; AssertionError if it never does."""
+        """Deliver, move the clock and sweep until the task has ended or waits. Raise AssertionError at the limit."""
         for _ in range(PATIENCE):
             self.drain()
             if self.settled(task_id):
@@ -226,7 +226,7 @@ class World:
         raise AssertionError(f"task {task_id} never settles: {self.failures[:3]} {self.server.held.tasks.get(task_id)}")
 
     def settle_for(self, sweeps: int) -> None:
-        """Deliver, and let time pass and sweep so many times."""
+        """Deliver, move the clock and sweep, as often as `sweeps`."""
         for _ in range(sweeps):
             self.drain()
             self.clock.move(self.given.policy.lease)
@@ -234,7 +234,7 @@ class World:
         self.drain()
 
     def settled(self, task_id: str = TASK) -> bool:
-        """Whether the task has ended and is closed, or waits and has taken all that came for it, or for a person."""
+        """Return True if the task has ended and is closed, or waits and has applied all its items."""
         if self.summary(task_id).status.ended and open_marker_path(task_id) not in self.files.held:
             return task_id not in self.server.held.schedule
         task = self.server.held.tasks.get(task_id)
@@ -243,7 +243,7 @@ class World:
         return task.seq == len(self.history(task_id)) and self.waits_on(task_id)
 
     def waits_on(self, task_id: str) -> bool:
-        """Whether nothing has come that ends the task's wait."""
+        """Return True if no item or outcome ends the task's wait."""
         task = MemoryBoard(self.server, self.clock).load(task_id, 100)
         assert task is not None
         paths = [path for path in self.files.held if path.startswith(inbox_path(task_id))]
@@ -259,33 +259,33 @@ class World:
         return isinstance(action, Wait) and action.status is task.status
 
     def untaken(self, task_id: str = TASK) -> list[str]:
-        """The ids of the items that were accepted and are no step yet, as the workspace has them."""
+        """Return the ids of the accepted items in the workspace that are not applied yet."""
         items = [parse_item(self.files.held[path]) for path in self.files.held if path.startswith(inbox_path(task_id))]
         return [item.item_id for item in items if item.applied_at_seq is None]
 
     def summary(self, task_id: str = TASK) -> TaskSummary:
-        """What `task.json` says."""
+        """Return the summary in `task.json`."""
         return TaskSummary.model_validate_json(self.files.held[summary_path(task_id)])
 
     def status(self, task_id: str = TASK) -> TaskStatus:
-        """Where the task stands."""
+        """Return the status in Redis, or in `task.json` if Redis does not hold the task."""
         task = self.server.held.tasks.get(task_id)
         return task.status if task is not None else self.summary(task_id).status
 
     def history(self, task_id: str = TASK) -> list[TaskStep]:
-        """The committed steps."""
+        """Return the committed steps."""
         return list(self.histories.read(task_id))
 
     def events(self, task_id: str = TASK) -> list[dict[str, Any]]:
-        """The execution channel's log."""
+        """Return the log of the execution channel."""
         return [json.loads(message) for message in self.server.held.tasks[task_id].events]
 
     def published(self, task_id: str = TASK) -> list[dict[str, Any]]:
-        """What a subscriber of both channels saw, from the first moment on."""
+        """Return all messages that a subscriber of both channels received."""
         return [json.loads(message) for name, message in self.server.published if name == task_id]
 
     def _survive(self, work: Callable[[], object]) -> None:
-        """Worker processes outlive an exception; one that dies is replaced."""
+        """Run the work as a worker process does: keep an exception, replace a process that dies."""
         try:
             work()
         except Crash:
@@ -307,7 +307,7 @@ class World:
                 deliver(self.engine, letter.task_id)
 
     def until_answered(self, call: Any) -> None:
-        """Do what a caller does, again if it is not answered or its process dies, three times at most."""
+        """Make a client's request. Repeat it if no answer arrives or the process dies, three times at most."""
         for _ in range(3):
             try:
                 call()
@@ -323,7 +323,7 @@ class World:
 
 
 def team_of(**fields: Any) -> Team:
-    """A team of these fields."""
+    """Return a team with these fields."""
     return validate_team({"name": "desk"} | fields)
 
 
@@ -333,6 +333,6 @@ def given(
     routers: Mapping[str, Router] | None = None,
     policy: Policy | None = None,
 ) -> Given:
-    """A world's parts, of a script, tools and routers."""
+    """Return the parts of a world with this script, these tools and routers."""
     made = Given(ScriptedModel(script), MemoryToolbox(functions, routers))
     return made if policy is None else Given(made.model, made.toolbox, policy)

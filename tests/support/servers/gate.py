@@ -1,7 +1,7 @@
-"""Gate: a TCP proxy before a server, which stops the one request that a test waits for, or its answer.
+"""A TCP proxy before a server. It stops the request for which a test waits, or the answer to it.
 
 with Gate(port) as gate:
-    held = gate.hold(b"EVALSHA", answer=True)   # the server does it, and nobody hears of it
+    held = gate.hold(b"EVALSHA", answer=True)   # the server executes it, and no client gets the answer
     held.reached.wait(10)
     held.release()
 """
@@ -16,13 +16,13 @@ from typing import Any, Self
 _REQUEST = re.compile(rb"[A-Z]+ /")
 _SIZE = 64 * 1024
 _OVERLAP = 200
-"""Bytes of the chunk before that are searched again, since a pattern may be cut in two."""
+"""Bytes of the previous chunk that are searched again, since a chunk may end within a match."""
 
 
 class Held:
-    """The `nth` request that matches: `reached` is set when it is there, `passed` when it, or its answer, went on.
+    """The `nth` matching request. `reached` is set when it arrives, `passed` when it, or its answer, is passed on.
 
-    Whoever waits for it may have given up, and closed the connection: then it has passed, too.
+    `passed` is also set if the client has closed the connection.
     """
 
     def __init__(self, pattern: bytes, nth: int, answer: bool, loop: asyncio.AbstractEventLoop) -> None:
@@ -36,16 +36,16 @@ class Held:
         self._dropped = False
 
     def release(self) -> None:
-        """Let it go on."""
+        """Pass the request on, or its answer."""
         self._loop.call_soon_threadsafe(self._go.set)
 
     def drop(self) -> None:
-        """Let it get lost, together with its connection."""
+        """Lose the request or its answer, and close the connection."""
         self._dropped = True
         self.release()
 
     def is_struck_by(self, before: bytes, data: bytes) -> bool:
-        """Whether the request that ends in this data, after what came before, is the one."""
+        """Return True if the nth match ends in this data, which follows `before`."""
         if self._left <= 0:
             return False
         matches = self._pattern.finditer(before + data)
@@ -53,16 +53,16 @@ class Held:
         return self._left <= 0
 
     async def wait(self) -> bool:
-        """Stand still until it is released: whether it goes on."""
+        """Wait for the release. Return True if the data is passed on, False if it is dropped."""
         self.reached.set()
         await self._go.wait()
         return not self._dropped
 
 
 class Gate:
-    """Listens on `port` of this machine while it is entered, and passes on to the server's port.
+    """A proxy that listens on `port` of this machine within its block, and passes data on to the server's port.
 
-    Each HTTP request waits `delay` seconds; while there is a `refusal`, it is the answer to all of them.
+    Each HTTP request waits `delay` seconds. While `refusal` is set, it is the answer to every request.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -90,7 +90,7 @@ class Gate:
         self._loop.close()
 
     def hold(self, pattern: bytes, nth: int = 1, answer: bool = False) -> Held:
-        """Stop the nth request from now on that holds what the pattern matches; with `answer`, what comes back."""
+        """Stop the nth request from now on that matches the pattern, or with `answer` the answer to it."""
         held = Held(pattern, nth, answer, self._loop)
         self.held.append(held)
         return held
@@ -103,7 +103,7 @@ class Gate:
         for way in list(self._ways):
             way.cancel()
         await asyncio.gather(*self._ways, return_exceptions=True)
-        await asyncio.sleep(0.01)  # the transports close themselves in the loop's next rounds
+        await asyncio.sleep(0.01)  # the transports close in the loop's next iterations
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -131,7 +131,7 @@ class _Connection:
         self._answer: Held | None = None
 
     async def requests(self) -> None:
-        """Pass requests on, but for the one that is held."""
+        """Pass requests on, except the held one."""
         try:
             await self._pass_requests()
         except OSError:
@@ -140,7 +140,7 @@ class _Connection:
             self._close()
 
     async def answers(self) -> None:
-        """Pass answers on, but for the one that is held."""
+        """Pass answers on, except the held one."""
         try:
             await self._pass_answers()
         except OSError:

@@ -1,6 +1,6 @@
-"""An S3 store in memory that lacks what a test names: conditions on writes, user metadata, links, or the right time.
+"""An S3 store in memory that lacks chosen features: conditions on writes, user metadata, links, or a correct clock.
 
-It checks no signature. It counts requests, so that a test sees what a caller asks of it.
+It checks no signature. It records requests, so that a test can count them.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _META = "x-amz-meta-"
 
 @dataclass(frozen=True)
 class Kept:
-    """An object of the store."""
+    """A stored object."""
 
     data: bytes
     metadata: dict[str, str]
@@ -35,14 +35,14 @@ class LooseS3:
     """A running store with one bucket."""
 
     conditions: str = "honoured"
-    """What it makes of conditions: "honoured", "ignored", the only one that it honours, or a status to refuse both."""
+    """Treatment of conditions: "honoured", "ignored", the only one that is honoured, or a status that refuses both."""
     metadata: bool = True
     links: str = "honoured"
-    """Whether it honours links, or with which S3 error code it refuses them."""
+    """Treatment of links: "honoured", or the S3 error code with which they are refused."""
     ahead: float = 0.0
-    """Seconds by which its clock is ahead."""
+    """Seconds by which the store's clock is ahead."""
     away: bool = False
-    """Whether it answers every request with 503."""
+    """True to answer every request with 503."""
     bucket: str = "loose"
     objects: dict[str, Kept] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -54,13 +54,13 @@ class LooseS3:
 
     @property
     def writes(self) -> list[str]:
-        """The keys that were written, each as often as it was."""
+        """The keys of all writes, in order."""
         return [key for method, key in self.requests if method == "PUT"]
 
 
 @contextmanager
 def loose_s3(**lacks: Any) -> Iterator[LooseS3]:
-    """Run such a store."""
+    """Run a store that lacks these features."""
     store = LooseS3(**lacks)
     handler = type("_Bound", (_Handler,), {"store": store, "lock": threading.Lock()})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as its base has it
-        """Nothing."""
+        """Log nothing."""
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         return formatdate(time.time() + self.store.ahead, usegmt=True)
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _answering(self) -> Iterator[str | None]:
-        """The key that is asked for, "" for the bucket; None if that is answered already."""
+        """Yield the key of the request, "" for the bucket, or None if the request is answered already."""
         key = unquote(urlsplit(self.path).path).removeprefix(f"/{self.store.bucket}").removeprefix("/")
         with self.lock:
             self.store.requests.append((self.command, key))

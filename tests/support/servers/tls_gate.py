@@ -1,4 +1,4 @@
-"""TlsGate: a TCP proxy that is spoken to through TLS, and speaks to its server without."""
+"""A TCP proxy that accepts TLS connections and passes plain data on to its server."""
 
 import select
 import socket
@@ -12,7 +12,7 @@ _SIZE = 64 * 1024
 
 
 class TlsGate:
-    """Listens on `port` of this machine while it is entered, and passes on to the server's port."""
+    """A proxy that listens on `port` of this machine within its block, and passes data on to the server's port."""
 
     def __init__(self, server_port: int, context: ssl.SSLContext) -> None:
         self._server_port = server_port
@@ -61,7 +61,7 @@ class TlsGate:
             ):
                 self._pass(secured, server)
         except OSError:
-            return  # a handshake that was refused, or a connection that is gone
+            return  # a refused handshake, or a closed connection
 
     def _pass(self, secured: ssl.SSLSocket, server: socket.socket) -> None:
         with self._lock:
@@ -83,4 +83,4 @@ def _end(one: socket.socket) -> None:
     try:
         one.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # it has ended before
+        return  # already closed
