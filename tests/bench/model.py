@@ -22,7 +22,7 @@ from collections import defaultdict
 
 from tests.support.servers import chat_protocol
 from tests.support.servers.http_connection import ClientGone, Connection
-from tests.support.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 SENT = b"@sent@"
 """What the time of sending, in ns since the epoch, takes the place of."""
@@ -49,7 +49,7 @@ class QuickServer(ModelServer):
         super().__init__(port, keep=0)
         self._groups: defaultdict[str, _Together] = defaultdict(_Together)
 
-    async def _answer(self, client: Connection, record: Record) -> None:
+    async def _answer(self, client: Connection, record: RequestRecord) -> None:
         loop = asyncio.get_running_loop()
         match record.request.system.split():
             case ["stream", chunks, interval]:
@@ -65,7 +65,7 @@ class QuickServer(ModelServer):
             case _:
                 await super()._answer(client, record)
 
-    def _note(self, record: Record, **facts: object) -> None:
+    def _note(self, record: RequestRecord, **facts: object) -> None:
         super()._note(record, **facts)
         match facts:
             case {"status": _}:
@@ -95,7 +95,7 @@ async def _stream(client: Connection, request: Request, chunks: int, interval: f
     await client.send_chunk(stream.ending, last=True)
 
 
-def _tell(record: Record, event: str, at: float) -> None:
+def _tell(record: RequestRecord, event: str, at: float) -> None:
     match record.request.system.split():
         case ["endless", _, name] | ["silent", name]:
             print(name, event, at, flush=True)

@@ -17,7 +17,7 @@ from roboco.adapters.local.seaweed import start_seaweed
 from tests.bench.soak_faults import WORKERS, Faults
 from tests.bench.soak_load import Load, says
 from tests.bench.stage import Deployed
-from tests.support.servers.model_server import Record
+from tests.support.servers.model_server import RequestRecord
 from tests.support.stack import Stack, s3_environment
 
 LEASE = 3.0
@@ -66,7 +66,7 @@ def _run(load: Load, faults: Faults, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def recoveries(records: list[Record], kills: list[float]) -> list[tuple[float, float]]:
+def recoveries(records: list[RequestRecord], kills: list[float]) -> list[tuple[float, float]]:
     """When each turn broke that a kill had broken, and the seconds until it was asked for again."""
     found = []
     for number, record in enumerate(records):

@@ -10,7 +10,7 @@ from roboco.errors import ModelError
 from roboco.ports.model import ModelStream
 from roboco.ports.model import Reply as Ended
 from roboco.ports.model import Request as Asked
-from tests.support.servers.model_server import Record
+from tests.support.servers.model_server import RequestRecord
 
 KEY = "sk-secret-0123456789"
 """What OPENAI_API_KEY holds."""
@@ -54,6 +54,6 @@ def delta(finish_reason: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"model": "m", "choices": [{"index": 0, "delta": fields, "finish_reason": finish_reason}]}
 
 
-def gone(records: list[Record]) -> bool:
+def gone(records: list[RequestRecord]) -> bool:
     """Whether the server saw all clients disconnect."""
     return bool(records) and all(record.client_disconnected_at for record in records)

@@ -22,7 +22,7 @@ from tests.contract.machine import MACHINE
 from tests.contract.samples import told
 from tests.contract.side import CALLS, STEPS, Side, assert_same
 from tests.contract.sides import Clients, connected, sides_of
-from tests.support.memory_ports import board as memory_board
+from tests.support.memory_ports import task_store as memory_board
 
 BACK = st.sampled_from([0] * 8 + [1, 2, -1])
 """How far an argument's epoch is behind the present one: mostly it is the present one."""

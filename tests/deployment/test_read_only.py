@@ -63,7 +63,7 @@ def test_a_journey_through_closed_workers(stack: Stack, tmp_path: Path) -> None:
     """They are healthy, and do all that workers do."""
     stack.model.script(answer)
     task = stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
-    assert task.result(60).status == PARALLEL.ends
+    assert task.result(60).status == PARALLEL.final_status
     assert shape(task.history()) == PARALLEL.expected
     for pool in POOLS:
         check = [sys.executable, "-m", "roboco.workers.healthcheck", pool]

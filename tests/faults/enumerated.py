@@ -14,7 +14,7 @@ from roboco.errors import TransientError
 from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF, assert_cut_off
 from tests.support.memory_ports.journeys import JOURNEYS, assert_same
 from tests.support.memory_ports.limited import LIMITED
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World
 
 IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
@@ -31,11 +31,11 @@ class Struck:
 
     world: World
     name: str
-    call: Call
+    call: PortCall
 
     def others_go_on(self) -> None:
         """While this call hangs, its lease ends, sweepers look, and other workers do all that they find."""
-        watch, self.world.watch = self.world.watch, make
+        watch, self.world.watch = self.world.watch, make_call
         for _ in range(3):
             self.world.drain()
             self.world.clock.move(POLICY.lease + 1)
@@ -148,13 +148,13 @@ def run(case: Case) -> Ran:
     wrong = {fault.at: WRONG[fault.kind] for fault in case.faults}
     calls: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         calls.append(name)
         act = wrong.get(len(calls))
         return call() if act is None else act(Struck(world, name, call))
 
     world = journey.world(watch)
-    journey.travel(world)
+    journey.run(world)
     return Ran(world, calls)
 
 

@@ -15,8 +15,8 @@ from roboco import Task
 from roboco.adapters.local.process import Server
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.history.step import verify_chain
-from tests.support.journeys import GRAPH, PARALLEL, Journey, answer, shape
-from tests.support.servers.gate import Gate, Held
+from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
+from tests.support.servers.gate import Gate, HeldRequest
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 from tests.support.transcript import Transcript
@@ -44,7 +44,7 @@ class Moment:
     """
 
     name: str
-    journey: Journey
+    journey: StackJourney
     script: str = ""
     message: str = ""
     s3: str = ""
@@ -56,7 +56,7 @@ class Moment:
         """Whether the worker is stopped at a gate."""
         return bool(self.script or self.message or self.s3)
 
-    def hold(self, gate: Gate) -> Held:
+    def hold(self, gate: Gate) -> HeldRequest:
         """Have the gate stop the worker there."""
         if self.script:
             return gate.hold(_script(self.script), self.nth, self.answered)
@@ -136,7 +136,7 @@ class Victim:
             zombie.process.wait()
         self._zombies.clear()
 
-    def kill(self, held: Held | None) -> None:
+    def kill(self, held: HeldRequest | None) -> None:
         """SIGKILL: what the worker was about to send never arrives."""
         _signal(self._worker, signal.SIGKILL)
         self._worker.process.wait()
@@ -144,7 +144,7 @@ class Victim:
             held.drop()
         self.start()
 
-    def end(self, held: Held | None) -> None:
+    def end(self, held: HeldRequest | None) -> None:
         """SIGTERM: the worker does what it has begun, and ends well."""
         worker = self._worker
         worker.process.terminate()
@@ -155,7 +155,7 @@ class Victim:
         self.start()
 
     @contextmanager
-    def stopped(self, held: Held | None) -> Iterator[None]:
+    def stopped(self, held: HeldRequest | None) -> Iterator[None]:
         """SIGSTOP for the block, in which another worker has taken over; then the first one goes on as a zombie."""
         zombie = self._worker
         _stop(zombie)
@@ -222,10 +222,10 @@ class Case:
         stack.model.script(slow)
         self._asked = len(stack.model.requests)
         self._held = moment.hold(victim.gate(moment)) if moment.at_a_gate else None
-        before = stack.noted()
+        before = stack.count_tool_lines()
         self.task: Task = stack.orchestrator.run(self._journey.team, self._journey.prompt)
         if self._held is None:
-            until(lambda: stack.noted() >= before + moment.nth, SECONDS, moment.name)
+            until(lambda: stack.count_tool_lines() >= before + moment.nth, SECONDS, moment.name)
         else:
             assert self._held.reached.wait(SECONDS), f"it never came to: {moment.name}"
 
@@ -252,7 +252,7 @@ class Case:
 
     def check(self) -> Transcript:
         """The history is as ever, and so is what a follower from the beginning is shown."""
-        assert self._journey.run_to_end(self.task, SECONDS) == self._journey.ends
+        assert self._journey.run_to_end(self.task, SECONDS) == self._journey.final_status
         transcript = Transcript()
         for item in self.task.stream():
             transcript.take(item)

@@ -54,10 +54,10 @@ def lines(stack: Stack) -> Counter[str]:
 
 def killed(stack: Stack, prompt: str, **fields: Any) -> Task:
     """The task whose tools worker was killed while the call ran, before its effect, or after it."""
-    before = stack.noted()
+    before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(**fields), prompt)
     call_id = _call_id(task)
-    until(lambda: stack.noted() > before, 20, "the call runs")
+    until(lambda: stack.count_tool_lines() > before, 20, "the call runs")
     if prompt == "early":
         until(lambda: lines(stack)[call_id], 20, "the line is there")
     stack.restart("tools")
@@ -120,9 +120,9 @@ def test_what_a_call_has_done_when_its_time_was_up_is_not_known(stack: Stack) ->
 
 
 def test_a_worker_that_is_told_to_end_finishes_its_call(stack: Stack) -> None:
-    before = stack.noted()
+    before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(), "soon")
-    until(lambda: stack.noted() > before, 20, "the call runs")
+    until(lambda: stack.count_tool_lines() > before, 20, "the call runs")
     stack.kill("tools", signal.SIGTERM)
     assert stack.workers["tools"].process.wait(ENDING) == 0
     stack.start("tools")

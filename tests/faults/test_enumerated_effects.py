@@ -17,7 +17,7 @@ from roboco.ports.tools import ToolContext
 from tests.faults.enumerated import WRONG, Struck
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 CALLS = 2
@@ -52,7 +52,7 @@ class Paying:
     def run(self, kind: str = "", at: int = 0) -> bool:
         """Run it to its end, with this wrong at that port call: whether it came to that."""
 
-        def watch(name: str, call: Call) -> Any:
+        def watch(name: str, call: PortCall) -> Any:
             self.calls += 1
             if self.calls != at:
                 return call()

@@ -8,8 +8,8 @@ import pytest
 from roboco.domain.paths import notify_targets_path
 from tests.faults.enumerated import WRONG, Struck
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
-from tests.support.memory_ports.notices import HOOK, SHOP, URL, delivered
-from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
+from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World
 
 ENUMERATED = {"graph": GRAPH, "manual": MANUAL}
@@ -27,9 +27,9 @@ def test_everything_is_told_whatever_goes_wrong_at_any_call(name: str, kind: str
     at, struck = 1, True
     while struck:
         world, struck = _struck(name, kind, at)
-        assert world.deliverer.heard("shop.done") == shop, f"{kind}@{at}"
-        assert world.deliverer.heard(URL)[-1:] == hook[-1:], f"{kind}@{at}"
-        assert set(world.deliverer.heard(URL)) <= set(hook), f"{kind}@{at}"
+        assert world.notifier.statuses("shop.done") == shop, f"{kind}@{at}"
+        assert world.notifier.statuses(URL)[-1:] == hook[-1:], f"{kind}@{at}"
+        assert set(world.notifier.statuses(URL)) <= set(hook), f"{kind}@{at}"
         at += 1
     assert at > 50
 
@@ -45,12 +45,12 @@ def _struck(name: str, kind: str, at: int) -> tuple[World, bool]:
     """
     calls = 0
 
-    def watch(port: str, call: Call) -> Any:
+    def watch(port: str, call: PortCall) -> Any:
         nonlocal calls
         calls += calls > 0 or name == "graph" or (port == "files.get" and _path(call) == notify_targets_path(TASK))
         return WRONG[kind](Struck(world, port, call)) if calls == at else call()
 
     world = ENUMERATED[name].world(watch)
-    replace(ENUMERATED[name], wishes={"notify": [SHOP, HOOK]}).travel(world)
-    delivered(world)
+    replace(ENUMERATED[name], options={"notify": [SHOP, HOOK]}).run(world)
+    deliver_all(world)
     return world, calls >= at

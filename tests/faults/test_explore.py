@@ -69,7 +69,7 @@ def test_a_line_replays_the_same_port_calls() -> None:
     case = Case.random(Random(5), ["tools"])
     lines: list[list[str]] = [[], []]
     for one in lines:
-        violations(Case.parse(str(case)), lambda line, one=one: one.append(line.split(" board")[0][:30]))  # type: ignore[misc]
+        violations(Case.parse(str(case)), lambda line, one=one: one.append(line.split(" task_store")[0][:30]))  # type: ignore[misc]
     assert Case.parse(str(case)) == case
     assert lines[0] == lines[1]
     assert len(lines[0]) > 50
@@ -87,7 +87,7 @@ def test_shrinking_keeps_the_violation(monkeypatch: pytest.MonkeyPatch) -> None:
 def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, heard: EmitCallback) -> None:
     with turns._server as held:
         if (task := held.tasks.get(claim.assignment.task_id)) is not None:
-            turns._server.emit(claim.assignment.task_id, task, chunk.message)
+            turns._server.publish_chunk(claim.assignment.task_id, task, chunk.message)
     heard(LeaseStatus.HELD)
 
 

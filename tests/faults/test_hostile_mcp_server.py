@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
-from tests.support.mcp_servers import PROC, declared, never, using
+from tests.support.mcp_servers import PROC, declare_server, never, open_servers
 
 THIEF = (sys.executable, str(Path(__file__).parent / "hostile" / "mcp_server.py"))
 SECRET = "the-secret-of-the-worker"
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.skipif(not PROC.exists(), reason="the sandbox is Linux'
 
 def ask(tool: str, args: dict[str, Any], mode: ConfinementMode = "network", paths: tuple[str, ...] = ()) -> Any:
     """The answer of the thief's tool."""
-    server = declared(THIEF, tools=["steal", "roam"], timeout=30, connect_timeout=30)
-    with using(server, confinement=Confinement(mode, paths)) as servers:
+    server = declare_server(THIEF, tools=["steal", "roam"], timeout=30, connect_timeout=30)
+    with open_servers(server, confinement=Confinement(mode, paths)) as servers:
         return json.loads(servers.call(server, tool, args, "k", never))
 
 

@@ -12,8 +12,8 @@ import pytest
 from roboco import Task, TransientError, parse_team
 from roboco.adapters.local.seaweed import S3Server
 from roboco.domain.history.step import verify_chain
-from tests.support.journeys import GRAPH, PARALLEL, Journey, answer, shape
-from tests.support.servers.gate import Gate, Held
+from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
+from tests.support.servers.gate import Gate, HeldRequest
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, s3_environment, until
 from tests.support.transcript import Transcript
@@ -52,7 +52,7 @@ def slow(request: Request) -> Reply:
     return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
 
 
-def check(stack: Stack, journey: Journey, task: Task, asked: int) -> None:
+def check(stack: Stack, journey: StackJourney, task: Task, asked: int) -> None:
     """The history is as ever, a follower sees it all, and no turn was made twice."""
     assert task.result(120).status == "completed"
     history = task.history()
@@ -114,7 +114,7 @@ def test_refusing_in_mid_run(stack: Stack, gate: Gate) -> None:
 def test_answering_after_the_time_out_though_it_was_stored(stack: Stack, gate: Gate, request_line: str) -> None:
     stack.model.script(answer)
     asked = len(stack.model.requests)
-    held: Held = gate.hold(request_line.encode(), answer=True)
+    held: HeldRequest = gate.hold(request_line.encode(), answer=True)
     task = stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
     assert held.reached.wait(30)
     check(stack, PARALLEL, task, asked)

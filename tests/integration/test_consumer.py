@@ -26,7 +26,7 @@ from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.consumer import GuardedConsumer
 from roboco.adapters.celery.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
-from tests.support.events import watched
+from tests.support.events import capture_events
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
 
@@ -307,25 +307,25 @@ def test_a_worker_neither_gossips_nor_mingles(bench: Bench) -> None:
 def test_a_worker_that_ends_has_told_what_it_did(bench: Bench, pool: str) -> None:
     worker = bench.start_worker(pool)
     until(lambda: bench.logged("ready."))
-    with watched(bench.app) as seen:
+    with capture_events(bench.app) as seen:
         for number in range(10):
             bench.app.send_task(TURN_TASK, args=[str(number)])
         until(lambda: len(bench.lines("ran")) == 10)
         worker.terminate()
         assert worker.wait(20) == 0
-        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10, 5)
+        until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10, 5)
 
 
 @pools
 def test_a_lost_connection_takes_no_event_along(bench: Bench, pool: str) -> None:
     bench.start_worker(pool)
     until(lambda: bench.logged("ready."))
-    with watched(bench.app) as seen:
+    with capture_events(bench.app) as seen:
         for number in range(10):
             bench.app.send_task(TURN_TASK, args=[str(number)])
         until(lambda: len(bench.lines("ran")) == 10)
         bench.redis.client_kill_filter(_type="normal", skipme=True)
-        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10)
+        until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10)
 
 
 def test_celery_knows_every_setting() -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from roboco.errors import UsageError
-from tests.support.mcp_servers import declared, never, using
+from tests.support.mcp_servers import declare_server, never, open_servers
 
 pytestmark = pytest.mark.slow
 
@@ -120,8 +120,8 @@ def test_what_is_no_mcp_server(
     monkeypatch.setenv("WEB_AUTH_HEADER", "Bearer secret-of-the-web")
     with serving(serve) as url, caplog.at_level(logging.DEBUG):
         patience = 2.0 if serve is mute else 30.0
-        server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=patience)
-        with using(server) as servers:
+        server = declare_server(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=patience)
+        with open_servers(server) as servers:
             assert told in servers.tools(server)["buy"].description
             with pytest.raises(UsageError, match=told) as raised:
                 servers.call(server, "buy", {}, "k", never)
@@ -137,16 +137,16 @@ def test_a_redirect_to_another_server_is_not_followed(monkeypatch: pytest.Monkey
             say(handler, 307, {"Location": other})
 
         with serving(redirect) as url:
-            server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"})
-            with using(server) as servers, pytest.raises(UsageError, match="not followed"):
+            server = declare_server(url=url, headers={"Authorization": "WEB_AUTH_HEADER"})
+            with open_servers(server) as servers, pytest.raises(UsageError, match="not followed"):
                 servers.call(server, "buy", {}, "k", never)
     assert heard == []
 
 
 def test_a_farewell_does_not_take_long() -> None:
     with serving(slow_farewell) as url:
-        server = declared(url=url, timeout=0.5)
-        with using(server) as servers:
+        server = declare_server(url=url, timeout=0.5)
+        with open_servers(server) as servers:
             with pytest.raises(UsageError, match="it did not answer in time"):
                 servers.call(server, "buy", {}, "k", never)
             (known,) = servers._states.values()

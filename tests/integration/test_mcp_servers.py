@@ -23,13 +23,13 @@ from tests.support.mcp_servers import (
     SHOP,
     TOOLS,
     WORKER,
-    alive,
-    declared,
-    eventually,
+    declare_server,
     free_port,
-    listening,
+    is_running,
     never,
-    using,
+    open_servers,
+    run_http_server,
+    wait_until,
 )
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ SECRET = "Bearer secret-of-the-shop"
 def web() -> Iterator[str]:
     """The shop's address; tests of this file share the server."""
     port = free_port()
-    with listening(port):
+    with run_http_server(port):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
@@ -50,12 +50,12 @@ def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mcp
     """The shop's server, reached in both ways."""
     monkeypatch.setenv("SHOP_TOKEN", SECRET)
     if request.param == "stdio":
-        return declared(env=["SHOP_TOKEN"], timeout=20)
-    return declared(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
+        return declare_server(env=["SHOP_TOKEN"], timeout=20)
+    return declare_server(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
 
 
 def test_what_a_server_offers(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         tools = servers.tools(shop)
     assert "MCP server" not in caplog.text, "it has ended because it had to"
     assert list(tools) == TOOLS
@@ -67,7 +67,7 @@ def test_what_a_server_offers(shop: McpServer, caplog: pytest.LogCaptureFixture)
 def test_the_team_has_the_last_word(shop: McpServer) -> None:
     settings = {"buy": {"effect": "pure"}, "search": {"description": "Look."}, "missing": {}}
     server = McpServer.model_validate(shop.model_dump() | {"tools": settings})
-    with using(server) as servers:
+    with open_servers(server) as servers:
         tools = servers.tools(server)
         assert {name: tool.effect for name, tool in tools.items()} == {"buy": "pure", "search": "pure"}
         assert tools["search"].description == "Look."
@@ -76,7 +76,7 @@ def test_the_team_has_the_last_word(shop: McpServer) -> None:
 
 
 def test_results(shop: McpServer) -> None:
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         found = servers.call(shop, "search", {"query": "tea", "limit": 1}, "k", never)
         assert found == {"query": "tea", "found": ["article 0"]}
         assert servers.call(shop, "buy", {"article": "tea"}, "key 7", never) == "bought tea with key key 7"
@@ -90,7 +90,7 @@ def test_results(shop: McpServer) -> None:
 
 
 def test_a_secret_arrives_and_shows_nowhere(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
-    with using(shop) as servers, caplog.at_level(logging.DEBUG):
+    with open_servers(shop) as servers, caplog.at_level(logging.DEBUG):
         told = servers.call(shop, "who", {}, "k", never)
         assert told.startswith(hashlib.sha256(SECRET.encode()).hexdigest())
         if shop.command is not None:
@@ -102,7 +102,7 @@ def test_a_secret_arrives_and_shows_nowhere(shop: McpServer, caplog: pytest.LogC
 
 def test_a_variable_that_is_not_set(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHOP_TOKEN")
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
             servers.call(shop, "search", {"query": "tea"}, "k", never)
         assert "'SHOP_TOKEN' is not set" in servers.tools(shop)["search"].description
@@ -110,15 +110,15 @@ def test_a_variable_that_is_not_set(shop: McpServer, monkeypatch: pytest.MonkeyP
 
 def test_a_header_that_would_break_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
-    server = declared(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
-    with using(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
+    server = declare_server(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
+    with open_servers(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
         servers.call(server, "search", {}, "k", never)
     assert "secret" not in str(raised.value)
 
 
 def test_a_slow_tool_ends_in_time(shop: McpServer) -> None:
     server = McpServer.model_validate(shop.model_dump() | {"timeout": 3})
-    with using(server) as servers:
+    with open_servers(server) as servers:
         servers.tools(server)
         with pytest.raises(UsageError, match=r"did not answer in time \(3 s\); whether it had an effect is not known"):
             servers.call(server, "slow", {"seconds": 300}, "k", never)
@@ -127,18 +127,18 @@ def test_a_slow_tool_ends_in_time(shop: McpServer) -> None:
 
 def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
     mark = tmp_path / "begun"
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="cancelled"):
             servers.call(shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", mark.exists)
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
 def test_threads_share_one_conversation(shop: McpServer, tmp_path: Path) -> None:
-    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+    with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
         mark, enough = tmp_path / "begun", threading.Event()
         slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", enough.is_set)
-        eventually(mark.exists)
+        wait_until(mark.exists)
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", "who waits for whom?"
         enough.set()
         with pytest.raises(UsageError, match="cancelled"):
@@ -146,14 +146,14 @@ def test_threads_share_one_conversation(shop: McpServer, tmp_path: Path) -> None
 
 
 def test_a_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
-    server = declared()
+    server = declare_server()
     mark = tmp_path / "begun"
 
     def kill() -> None:
-        eventually(lambda: mark.exists() and mark.read_text() != "")
+        wait_until(lambda: mark.exists() and mark.read_text() != "")
         os.kill(int(mark.read_text()), signal.SIGKILL)
 
-    with using(server) as servers:
+    with open_servers(server) as servers:
         killer = threading.Thread(target=kill)
         killer.start()
         cause = "its process ended because of signal SIGKILL"
@@ -165,48 +165,48 @@ def test_a_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
 
 def test_a_web_server_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
     mark = tmp_path / "begun"
-    with using(server) as servers, ThreadPoolExecutor(1) as pool:
-        with listening(port) as process:
+    with open_servers(server) as servers, ThreadPoolExecutor(1) as pool:
+        with run_http_server(port) as process:
             call = pool.submit(servers.call, server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
-            eventually(mark.exists)
+            wait_until(mark.exists)
             process.kill()
             with pytest.raises(UsageError, match=r"lost|did not complete"):
                 call.result()
-        with listening(port):
+        with run_http_server(port):
             assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
 def test_a_web_server_that_forgot_the_conversation_is_asked_once_more() -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp")
-    with using(server) as servers:
-        with listening(port):
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp")
+    with open_servers(server) as servers:
+        with run_http_server(port):
             first = servers.call(server, "process", {}, "k", never)
-        with listening(port):
+        with run_http_server(port):
             assert servers.call(server, "process", {}, "k", never) != first
 
 
 def test_a_web_server_that_comes_up_later() -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with using(server, retry_delay=0.05) as servers:
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with open_servers(server, retry_delay=0.05) as servers:
         assert "could not be reached" in servers.tools(server)["buy"].description
         assert servers.tools(server)["buy"].input_schema == {"type": "object"}
         with pytest.raises(UsageError, match="could not be reached"):
             servers.call(server, "buy", {}, "k", never)
-        with listening(port):
-            eventually(lambda: servers.tools(server)["buy"].description == "Buy an article.")
+        with run_http_server(port):
+            wait_until(lambda: servers.tools(server)["buy"].description == "Buy an article.")
 
 
 def test_a_server_that_is_not_ready_at_first(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
-    with using(server, retry_delay=0.05) as servers:
+    server = declare_server((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
+    with open_servers(server, retry_delay=0.05) as servers:
         assert "did not answer in time" in servers.tools(server)["one"].description
         ready.touch()
-        eventually(lambda: "reached" not in servers.tools(server)["one"].description)
+        wait_until(lambda: "reached" not in servers.tools(server)["one"].description)
         assert servers.call(server, "one", {}, "k", never) == "called one"
 
 
@@ -226,9 +226,9 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
 
 def test_a_failure_is_remembered_and_what_was_known_is_served(listings: list[McpServer]) -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with using(server, cache_lifetime=0.0, retry_delay=3600) as servers:
-        with listening(port):
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with open_servers(server, cache_lifetime=0.0, retry_delay=3600) as servers:
+        with run_http_server(port):
             before = servers.tools(server)
         for _ in range(100):
             assert servers.tools(server) == before
@@ -237,7 +237,7 @@ def test_a_failure_is_remembered_and_what_was_known_is_served(listings: list[Mcp
 
 def test_a_tool_that_went_away_while_it_was_cached(shop: McpServer) -> None:
     server = McpServer.model_validate(shop.model_dump() | {"tools": ["old", "retire"]})
-    with using(server) as servers:
+    with open_servers(server) as servers:
         assert "old" in servers.tools(server)
         servers.call(server, "retire", {"name": "old"}, "k", never)
         assert "old" in servers.tools(server)
@@ -247,27 +247,27 @@ def test_a_tool_that_went_away_while_it_was_cached(shop: McpServer) -> None:
 
 
 def test_a_server_that_tells_of_a_change() -> None:
-    server = declared()
-    with using(server) as servers:
+    server = declare_server()
+    with open_servers(server) as servers:
         assert "buy" in servers.tools(server)
         servers.call(server, "retire", {"name": "buy", "tell": True}, "k", never)
-        eventually(lambda: "buy" not in servers.tools(server))
+        wait_until(lambda: "buy" not in servers.tools(server))
 
 
 def test_one_discovery_at_a_time(shop: McpServer, listings: list[McpServer]) -> None:
-    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+    with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert all(list(tools) == TOOLS for tools in pool.map(servers.tools, [shop] * 8))
     assert len(listings) == 1
 
 
 def test_a_conversation_that_nobody_uses_ends() -> None:
-    server = declared()
-    with using(server, idle_timeout=0.3) as servers:
+    server = declare_server()
+    with open_servers(server, idle_timeout=0.3) as servers:
         first = int(servers.call(server, "process", {}, "k", never))
-        eventually(lambda: not alive(first))
+        wait_until(lambda: not is_running(first))
         second = int(servers.call(server, "process", {}, "k", never))
         assert second != first
-    eventually(lambda: not alive(second))
+    wait_until(lambda: not is_running(second))
 
 
 def test_a_forked_process_has_conversations_of_its_own() -> None:
@@ -276,7 +276,7 @@ def test_a_forked_process_has_conversations_of_its_own() -> None:
     assert "Traceback" not in done.stderr
     assert (child[0], parent[0], parent[1]) == ("child", "parent", parent[2])
     assert child[1] != parent[1]
-    eventually(lambda: not any(alive(int(pid)) for pid in (child[1], parent[1])))
+    wait_until(lambda: not any(is_running(int(pid)) for pid in (child[1], parent[1])))
 
 
 def test_without_the_extra_everything_else_works() -> None:

@@ -21,8 +21,8 @@ from roboco.ports.task_store import Phase
 from roboco.settings import Settings
 from roboco.workers.credentials import RABBITMQ_REFUSED, check_credentials
 from tests.conftest import need
-from tests.support.double_delivery import doubled
-from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.support.double_delivery import send_twice
+from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.gate import Gate
 from tests.support.servers.model_server import Reply, Request
@@ -53,15 +53,15 @@ def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory)
         lease_seconds=LONG_LEASE,
     ) as stack:
         stack.model.script(answer)
-        doubled(stack.orchestrator._producer)
+        send_twice(stack.orchestrator._producer)
         yield stack
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey_with_every_message_twice(rabbit_stack: Stack, journey: Journey) -> None:
+def test_journey_with_every_message_twice(rabbit_stack: Stack, journey: StackJourney) -> None:
     asked = len(rabbit_stack.model.requests)
     task = rabbit_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
     turns = sum(1 for step in task.history() if step.by_agent)
     assert len(rabbit_stack.model.requests) - asked == turns, "a doubled message made a turn twice"
@@ -84,7 +84,7 @@ def test_killed_in_mid_run_and_started_again(rabbit_stack: Stack, rabbit: Rabbit
     until(lambda: len(rabbit_stack.model.requests) >= asked + 6, 30, "the first turns speak")
     rabbit.kill()
     late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since it stands in the workspace
-    rabbit.start_again()
+    rabbit.restart()
     for task in [*tasks, late]:
         assert task.result(RECOVERED).status == "completed"
         assert shape(task.history()) == GRAPH.expected

@@ -28,8 +28,8 @@ from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.support.flower import flower
-from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
-from tests.support.redis_users import PASSWORD, StackOfUsers, denied, url_of, users
+from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
+from tests.support.redis_users import PASSWORD, StackOfUsers, example_users, take_denials, url_of
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.tls_gate import TlsGate
 from tests.support.stack import POOLS, Stack, s3_environment, until
@@ -44,18 +44,18 @@ def acl_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey_as_a_user_of_least_privileges(acl_stack: Stack, journey: Journey) -> None:
+def test_journey_as_a_user_of_least_privileges(acl_stack: Stack, journey: StackJourney) -> None:
     task = acl_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_worker_feels_its_pulse_as_the_user_of_its_pool(acl_stack: Stack, pool: str) -> None:
     note = acl_stack.folder / f"{pool}.json"
     until(lambda: note.exists() and json.loads(note.read_text()).get("problem", "") is None, 30, note.read_text)
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("queue", QUEUES)
@@ -64,7 +64,7 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
     with redis.Redis.from_url(acl_stack.valkey.url) as client:
         client.lpush(queue, f"no message of {queue}")
     until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 10, "the letter is stored")
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
@@ -73,7 +73,7 @@ def test_client_stores_and_dismisses_dead_letters(acl_stack: Stack) -> None:
     orchestrator._engine.dead_letters.add(letter)
     assert orchestrator.delete_dead_letter(letter.letter_id) == letter
     assert orchestrator.delete_dead_letter(letter.letter_id) is None
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("command", ["dead-letters", "dead-letters delete --all", "top --once"])
@@ -86,7 +86,7 @@ def test_command_whose_redis_user_lacks_a_right_says_which_user_has_it(acl_stack
     assert line.startswith("error: Redis user 'roboco-tools' lacks a right that this command needs: ")
     assert "roboco-admin may run every command" in line
     assert PASSWORD not in done.stderr
-    denied(acl_stack)
+    take_denials(acl_stack)
 
 
 def test_flower_as_its_user(acl_stack: Stack) -> None:
@@ -96,7 +96,7 @@ def test_flower_as_its_user(acl_stack: Stack) -> None:
         assert task.result(30).status == "completed"
         until(lambda: seen.rows(task.task_id), 20, "Flower shows the task")
         assert "roboco.agents" in seen.get("/broker")
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 def test_a_producer_that_only_submits(acl_stack: Stack) -> None:
@@ -109,7 +109,7 @@ def test_a_producer_that_only_submits(acl_stack: Stack) -> None:
     files = acl_stack.orchestrator._engine.files
     until(lambda: files.get(f"{task_id}/task.json"), 10, "the task was taken in")
     assert acl_stack.orchestrator.task(task_id).result(30).status == "completed"
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize(("user", "tenant"), [("roboco-follower", None), ("roboco-follower-acme", "acme")])
@@ -126,14 +126,14 @@ def test_a_service_that_only_follows(acl_stack: Stack, user: str, tenant: str | 
     with connect(acl_stack.valkey.url) as client:
         state = client.hmget(Keys(acl_stack.settings.prefix).state(task_id), "generation", "events", "chunks")
     assert [reach.generation, str(reach.events), str(reach.chunks)] == state
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 def test_a_client_of_a_tenant(acl_stack: Stack) -> None:
     url = url_of(acl_stack.valkey, "roboco-client-acme")
     with Orchestrator(acl_stack.settings.model_copy(update={"tenant": "acme", "redis_url": url})) as client:
         assert client.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 ALL = {"coordinator", "agents", "tools", "client", "client-acme", "producer", "follower", "follower-acme", "flower"}
@@ -211,7 +211,7 @@ def test_what_each_user_may_do(acl_stack: Stack, command: str, users: set[str]) 
 
 
 def test_every_user_is_tried() -> None:
-    assert {name for name, _ in users()} == {"default"} | {f"roboco-{one}" for one in ALL | {"probe", "admin"}}
+    assert {name for name, _ in example_users()} == {"default"} | {f"roboco-{one}" for one in ALL | {"probe", "admin"}}
 
 
 @pytest.fixture(scope="module")
@@ -253,9 +253,9 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_journey_over_tls(tls_stack: Stack, journey: Journey) -> None:
+def test_journey_over_tls(tls_stack: Stack, journey: StackJourney) -> None:
     task = tls_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
 
 

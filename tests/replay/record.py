@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "histories" / "v1"
 def record(name: str) -> None:
     """Run the journey, and keep its team, its history and its summary."""
     journey = {**JOURNEYS, **CONTROLLED}[name]
-    world = journey.travel(journey.world())
+    world = journey.run(journey.world())
     (FOLDER / f"{name}.team.json").write_bytes(world.files.held[team_path(TASK)] + b"\n")
     (FOLDER / f"{name}.task.json").write_bytes(world.files.held[summary_path(TASK)] + b"\n")
     (FOLDER / f"{name}.jsonl").write_bytes(b"".join(line + b"\n" for line in world.histories.lines(TASK)))

@@ -13,40 +13,40 @@ from tests.support.stack import until
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedEvents:
     """The events received so far, and the state that Celery derives from them."""
 
     rows: Any = field(default_factory=State)
-    told: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
 
     def state(self, celery_id: str) -> str | None:
         """Return the state of a Celery task, or None if no event names it."""
         row = self.rows.tasks.get(celery_id)
         return None if row is None else str(row.state)
 
-    def hear(self, event: dict[str, Any]) -> None:
+    def add(self, event: dict[str, Any]) -> None:
         """Add a received event."""
-        self.told.append(event)
+        self.events.append(event)
         self.rows.event(event)
 
 
 @contextmanager
-def watched(app: Celery) -> Iterator[Seen]:
+def capture_events(app: Celery) -> Iterator[ReceivedEvents]:
     """Receive the workers' events during the block, which starts once a heartbeat has arrived."""
-    seen, untyped = Seen(), app
+    seen, untyped = ReceivedEvents(), app
     events: Any = untyped.events
     with app.connection_for_read() as connection:
-        receiver = events.Receiver(connection, handlers={"*": seen.hear})
+        receiver = events.Receiver(connection, handlers={"*": seen.add})
         thread = threading.Thread(target=lambda: receiver.capture(limit=None, timeout=None, wakeup=True), daemon=True)
         thread.start()
         try:
-            until(lambda: _heard(app, seen), 30, "a worker sends events")
+            until(lambda: _has_heartbeat(app, seen), 30, "a worker sends events")
             yield seen
         finally:
             receiver.should_stop = True
             thread.join(10)
 
 
-def _heard(app: Celery, seen: Seen) -> bool:
+def _has_heartbeat(app: Celery, seen: ReceivedEvents) -> bool:
     app.control.enable_events()
-    return any(event["type"] == "worker-heartbeat" for event in seen.told)
+    return any(event["type"] == "worker-heartbeat" for event in seen.events)

@@ -27,14 +27,14 @@ def never() -> bool:
     return False
 
 
-def declared(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
+def declare_server(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
     """Return the declaration of a server that is started by its command, or reached at `url`."""
     way = {} if "url" in fields else {"command": command}
     return McpServer.model_validate({**way, "tools": TOOLS, **fields})
 
 
 @contextmanager
-def using(server: McpServer, **options: Any) -> Iterator[McpServers]:
+def open_servers(server: McpServer, **options: Any) -> Iterator[McpServers]:
     """Yield the adapter with this server as the only allowed one. Close it at the end of the block."""
     allowed = shlex.join(server.command) if server.command else server.url or ""
     options = {"confinement": Confinement("off")} | options  # tests name processes and files outside of the sandbox
@@ -54,18 +54,18 @@ def free_port() -> int:
 
 
 @contextmanager
-def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
+def run_http_server(port: int) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the shop over streamable HTTP."""
     process = subprocess.Popen([*SHOP, "--http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        eventually(lambda: _answers(port))
+        wait_until(lambda: _answers(port))
         yield process
     finally:
         process.kill()
         process.wait()
 
 
-def eventually(condition: Callable[[], bool], limit: float = 15.0) -> None:
+def wait_until(condition: Callable[[], bool], limit: float = 15.0) -> None:
     """Wait until the condition holds. Raise AssertionError after `limit` seconds."""
     until = time.monotonic() + limit
     while not condition():
@@ -73,7 +73,7 @@ def eventually(condition: Callable[[], bool], limit: float = 15.0) -> None:
         time.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Return True if the process runs; a zombie does not."""
     status = Path(f"/proc/{pid}/stat")
     try:

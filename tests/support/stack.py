@@ -164,7 +164,7 @@ class Stack:
         path = self.folder / f"{pool}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def noted(self) -> int:
+    def count_tool_lines(self) -> int:
         """Return the number of lines that the tests' tools have written."""
         path = self.folder / "calls.txt"
         return path.read_text().count("\n") if path.exists() else 0

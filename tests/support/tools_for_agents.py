@@ -19,7 +19,7 @@ def add(a: int, b: int) -> int:
 @tool
 def slow_add(a: int, b: int, seconds: float, context: ToolContext) -> int:
     """Add two numbers, slowly."""
-    _note(f"{context.call_id} {context.attempt} {context.idempotency_key}")
+    _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")
     time.sleep(seconds)
     return a + b
 
@@ -86,16 +86,16 @@ def append_known_line(when: str, context: ToolContext) -> str:
 
 def _append(when: str, context: ToolContext) -> str:
     """Append first and keep running ("early"), run and append last ("late"), or append and end soon ("soon")."""
-    _note(f"{context.call_id} {context.attempt}")
+    _log_call(f"{context.call_id} {context.attempt}")
     if when == "late":
-        _be_stubborn(60)
+        _sleep_despite_errors(60)
     with (_folder() / "lines.txt").open("a") as file:
         file.write(f"{context.call_id}\n")
-    _be_stubborn(2 if when == "soon" else 60)
+    _sleep_despite_errors(2 if when == "soon" else 60)
     return "appended"
 
 
-def _be_stubborn(seconds: float) -> None:
+def _sleep_despite_errors(seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(Exception):
@@ -105,7 +105,7 @@ def _be_stubborn(seconds: float) -> None:
 @tool
 def die() -> str:
     """Kill the process that runs the call."""
-    _note(f"dies in {os.getpid()}")
+    _log_call(f"dies in {os.getpid()}")
     os.kill(os.getpid(), signal.SIGKILL)
     return "?"
 
@@ -116,7 +116,7 @@ def large_text(size: int) -> str:
     return "x" * size
 
 
-def _note(line: str) -> None:
+def _log_call(line: str) -> None:
     with (_folder() / "calls.txt").open("a") as file:
         file.write(f"{line}\n")
 
@@ -128,16 +128,16 @@ def _folder() -> Path:
 @tool
 def wait_until_cancelled(seconds: float, context: ToolContext) -> str:
     """Wait until the call is cancelled, for at most these seconds."""
-    _note(f"{context.call_id} begins")
+    _log_call(f"{context.call_id} begins")
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not context.cancelled:
         time.sleep(0.02)
-    _note(f"{context.call_id} cancelled {context.cancelled}")
+    _log_call(f"{context.call_id} cancelled {context.cancelled}")
     return "cancelled" if context.cancelled else "in vain"
 
 
 @tool
-def tell_scope(context: ToolContext) -> dict[str, Any] | None:
+def return_scope(context: ToolContext) -> dict[str, Any] | None:
     """Return the scope of the user's message."""
     return context.scope
 

@@ -22,7 +22,7 @@ from openai import (
 )
 from openai.types.chat import ChatCompletionChunk
 
-from tests.support.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 ROOT = Path(__file__).parents[2]
 TOOLS: Any = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("add", "find")]
@@ -213,7 +213,7 @@ def test_garbage_instead_of_an_end(server: ModelServer, client: OpenAI) -> None:
     assert texts(stream(client)) == []
 
 
-def disconnected(records: list[Record]) -> bool:
+def disconnected(records: list[RequestRecord]) -> bool:
     return bool(records) and all(record.client_disconnected_at for record in records)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from tests.bench.model import ENDLESS
 from tests.bench.peers.peer import VOID, Peer
 from tests.bench.stage import fresh
-from tests.support.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 from tests.support.stack import until
 
 TOKENS, ALL = 5, 15
@@ -175,7 +175,7 @@ def _had(tokens: Sequence[str]) -> str:
     return f"all, and {beyond} tokens of the dead turn, {'told' if marked else 'not told'} that they are void"
 
 
-def _calls(model: ModelServer, prompt: str) -> list[Record]:
+def _calls(model: ModelServer, prompt: str) -> list[RequestRecord]:
     return [record for record in model.requests if record.request.system == prompt]
 
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from tests.faults.explore.strand import Strand
 from tests.support.memory_ports.dispatcher import Message
-from tests.support.memory_ports.server import Stored
+from tests.support.memory_ports.server import StoredData
 from tests.support.memory_ports.world import World
 
 PASSES = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
@@ -16,7 +16,7 @@ class Deployment(Protocol):
     """The part of a run that these disturbances need; `copies` are earlier states of Redis."""
 
     world: World
-    copies: list[Stored]
+    copies: list[StoredData]
     losses: int
     unnoticed: bool
 
@@ -87,14 +87,14 @@ def _wipe(run: Deployment, choice: int) -> None:
 
 
 def _restart(run: Deployment, choice: int) -> None:
-    run.world.server.set_back(run.world.server.kept())
-    run.unnoticed |= run.world.server.held.run == 0
+    run.world.server.restore(run.world.server.copy())
+    run.unnoticed |= run.world.server.held.filled_instance == 0
 
 
 def _back(run: Deployment, choice: int) -> None:
     run.losses += 1
-    run.world.server.set_back(run.copies[-1 - choice % len(run.copies)])
-    run.unnoticed |= run.world.server.held.run == 0
+    run.world.server.restore(run.copies[-1 - choice % len(run.copies)])
+    run.unnoticed |= run.world.server.held.filled_instance == 0
 
 
 DISTURB: dict[str, Callable[[Deployment, int], None]] = {

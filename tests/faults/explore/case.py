@@ -59,7 +59,7 @@ THEMES = (
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
-    *(f"board.{method}" for method in ("create", "record_decision", "commit", "reset_logs", "expire")),
+    *(f"task_store.{method}" for method in ("create", "record_decision", "commit", "reset_logs", "expire")),
     *(f"files.{method}" for method in ("put", "create", "delete", "copy")),
     *("histories.append", "histories.create", "turns.", "calls.", "inbox.", "dispatcher."),
 )

@@ -13,11 +13,11 @@ from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.intake.unattended import why_unattended
 from tests.faults.explore.violation import Violation
-from tests.support.memory_ports.reader import Reader
+from tests.support.memory_ports.reader import ItemReader
 from tests.support.memory_ports.world import World
 
 
-class PatientReader(Reader):
+class PatientReader(ItemReader):
     """A reader that drops text of a step that it holds, once Redis was emptied or set back.
 
     A worker that acts on a state which is behind the workspace may speak until it stores its step. The step counts.
@@ -31,7 +31,7 @@ class PatientReader(Reader):
         """Take one item in."""
         late = isinstance(item, TextPartDelta) and item.step_id in {step.step_id for step in self.steps}
         server = self._world.server
-        lost = server.run > 1 or server.wiped
+        lost = server.instance > 1 or server.wiped
         if lost and isinstance(item, StepFinal):
             self.texts[item.step.step_id] = item.step.text
         if not (late and lost):

@@ -53,7 +53,7 @@ def _check_processes(run: Run) -> None:
     world = run.world
     hold("exception", not run.errors, run.errors[:1])
     hold("broker", not world.dispatcher.queue, world.dispatcher.queue)
-    hold("signals", not world.server.listening, world.server.listening)
+    hold("signals", not world.server.listeners, world.server.listeners)
     hold("dead letters", not world.server.held.letters, world.server.held.letters)
     hold("forgotten", not _orphans(world), _orphans(world))
 
@@ -222,7 +222,7 @@ def _types(events: Any) -> str:
 def _check_notices(run: Run, task: Checked) -> None:
     world = task.world
     hold("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has notices left")
-    heard = [notice.status for _, notice in world.deliverer.told if notice.task_id == task.task_id]
+    heard = [notice.status for _, notice in world.notifier.deliveries if notice.task_id == task.task_id]
     targets = task.history[0].metadata.get("notify") if task.board is not None else None
     expected = bool(targets) and summary_path(task.task_id) in world.files.held and task.task_id == TASK
     if expected and task.summary.status in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):

@@ -29,9 +29,16 @@ from tests.faults.explore.strand import Strand
 from tests.faults.explore.users import Deed, Request, Users
 from tests.faults.explore.verdicts import VERDICTS
 from tests.faults.explore.violation import Violation
-from tests.support.memory_ports.dispatcher import Advance, ListTools, Message, Notify, Tool, Turn
-from tests.support.memory_ports.watch import Call
-from tests.support.memory_ports.world import SWEEP, TASK
+from tests.support.memory_ports.dispatcher import (
+    AdvanceMessage,
+    ListToolsMessage,
+    Message,
+    NotifyMessage,
+    ToolMessage,
+    TurnMessage,
+)
+from tests.support.memory_ports.watch import PortCall
+from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK
 
 HOURS = 4000.0
 """Seconds after which a waiting task was looked at and the schedule filled again."""
@@ -69,7 +76,7 @@ class Run:
         self._held: list[Held] = []
         self._running: Strand | None = None
         self._idle_engines: list[Engine] = []
-        self.copies = [self.world.server.kept()]
+        self.copies = [self.world.server.copy()]
         self._trace = trace
         self._names = Counter[str]()
 
@@ -91,7 +98,7 @@ class Run:
                 return
             schedule = self.world.server.held.schedule.values()
             self.world.clock.move(
-                max(SWEEP, min(schedule, default=self.world.clock.now() + CALM) - self.world.clock.now())
+                max(SWEEP_INTERVAL, min(schedule, default=self.world.clock.now() + CALM) - self.world.clock.now())
             )
             self.sweep()
         raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.schedule}")
@@ -140,7 +147,7 @@ class Run:
         self._held = [held for held in self._held if held.strand is not strand]
         self._stack.append(strand)
 
-    def late(self, call: Call, disturbances: int) -> None:
+    def late(self, call: PortCall, disturbances: int) -> None:
         """Let the effect of the call of a process happen later, whatever becomes of the process."""
         self._hold(Strand("late effect", lambda: self._make(call)), disturbances)
 
@@ -173,7 +180,7 @@ class Run:
         if strand.error is not None and not isinstance(strand.error, TransientError):
             self.errors.append(strand.error)
 
-    def _watch(self, name: str, call: Call) -> Any:
+    def _watch(self, name: str, call: PortCall) -> Any:
         strand = self._running
         if strand is None:
             return call()
@@ -185,7 +192,7 @@ class Run:
             return made()
         return strand.pause(name, made)
 
-    def _make(self, call: Call) -> Any:
+    def _make(self, call: PortCall) -> Any:
         answer = call()
         self.follower.look()
         return answer
@@ -195,7 +202,7 @@ class Run:
         now = self._left.pop(0)
         self._gap = self._left[0].gap if self._left else 0
         if any(later.kind == "back" for later in self._left):
-            self.copies.append(self.world.server.kept())
+            self.copies.append(self.world.server.copy())
         for held in self._held:
             held.disturbances -= held.disturbances < NEVER
         if self._trace is not None:
@@ -238,20 +245,20 @@ class Run:
 
     def sweep(self) -> None:
         """Start a sweep."""
-        self._start("sweep", lambda engine: sweep(engine, SWEEP / 2))
+        self._start("sweep", lambda engine: sweep(engine, SWEEP_INTERVAL / 2))
 
     def deliver(self, message: Message) -> None:
         """Start a worker that takes the message."""
         match message:
-            case Advance():
+            case AdvanceMessage():
                 self._start("advance", lambda engine: advance(engine, message.task_id))
-            case Turn():
-                self._start("turn", lambda engine: run_turn(engine, message.order))
-            case Tool():
-                self._start("tool", lambda engine: run_call(engine, message.order))
-            case ListTools():
-                self._start("list tools", lambda engine: list_tools(engine, message.order))
-            case Notify():
+            case TurnMessage():
+                self._start("turn", lambda engine: run_turn(engine, message.assignment))
+            case ToolMessage():
+                self._start("tool", lambda engine: run_call(engine, message.assignment))
+            case ListToolsMessage():
+                self._start("list tools", lambda engine: list_tools(engine, message.request))
+            case NotifyMessage():
                 self._start("notify", lambda engine: deliver(engine, message.task_id))
 
     def _act(self, kind: str, choice: int) -> Deed | None:
@@ -269,7 +276,7 @@ class Run:
         self.users.perform(engine, deed, request)
 
 
-def _described(name: str, call: Call) -> str:
+def _described(name: str, call: PortCall) -> str:
     args = getattr(call, "args", ())
     return f"{name} " + " ".join(str(arg)[:60] for arg in args[:3])
 

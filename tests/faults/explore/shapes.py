@@ -9,7 +9,7 @@ from roboco.engine.engine import Policy
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Said, Script, ScriptedModel, said
-from tests.support.memory_ports.notices import HOOK, SHOP
+from tests.support.memory_ports.notifications import HOOK, SHOP
 from tests.support.memory_ports.toolbox import Function, MemoryToolbox
 from tests.support.memory_ports.watch import Watch
 from tests.support.memory_ports.world import Given, World, team_of

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.support.memory_ports.watch import Call, Crash
+from tests.support.memory_ports.watch import Crash, PortCall
 
-Verdict = Callable[[Call], Any]
+Verdict = Callable[[PortCall], Any]
 """Decides the outcome of one port call: makes it, drops it, repeats it, or raises."""
 
 HANGS = 60.0
@@ -15,7 +15,7 @@ HANGS = 60.0
 _THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="strand")
 
 
-def proceed(call: Call) -> Any:
+def proceed(call: PortCall) -> Any:
     """Make the call: the verdict that changes nothing."""
     return call()
 
@@ -46,7 +46,7 @@ class Strand:
         if not self._schedulers.acquire(timeout=HANGS):
             raise RuntimeError(f"process {self.name!r} hangs outside of its port calls, after {self.pending!r}")
 
-    def pause(self, name: str, call: Call) -> Any:
+    def pause(self, name: str, call: PortCall) -> Any:
         """Wait at a port call for the scheduler, then obey its verdict. Only the strand's own thread calls this."""
         self.pending = name
         self._schedulers.release()

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from roboco.errors import TransientError
 from tests.faults.explore.strand import Strand, proceed
-from tests.support.memory_ports.watch import Call, Crash
+from tests.support.memory_ports.watch import Crash, PortCall
 
-IN_PROCESS = ("model.stream", "toolbox.", "deliverer.")
+IN_PROCESS = ("model.stream", "toolbox.", "notifier.")
 """Calls that are no requests to Redis or the workspace: none of them is repeated, or takes effect later."""
 NEVER_RAISES = ("dispatcher.report_attempt_end",)
 
@@ -15,12 +15,12 @@ NEVER_RAISES = ("dispatcher.report_attempt_end",)
 class Scheduler(Protocol):
     """The part of a run that verdicts need."""
 
-    def late(self, call: Call, disturbances: int) -> None:
+    def late(self, call: PortCall, disturbances: int) -> None:
         """Let the effect of the call happen later."""
 
 
 def _die(run: Scheduler, strand: Strand, choice: int) -> None:
-    def verdict(call: Call) -> Any:
+    def verdict(call: PortCall) -> Any:
         strand.dead = True
         raise Crash
 
@@ -28,7 +28,7 @@ def _die(run: Scheduler, strand: Strand, choice: int) -> None:
 
 
 def _die_late(run: Scheduler, strand: Strand, choice: int) -> None:
-    def verdict(call: Call) -> Any:
+    def verdict(call: PortCall) -> Any:
         run.late(call, choice)
         strand.dead = True
         raise Crash
@@ -37,14 +37,14 @@ def _die_late(run: Scheduler, strand: Strand, choice: int) -> None:
 
 
 def _fail(run: Scheduler, strand: Strand, choice: int) -> None:
-    def verdict(call: Call) -> Any:
+    def verdict(call: PortCall) -> Any:
         raise TransientError("refused")
 
     strand.verdict = verdict
 
 
 def _unanswered(run: Scheduler, strand: Strand, choice: int) -> None:
-    def verdict(call: Call) -> Any:
+    def verdict(call: PortCall) -> Any:
         call()
         raise TransientError("no answer")
 
@@ -52,7 +52,7 @@ def _unanswered(run: Scheduler, strand: Strand, choice: int) -> None:
 
 
 def _fail_late(run: Scheduler, strand: Strand, choice: int) -> None:
-    def verdict(call: Call) -> Any:
+    def verdict(call: PortCall) -> Any:
         run.late(call, choice)
         raise TransientError("no answer yet")
 
@@ -60,7 +60,7 @@ def _fail_late(run: Scheduler, strand: Strand, choice: int) -> None:
 
 
 def _twice(run: Scheduler, strand: Strand, choice: int) -> None:
-    def verdict(call: Call) -> Any:
+    def verdict(call: PortCall) -> Any:
         call()
         return call()
 

@@ -10,7 +10,7 @@ from celery import Celery
 from roboco import Settings
 from roboco.celery import install
 
-VISIBILITY = 4242
+VISIBILITY_TIMEOUT = 4242
 """Seconds of the shop's own visibility timeout."""
 
 
@@ -23,7 +23,7 @@ def shop_app(url: str, settings: Settings | None = None, results: str | None = N
         worker_hijack_root_logger=False,
     )
     if url.startswith("redis"):
-        app.conf.broker_transport_options = {"visibility_timeout": VISIBILITY}
+        app.conf.broker_transport_options = {"visibility_timeout": VISIBILITY_TIMEOUT}
     _register(app)
     install(app, settings)
     return app

@@ -5,7 +5,7 @@ from typing import Any
 from celery import Celery
 
 
-def doubled(app: Celery) -> Celery:
+def send_twice(app: Celery) -> Celery:
     """Return the application, changed to send every message twice."""
     send = app.send_task
 

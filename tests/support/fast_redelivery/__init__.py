@@ -1,4 +1,4 @@
 """Composition roots that redeliver unconfirmed notifications soon."""
 
-SOON = 2.0
+RETRY_DELAY = 2.0
 """Seconds until a redelivery."""

@@ -10,7 +10,7 @@ from celery.signals import celeryd_after_setup
 from roboco.workers import coordinator
 
 
-class Everything(logging.Handler):
+class RecordStore(logging.Handler):
     """A log handler that appends each record to a file."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -20,9 +20,9 @@ class Everything(logging.Handler):
 
 
 @celeryd_after_setup.connect
-def keep(**_: Any) -> None:
+def add_handler(**_: Any) -> None:
     """Add the handler once Celery has set up its log and before it starts a child."""
-    logging.getLogger().addHandler(Everything())
+    logging.getLogger().addHandler(RecordStore())
 
 
 app = coordinator.app

@@ -27,7 +27,7 @@ def _answers_script(request: Request) -> Said:
 
 
 def _judge(index: int, approved: bool) -> Act:
-    return lambda world: world.judge(world.history()[1].calls[index].id, approved)
+    return lambda world: world.decide_approval(world.history()[1].calls[index].id, approved)
 
 
 def _answer(world: World) -> None:
@@ -45,7 +45,7 @@ ANSWERS = Journey(
     _answers_script,
     {"add": lambda args, context: args["a"] + args["b"], "pay": lambda args, context: f"paid {args['amount']}"},
     acts=(_judge(3, False), _answer, _judge(1, True)),
-    wishes={"client_tools": [ASK], "goals": [GOAL]},
+    options={"client_tools": [ASK], "goals": [GOAL]},
 )
 
 HELD = Journey(

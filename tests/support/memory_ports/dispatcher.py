@@ -11,44 +11,44 @@ from roboco.ports.task_store import Phase
 
 
 @dataclass(frozen=True)
-class Advance:
+class AdvanceMessage:
     """Message to the coordinator: advance the task."""
 
     task_id: str
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnMessage:
     """Message to an agents worker: run the turn."""
 
-    order: TurnAssignment
+    assignment: TurnAssignment
     agent: str
 
 
 @dataclass(frozen=True)
-class Tool:
+class ToolMessage:
     """Message to a tools worker: run the call."""
 
-    order: ToolAssignment
+    assignment: ToolAssignment
     name: str
     timeout: float
 
 
 @dataclass(frozen=True)
-class Notify:
+class NotifyMessage:
     """Message to the coordinator: deliver the task's notifications."""
 
     task_id: str
 
 
 @dataclass(frozen=True)
-class ListTools:
+class ListToolsMessage:
     """Message to a tools worker: list the tools of an MCP server."""
 
-    order: ListingRequest
+    request: ListingRequest
 
 
-Message = Advance | Turn | Tool | Notify | ListTools
+Message = AdvanceMessage | TurnMessage | ToolMessage | NotifyMessage | ListToolsMessage
 
 
 class QueueDispatcher:
@@ -66,19 +66,19 @@ class QueueDispatcher:
 
     def advance(self, task_id: str) -> None:
         """Send the coordinator a message to advance the task."""
-        self._send(Advance(task_id))
+        self._send(AdvanceMessage(task_id))
 
     def turn(self, assignment: TurnAssignment, agent: str) -> None:
         """Send an agents worker a message to run the turn."""
-        self._send(Turn(assignment, agent))
+        self._send(TurnMessage(assignment, agent))
 
     def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
         """Send a tools worker a message to run the call."""
-        self._send(Tool(assignment, name, timeout))
+        self._send(ToolMessage(assignment, name, timeout))
 
     def list_tools(self, request: ListingRequest) -> None:
         """Send a tools worker a message to list the tools of an MCP server."""
-        self._send(ListTools(request))
+        self._send(ListToolsMessage(request))
 
     def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
         """Record the status of an attempt that has ended. `name` is its agent or tool."""
@@ -86,7 +86,7 @@ class QueueDispatcher:
 
     def notify(self, task_id: str) -> None:
         """Send the coordinator a message to deliver the task's notifications."""
-        self._send(Notify(task_id))
+        self._send(NotifyMessage(task_id))
 
     def _send(self, message: Message) -> None:
         self.queue.append(message)
@@ -99,5 +99,5 @@ class QueueDispatcher:
 
     def oldest_waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
         """Return when the oldest queued message for this phase was sent, or None if there is none."""
-        kind = {Phase.TURN: Turn, Phase.TOOLS: Tool}.get(phase, Advance)
+        kind = {Phase.TURN: TurnMessage, Phase.TOOLS: ToolMessage}.get(phase, AdvanceMessage)
         return next((self._sent_at[id(message)] for message in self.queue if isinstance(message, kind)), None)

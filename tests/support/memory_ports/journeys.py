@@ -15,9 +15,9 @@ from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
 from tests.support.memory_ports.model import Said, Script, said
-from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.toolbox import Function
-from tests.support.memory_ports.watch import Watch, make
+from tests.support.memory_ports.watch import Watch, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 Act = Callable[[World], None]
@@ -27,7 +27,7 @@ Act = Callable[[World], None]
 class Journey:
     """A team, the scripts of its model and tools, and the user's action each time that the task waits.
 
-    `wishes` are the options of the submission. A `live` script also receives the world, to act during a turn.
+    `options` are those of the submission. A `live` script also receives the world, to act during a turn.
     """
 
     team: Team
@@ -35,10 +35,10 @@ class Journey:
     functions: Mapping[str, Function] = field(default_factory=dict)
     acts: tuple[Act, ...] = ()
     routers: Mapping[str, Router] = field(default_factory=dict)
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     live: Callable[[Request, World], Said] | None = None
 
-    def world(self, watch: Watch = make) -> World:
+    def world(self, watch: Watch = make_call) -> World:
         """Return a new world for this journey."""
         live = self.live
         worlds: list[World] = []
@@ -46,10 +46,10 @@ class Journey:
         worlds.append(World(given(script, self.functions, self.routers), watch))
         return worlds[0]
 
-    def travel(self, world: World, submitted: bool = False) -> World:
+    def run(self, world: World, submitted: bool = False) -> World:
         """Run the journey to its end."""
         if not submitted:
-            world.submit(self.team, at_once=True, **self.wishes)
+            world.submit(self.team, at_once=True, **self.options)
         world.settle()
         for act in self.acts:
             act(world)
@@ -72,7 +72,7 @@ def member(name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "prompt": "You are {{ agent.name }}."} | fields
 
 
-def retold(step: TaskStep) -> dict[str, Any]:
+def comparable_step(step: TaskStep) -> dict[str, Any]:
     """Return the step without the fields that may differ between two runs of a journey."""
     record = step.model_dump(mode="json", exclude={"created_at", "prev_digest", "digest"})
     for part in record["parts"]:
@@ -192,7 +192,9 @@ JOURNEYS = {
 def assert_same(world: World, expected: World, where: str) -> None:
     """Assert that the history is the expected one, and that the stream shows all of it without a gap."""
     assert not [error for error in world.failures if not isinstance(error, TransientError)], where
-    assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
+    assert [comparable_step(step) for step in world.history()] == [
+        comparable_step(step) for step in expected.history()
+    ], where
     assert world.summary().status is expected.summary().status, where
     task = world.server.held.tasks.get(TASK)
     assert task is None or not world.summary().status.ended or task.forget_at, f"{where} redis never forgets the task"
@@ -213,5 +215,5 @@ def assert_whole(world: World, where: str) -> None:
         if record["type"] == "event_step_end"
     )
     assert all(count == 1 for count in ends.values()), f"{where} a step was published twice: {ends}"
-    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
+    reader = read_items(items_of(world.published(), partial(world.histories.read, TASK)))
     assert reader.steps == world.history(), where

@@ -8,8 +8,8 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, LeaseStatus, TurnClaim
 from roboco.ports.task_store import Declined, Phase
-from tests.support.memory_ports.board import snapshot
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
+from tests.support.memory_ports.task_store import snapshot
 
 
 class MemoryTurns:
@@ -29,11 +29,11 @@ class MemoryTurns:
                 return None
             if (task.epoch, task.seq, task.attempt) != (assignment.epoch, assignment.seq, assignment.attempt):
                 return None
-            if task.owner == "" and task.cut[0] == task.epoch:
+            if task.owner == "" and task.cancellation[0] == task.epoch:
                 return None
             task.owner = token
-            task.reason = "" if task.given_back else task.reason
-            task.due = (0, 0.0)
+            task.reason = "" if task.deferred_token else task.reason
+            task.deferral = (0, 0.0)
             task.lease_until = now + self._lease
             shown = replace(
                 snapshot(task, tail, now, ()), cancel_requested_for=None, deferred_for=None, calls={}
@@ -46,22 +46,22 @@ class MemoryTurns:
             task = self._renewed(claim)
             if task is not None and chunk.number > task.emitted:
                 task.emitted, task.used = chunk.number, chunk.used
-                self._server.emit(claim.assignment.task_id, task, chunk.message)
-            lease_status = LeaseStatus.LOST if task is None else _grip(task)
+                self._server.publish_chunk(claim.assignment.task_id, task, chunk.message)
+            lease_status = LeaseStatus.LOST if task is None else _lease_status(task)
         on_ack(lease_status)
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease if the claim still holds. Return its status."""
         task = self._renewed(claim)
-        return LeaseStatus.LOST if task is None else _grip(task)
+        return LeaseStatus.LOST if task is None else _lease_status(task)
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """Return the request to cancel the turn, or None."""
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
-            if task is None or task.cut[0] != claim.assignment.epoch:
+            if task is None or task.cancellation[0] != claim.assignment.epoch:
                 return None
-            return CancelRequest(*task.cut[1:])
+            return CancelRequest(*task.cancellation[1:])
 
     def defer(
         self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
@@ -72,17 +72,17 @@ class MemoryTurns:
             task = held.tasks.get(claim.assignment.task_id)
             if task is None or (task.epoch, task.owner) != (claim.assignment.epoch, claim.token):
                 given_back = ("", claim.assignment.epoch, claim.token)
-                return task is not None and (task.owner, task.epoch, task.given_back) == given_back
-            task.given_back = claim.token
+                return task is not None and (task.owner, task.epoch, task.deferred_token) == given_back
+            task.deferred_token = claim.token
             task.owner, task.lease_until, task.reason = "", 0.0, event.reason
-            task.due = (task.epoch, now + seconds)
+            task.deferral = (task.epoch, now + seconds)
             if refused:
                 before = task.refusals[1] if task.refusals[0] == task.epoch else 0
                 task.refusals = (task.epoch, before + 1)
                 task.refused_at = task.refused_at if before else now
                 task.refused_for = now - task.refused_at
             task.declined = _declined(task.declined, task.epoch, declined_by)
-            self._server.tell(claim.assignment.task_id, task, event)
+            self._server.publish_event(claim.assignment.task_id, task, event)
             return True
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
@@ -96,10 +96,10 @@ class MemoryTurns:
                 return None
             task.epoch += 1
             task.attempt += 1
-            task.broken = (task.seq, task.broken_before().plus(task.used))
-            task.handed_at = now
+            task.unfinished = (task.seq, task.unfinished_usage().plus(task.used))
+            task.dispatched_at = now
             task.release()
-            self._server.tell(task_id, task, event)
+            self._server.publish_event(task_id, task, event)
             return task.epoch
 
     def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
@@ -109,10 +109,10 @@ class MemoryTurns:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return 0
-            task.rings += 1
+            task.redeliveries += 1
             if dispatched:
-                task.handed_at, task.due = now, (0, 0.0)
-            return task.rings
+                task.dispatched_at, task.deferral = now, (0, 0.0)
+            return task.redeliveries
 
     def _renewed(self, claim: TurnClaim) -> StoredTask | None:
         now = self._clock.now()
@@ -133,8 +133,8 @@ def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int
     return epoch, Declined(before.count + 1, names)
 
 
-def _grip(task: StoredTask) -> LeaseStatus:
-    return LeaseStatus.CANCEL_REQUESTED if task.cut[0] == task.epoch else LeaseStatus.HELD
+def _lease_status(task: StoredTask) -> LeaseStatus:
+    return LeaseStatus.CANCEL_REQUESTED if task.cancellation[0] == task.epoch else LeaseStatus.HELD
 
 
 class MemoryCalls:
@@ -153,7 +153,7 @@ class MemoryCalls:
             if task is None or task.epoch != assignment.epoch or task.phase is not Phase.TOOLS:
                 return False
             call = task.calls.get(assignment.call_id, StoredCall())
-            if call.owner == "" and task.cut[0] == task.epoch:
+            if call.owner == "" and task.cancellation[0] == task.epoch:
                 return False
             if call.outcome is not None or call.attempt != assignment.attempt or call.owner not in ("", token):
                 return False
@@ -185,7 +185,7 @@ class MemoryCalls:
                 task.calls[assignment.call_id] = call
                 call.outcome = outcome.model_dump_json()
                 call.lease_until = 0.0
-                self._server.tell(assignment.task_id, task, event)
+                self._server.publish_event(assignment.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
     def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
@@ -209,7 +209,7 @@ class MemoryCalls:
             call.owner = ""
             call.lease_until = 0.0
             call.attempt += 1
-            held.tasks[assignment.task_id].handed_at = now
+            held.tasks[assignment.task_id].dispatched_at = now
             return call.attempt
 
     def _call(self, order: ToolAssignment) -> StoredCall | None:

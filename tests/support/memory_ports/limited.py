@@ -12,7 +12,7 @@ from tests.support.memory_ports.world import TASK, World, team_of
 
 def _raise(world: World, item_id: str, steps: int) -> None:
     limits = LimitOverrides(max_steps=steps)
-    world.until_answered(lambda: set_limits(world.engine, TASK, limits, item_id))
+    world.retry_until_answered(lambda: set_limits(world.engine, TASK, limits, item_id))
 
 
 def _script(request: Request) -> Said:

@@ -11,8 +11,8 @@ from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
-LATE = 15.0
-ASK_AGAIN = 65.0
+TICKET_GRACE = 15.0
+MAX_RETRY_DELAY = 65.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class MemoryRates:
             at_once = -1.0 if held.awaiting.get(_server_of(profile)) else 0.0
             if any(ticket.name in bucket.held.made for bucket in buckets):
                 return at_once
-            pause = max(0.0, held.held_back.get(_server_of(profile), 0.0) - now)
+            pause = max(0.0, held.paused_until.get(_server_of(profile), 0.0) - now)
             wait, seen = pause, []
             for bucket in buckets:
                 seen.append(bucket)
@@ -104,12 +104,12 @@ class MemoryRates:
                     bucket.leave(name)
                 if (wait := max(pause, bucket.wait(ticket, tokens, now, self._window))) > 0:
                     break
-            if wait > ASK_AGAIN:
-                wait = max(ASK_AGAIN, wait / 4, pause)
+            if wait > MAX_RETRY_DELAY:
+                wait = max(MAX_RETRY_DELAY, wait / 4, pause)
             for bucket in seen:
                 if wait > 0:
                     bucket.join(ticket, tokens)
-                    bucket.held.waits[ticket.name].late = now + wait + LATE
+                    bucket.held.waits[ticket.name].late = now + wait + TICKET_GRACE
                 else:
                     bucket.leave(ticket.name, admitted=True)
                     bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
@@ -148,7 +148,7 @@ class MemoryRates:
         """Admit no request to this profile's server for these seconds."""
         with self._server as held:
             until = self._clock.now() + seconds
-            held.held_back[_server_of(profile)] = max(until, held.held_back.get(_server_of(profile), 0.0))
+            held.paused_until[_server_of(profile)] = max(until, held.paused_until.get(_server_of(profile), 0.0))
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
         """Return the tickets that the limits of this ticket hold."""

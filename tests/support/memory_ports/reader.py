@@ -9,7 +9,7 @@ from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartD
 from roboco.domain.stream.merged import Cursor, MergedStream, ReadSteps
 
 
-class Reader:
+class ItemReader:
     """The received steps, the text so far of unfinished steps, and whether the task's end was received."""
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ def items_of(records: Iterable[dict[str, Any]], read_steps: ReadSteps, cursor: s
     return [item for record in records for item in view.feed(record)]
 
 
-def read(items: Iterable[StreamItem]) -> Reader:
+def read_items(items: Iterable[StreamItem]) -> ItemReader:
     """Return a reader that has applied all the items."""
-    reader = Reader()
+    reader = ItemReader()
     for item in items:
         reader.show(item.data)
     return reader

@@ -86,7 +86,7 @@ class MemorySchedule:
     def is_intact(self) -> bool:
         """Return True if the server has lost nothing since the last `mark_filled`."""
         with self._server as held:
-            return held.run == self._server.run and not held.mark
+            return held.filled_instance == self._server.instance and not held.mark
 
     def recovered_instance(self, task_id: str) -> str | None:
         """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
@@ -97,7 +97,7 @@ class MemorySchedule:
     def was_restarted(self) -> bool:
         """Return True if the server was restored to an earlier state since the last `mark_filled`; not if emptied."""
         with self._server as held:
-            return held.run not in (0, self._server.run)
+            return held.filled_instance not in (0, self._server.instance)
 
     def recently_filled(self) -> bool:
         """Return True if the last `mark_filled` was less than its `seconds` ago."""
@@ -107,7 +107,7 @@ class MemorySchedule:
 
     def instance_id(self) -> str:
         """Return the name of this run of the server."""
-        return str(self._server.run)
+        return str(self._server.instance)
 
     def mark_filling(self) -> str:
         """Mark that the schedule is about to be filled, and return the mark."""
@@ -122,9 +122,9 @@ class MemorySchedule:
         """Record that the schedule holds every open task, which counts as fresh for these seconds."""
         now = self._clock.now()
         with self._server as held:
-            if mark is not None and mark not in (held.mark, "" if held.mark else str(held.run)):
+            if mark is not None and mark not in (held.mark, "" if held.mark else str(held.filled_instance)):
                 return
-            held.run = self._server.run if mark is None else int(mark.partition("|")[0])
+            held.filled_instance = self._server.instance if mark is None else int(mark.partition("|")[0])
             held.mark = ""
             held.fresh_until = now + seconds
 
@@ -141,31 +141,31 @@ class MemoryAttempts:
         """Count a start. Return the number of earlier unfinished starts, or None while another worker has the lease."""
         now = self._clock.now()
         with self._server as held:
-            if held.at_work.get(key, 0.0) > now:
+            if held.attempt_leases.get(key, 0.0) > now:
                 return None
-            held.at_work[key] = now + self._lease
+            held.attempt_leases[key] = now + self._lease
         return self.start_without_lease(key)
 
     def renew(self, key: str) -> bool:
         """Renew the lease. Return False if it has expired."""
         now = self._clock.now()
         with self._server as held:
-            if held.at_work.get(key, 0.0) <= now:
+            if held.attempt_leases.get(key, 0.0) <= now:
                 return False
-            held.at_work[key] = now + self._lease
+            held.attempt_leases[key] = now + self._lease
             return True
 
     def start_without_lease(self, key: str) -> int:
         """Count a start, also beside another worker. Return the number of earlier unfinished starts."""
         with self._server as held:
-            held.begun[key] = held.begun.get(key, 0) + 1
-            return held.begun[key] - 1
+            held.attempts[key] = held.attempts.get(key, 0) + 1
+            return held.attempts[key] - 1
 
     def finish(self, key: str) -> None:
         """Remove the count of work that has ended, with or without an error."""
         with self._server as held:
-            held.begun.pop(key, None)
-            held.at_work.pop(key, None)
+            held.attempts.pop(key, None)
+            held.attempt_leases.pop(key, None)
 
 
 class MemoryDeadLetters:
@@ -231,10 +231,10 @@ class MemoryInbox:
                 return
             if block_claim and not interrupt and (task.phase is not Phase.TURN or task.owner):
                 return
-            if task.cut[0] != task.epoch:
-                task.cut = (task.epoch, now, task.emitted)
+            if task.cancellation[0] != task.epoch:
+                task.cancellation = (task.epoch, now, task.emitted)
             listening = [
-                heard for name, epoch, heard in self._server.listening if (name, epoch) == (task_id, task.epoch)
+                heard for name, epoch, heard in self._server.listeners if (name, epoch) == (task_id, task.epoch)
             ]
         for heard in [] if self._server.deaf else listening:
             heard()
@@ -248,8 +248,8 @@ class MemoryInbox:
         """Withdraw the request to cancel the pending work of this epoch."""
         with self._server as held:
             task = held.tasks.get(task_id)
-            if task is not None and task.epoch == task.cut[0] == epoch:
-                task.cut = (0, 0.0, 0)
+            if task is not None and task.epoch == task.cancellation[0] == epoch:
+                task.cancellation = (0, 0.0, 0)
 
     def remove(self, task_id: str, item_id: str) -> None:
         """Remove an item that was applied."""

@@ -16,8 +16,8 @@ class MemorySignals:
     def listen(self, task_id: str, epoch: int, on_signal: Callable[[], None]) -> Iterator[None]:
         """Until the block ends, call `on_signal` when cancellation of the work of this epoch is requested."""
         entry = (task_id, epoch, on_signal)
-        self._server.listening.append(entry)
+        self._server.listeners.append(entry)
         try:
             yield
         finally:
-            self._server.listening.remove(entry)
+            self._server.listeners.remove(entry)

@@ -8,43 +8,43 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
 
 
-class KeptTelemetry:
-    """`begun` holds operations, `told` their annotations in the same order, or None if discarded; `tasks` have ended."""
+class MemoryTelemetry:
+    """The recorded metrics, operations and ended tasks. `annotations` has an entry an operation, None if discarded."""
 
     def __init__(self) -> None:
-        self.noted: list[tuple[MetricSpec, float, tuple[str, ...]]] = []
-        self.begun: list[Operation] = []
-        self.told: list[dict[str, Any] | None] = []
+        self.metrics: list[tuple[MetricSpec, float, tuple[str, ...]]] = []
+        self.operations: list[Operation] = []
+        self.annotations: list[dict[str, Any] | None] = []
         self.tasks: list[TaskSummary] = []
 
     def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Keep the call's arguments."""
         assert len(labels) == len(metric.labels)
-        self.noted.append((metric, value, labels))
+        self.metrics.append((metric, value, labels))
 
     @contextmanager
     def operation(self, operation: Operation) -> Iterator[OperationSpan]:
         """Keep the call's arguments."""
-        self.begun.append(operation)
-        self.told.append({})
-        yield _Kept(self.told, len(self.told) - 1)
+        self.operations.append(operation)
+        self.annotations.append({})
+        yield _MemorySpan(self.annotations, len(self.annotations) - 1)
 
     def task_ended(self, summary: TaskSummary) -> None:
         """Keep the call's arguments."""
         self.tasks.append(summary)
 
-    def of(self, figure: MetricSpec, *labels: str) -> list[float]:
+    def values(self, figure: MetricSpec, *labels: str) -> list[float]:
         """Return the recorded values of the metric with these labels."""
-        return [value for one, value, its in self.noted if one == figure and its == labels]
+        return [value for one, value, its in self.metrics if one == figure and its == labels]
 
 
-class _Kept:
+class _MemorySpan:
     def __init__(self, told: list[dict[str, Any] | None], number: int) -> None:
-        self._told = told
+        self._annotations = told
         self._number = number
 
     def annotate(self, **facts: str | int | float) -> None:
-        self._told[self._number] = (self._told[self._number] or {}) | facts
+        self._annotations[self._number] = (self._annotations[self._number] or {}) | facts
 
     def discard(self) -> None:
-        self._told[self._number] = None
+        self._annotations[self._number] = None

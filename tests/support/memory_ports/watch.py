@@ -6,21 +6,21 @@ from typing import Any, TypeVar, cast
 
 P = TypeVar("P")
 
-Call = Callable[[], Any]
-Watch = Callable[[str, Call], Any]
-"""Receives the name of every port call, such as "board.commit", and the call, which it makes or leaves out."""
+PortCall = Callable[[], Any]
+Watch = Callable[[str, PortCall], Any]
+"""Receives the name of every port call, such as "task_store.commit", and the call, which it makes or leaves out."""
 
 
 class Crash(BaseException):
     """The death of the process at this point."""
 
 
-def make(name: str, call: Call) -> Any:
+def make_call(name: str, call: PortCall) -> Any:
     """Make the call: the watch that changes nothing."""
     return call()
 
 
-def watched(port: P, name: str, watch: Watch) -> P:
+def watch_port(port: P, name: str, watch: Watch) -> P:
     """Return the port wrapped so that the watch makes all of its calls."""
     return cast(P, _Watched(port, name, watch))
 
@@ -47,7 +47,7 @@ class Fault:
         self._after = after
         self.seen: list[str] = []
 
-    def __call__(self, name: str, call: Call) -> Any:
+    def __call__(self, name: str, call: PortCall) -> Any:
         self.seen.append(name)
         struck = len(self.seen) == self._at
         if struck and not self._after:

@@ -80,11 +80,11 @@ class MemoryFiles:
 
 
 class MemoryHistories:
-    """Histories as lines. `folds` counts the compactions of each."""
+    """Histories as lines. `compactions` counts those of each task."""
 
     def __init__(self) -> None:
         self.held: dict[str, list[bytes]] = {}
-        self.folds: dict[str, int] = {}
+        self.compactions: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
@@ -115,5 +115,5 @@ class MemoryHistories:
 
     def compact(self, task_id: str) -> bool:
         """Count the call. Histories in memory need no compaction."""
-        self.folds[task_id] = self.folds.get(task_id, 0) + 1
+        self.compactions[task_id] = self.compactions.get(task_id, 0) + 1
         return True

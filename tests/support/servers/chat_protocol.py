@@ -117,10 +117,10 @@ class Reply:
         """The text, cut into chunks."""
         if self.chunks is None:
             return re.findall(r"\S+\s*|\s+", self.text)
-        return cut(self.text, self.chunks) if isinstance(self.chunks, int) else list(self.chunks)
+        return split_text(self.text, self.chunks) if isinstance(self.chunks, int) else list(self.chunks)
 
 
-def cut(text: str, parts: int) -> list[str]:
+def split_text(text: str, parts: int) -> list[str]:
     """Return the text in this number of nearly equal parts, or fewer if it is shorter."""
     parts = min(parts, len(text))
     marks = [n * len(text) // parts for n in range(parts + 1)] if parts else []
@@ -164,7 +164,7 @@ def call_deltas(index: int, call: Json) -> list[Json]:
     """Return one call in the form of a stream: its id and name, then its arguments in pieces."""
     name, arguments = call["function"]["name"], call["function"]["arguments"]
     opening = {**call, "index": index, "function": {"name": name, "arguments": ""}}
-    rest = [{"index": index, "function": {"arguments": piece}} for piece in cut(arguments, 4)]
+    rest = [{"index": index, "function": {"arguments": piece}} for piece in split_text(arguments, 4)]
     return [opening, *rest]
 
 

@@ -118,7 +118,7 @@ class Cluster:
         until(lambda: all(self._known(number) == self._count for number in range(self._count)), 30, "all have met")
         for number in range(PRIMARIES, self._count):
             self.ask(number, "CLUSTER", "REPLICATE", self.ask(number - PRIMARIES, "CLUSTER", "MYID"))
-        until(self._sound, 30, "the cluster is up")
+        until(self._is_healthy, 30, "the cluster is up")
 
     def _answers(self, number: int) -> bool:
         try:
@@ -129,7 +129,7 @@ class Cluster:
     def _known(self, number: int) -> int:
         return len(self.ask(number, "CLUSTER NODES"))
 
-    def _sound(self) -> bool:
+    def _is_healthy(self) -> bool:
         """Return True if every node sees all slots served, and each primary has its replica."""
         up = all(self.ask(number, "CLUSTER INFO")["cluster_state"] == "ok" for number in range(self._count))
         linked = range(PRIMARIES, self._count)

@@ -19,7 +19,7 @@ _OVERLAP = 200
 """Bytes of the previous chunk that are searched again, since a chunk may end within a match."""
 
 
-class Held:
+class HeldRequest:
     """The `nth` matching request. `reached` is set when it arrives, `passed` when it, or its answer, is passed on.
 
     `passed` is also set if the client has closed the connection.
@@ -44,7 +44,7 @@ class Held:
         self._dropped = True
         self.release()
 
-    def is_struck_by(self, before: bytes, data: bytes) -> bool:
+    def ends_in(self, before: bytes, data: bytes) -> bool:
         """Return True if the nth match ends in this data, which follows `before`."""
         if self._left <= 0:
             return False
@@ -69,8 +69,8 @@ class Gate:
         self._server_port = server_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
-        self.held: list[Held] = []
-        self._ways: set[asyncio.Task[None]] = set()
+        self.held: list[HeldRequest] = []
+        self._streams: set[asyncio.Task[None]] = set()
         self.port = 0
         self.delay = 0.0
         self.refusal = b""
@@ -89,9 +89,9 @@ class Gate:
         self._thread.join()
         self._loop.close()
 
-    def hold(self, pattern: bytes, nth: int = 1, answer: bool = False) -> Held:
+    def hold(self, pattern: bytes, nth: int = 1, answer: bool = False) -> HeldRequest:
         """Stop the nth request from now on that matches the pattern, or with `answer` the answer to it."""
-        held = Held(pattern, nth, answer, self._loop)
+        held = HeldRequest(pattern, nth, answer, self._loop)
         self.held.append(held)
         return held
 
@@ -100,9 +100,9 @@ class Gate:
 
     async def _close(self) -> None:
         self._server.close()
-        for way in list(self._ways):
+        for way in list(self._streams):
             way.cancel()
-        await asyncio.gather(*self._ways, return_exceptions=True)
+        await asyncio.gather(*self._streams, return_exceptions=True)
         await asyncio.sleep(0.01)  # the transports close in the loop's next iterations
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -114,8 +114,8 @@ class Gate:
         connection = _Connection(self, (reader, writer), upstream)
         for way in (connection.requests(), connection.answers()):
             task = asyncio.ensure_future(way)
-            self._ways.add(task)
-            task.add_done_callback(self._ways.discard)
+            self._streams.add(task)
+            task.add_done_callback(self._streams.discard)
 
 
 class _Connection:
@@ -128,7 +128,7 @@ class _Connection:
         self._gate = gate
         self._client = client
         self._server = server
-        self._answer: Held | None = None
+        self._answer: HeldRequest | None = None
 
     async def requests(self) -> None:
         """Pass requests on, except the held one."""
@@ -157,7 +157,7 @@ class _Connection:
                 return
             if self._gate.delay and _REQUEST.match(data):
                 await asyncio.sleep(self._gate.delay)
-            struck = self._struck(before, data)
+            struck = self._find_held(before, data)
             if struck is not None and struck.answer:
                 self._answer = struck
             elif struck is not None and not await struck.wait():
@@ -172,15 +172,15 @@ class _Connection:
                 return
             await _pass_on(self._client[1], data, held)
 
-    def _struck(self, before: bytes, data: bytes) -> Held | None:
-        return next((held for held in self._gate.held if held.is_struck_by(before, data)), None)
+    def _find_held(self, before: bytes, data: bytes) -> HeldRequest | None:
+        return next((held for held in self._gate.held if held.ends_in(before, data)), None)
 
     def _close(self) -> None:
         for _, writer in (self._client, self._server):
             writer.close()
 
 
-async def _pass_on(writer: asyncio.StreamWriter, data: bytes, held: Held | None) -> None:
+async def _pass_on(writer: asyncio.StreamWriter, data: bytes, held: HeldRequest | None) -> None:
     try:
         writer.write(data)
         await writer.drain()

@@ -22,7 +22,7 @@ class BreakOff(Exception):
     """The reply closes the connection at this point."""
 
 
-class Inbox(asyncio.StreamReader):
+class WatchedReader(asyncio.StreamReader):
     """A stream reader that reports when the other side closed, also while no task reads."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Inbox(asyncio.StreamReader):
 class Connection:
     """A client's connection. All methods but `receive` raise ClientGone as soon as the client closes it."""
 
-    def __init__(self, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, inbox: WatchedReader, writer: asyncio.StreamWriter) -> None:
         self._inbox = inbox
         self._writer = writer
 

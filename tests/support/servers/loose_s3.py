@@ -19,7 +19,7 @@ _META = "x-amz-meta-"
 
 
 @dataclass(frozen=True)
-class Kept:
+class LooseObject:
     """A stored object."""
 
     data: bytes
@@ -39,12 +39,12 @@ class LooseS3:
     metadata: bool = True
     links: str = "honoured"
     """Treatment of links: "honoured", or the S3 error code with which they are refused."""
-    ahead: float = 0.0
+    clock_offset: float = 0.0
     """Seconds by which the store's clock is ahead."""
-    away: bool = False
+    unavailable: bool = False
     """True to answer every request with 503."""
     bucket: str = "loose"
-    objects: dict[str, Kept] = field(default_factory=dict)
+    objects: dict[str, LooseObject] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
 
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        return formatdate(time.time() + self.store.ahead, usegmt=True)
+        return formatdate(time.time() + self.store.clock_offset, usegmt=True)
 
     def do_PUT(self) -> None:
         data = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -93,10 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
             source = self.headers.get("x-amz-copy-source")
             if source is not None:
                 self._copy(unquote(source).partition("/")[2].removeprefix(f"{self.store.bucket}/"), key)
-            elif (refused := self._unmet(key)) is not None:
+            elif (refused := self._condition_error(key)) is not None:
                 self._fail(*refused)
             else:
-                self.store.objects[key] = kept = Kept(data, self._metadata())
+                self.store.objects[key] = kept = LooseObject(data, self._metadata())
                 self._send(200, headers={"ETag": kept.etag})
 
     def do_GET(self) -> None:
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
             if "X-Amz-Signature" in asked and self.store.links != "honoured":
                 self._fail(403, self.store.links)
             elif not key:
-                self._of_bucket(asked)
+                self._send_listing(asked)
             elif key not in self.store.objects:
                 self._fail(404, "NoSuchKey")
             else:
@@ -128,13 +128,13 @@ class _Handler(BaseHTTPRequestHandler):
         key = unquote(urlsplit(self.path).path).removeprefix(f"/{self.store.bucket}").removeprefix("/")
         with self.lock:
             self.store.requests.append((self.command, key))
-            if self.store.away:
+            if self.store.unavailable:
                 self._fail(503, "ServiceUnavailable")
                 yield None
             else:
                 yield key
 
-    def _unmet(self, key: str) -> tuple[int, str] | None:
+    def _condition_error(self, key: str) -> tuple[int, str] | None:
         none, tag, kept = self.headers.get("if-none-match"), self.headers.get("if-match"), self.store.objects.get(key)
         known = self.store.conditions
         if (none is None and tag is None) or known == "ignored" or (none is None and known == "If-None-Match"):
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.store.objects[key] = kept
             self._send(200, f"<CopyObjectResult><ETag>{escape(kept.etag)}</ETag></CopyObjectResult>".encode())
 
-    def _send_object(self, kept: Kept) -> None:
+    def _send_object(self, kept: LooseObject) -> None:
         asked, data, status = self.headers.get("range"), kept.data, 200
         if asked is not None:
             first, _, last = asked.removeprefix("bytes=").partition("-")
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             data, status = data[start : int(last) + 1 if first and last else None], 206
         return self._send(status, data, {"ETag": kept.etag} | kept.metadata)
 
-    def _of_bucket(self, asked: dict[str, list[str]]) -> None:
+    def _send_listing(self, asked: dict[str, list[str]]) -> None:
         if "list-type" not in asked:
             return self._fail(404, "NoSuchLifecycleConfiguration") if asked else self._send(200)
         prefix, cut = asked.get("prefix", [""])[0], asked.get("delimiter", [""])[0]

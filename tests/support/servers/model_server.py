@@ -29,9 +29,9 @@ from typing import Self
 
 from tests.support.servers import chat_protocol, chat_rules
 from tests.support.servers.chat_protocol import Reply, Request, encoded
-from tests.support.servers.http_connection import BreakOff, ClientGone, Connection, Inbox
+from tests.support.servers.http_connection import BreakOff, ClientGone, Connection, WatchedReader
 
-__all__ = ["ModelServer", "Record", "Reply", "Request"]
+__all__ = ["ModelServer", "Reply", "Request", "RequestRecord"]
 
 BACKLOG = 1024
 
@@ -39,7 +39,7 @@ Responder = Callable[[Request], Reply]
 
 
 @dataclass
-class Record:
+class RequestRecord:
     """A request and the state of its answer. Times are of `time.monotonic`.
 
     `completed`: the server has sent the complete answer, or an error. It is set before the client can read the end.
@@ -64,7 +64,7 @@ class ModelServer:
         self._port = port
         self._models = models
         self._changed = threading.Condition()
-        self._records: deque[Record] = deque(maxlen=keep)
+        self._records: deque[RequestRecord] = deque(maxlen=keep)
         self._violations: list[str] = []
         self._failures: deque[Reply] = deque()
         self._responder: Responder = echo
@@ -114,7 +114,7 @@ class ModelServer:
             self._failures.extend([reply] * n)
 
     @property
-    def requests(self) -> list[Record]:
+    def requests(self) -> list[RequestRecord]:
         """All requests so far, in order of arrival. The server keeps updating the records."""
         with self._changed:
             return list(self._records)
@@ -125,7 +125,7 @@ class ModelServer:
         with self._changed:
             return list(self._violations)
 
-    def wait_for(self, predicate: Callable[[list[Record]], bool], timeout: float = 30.0) -> list[Record]:
+    def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 30.0) -> list[RequestRecord]:
         """Return the records once they satisfy the predicate. Raise TimeoutError with them if they do not in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):
@@ -138,7 +138,7 @@ class ModelServer:
 
     async def _serve(self, listener: socket.socket) -> None:
         def protocol() -> asyncio.StreamReaderProtocol:
-            inbox = Inbox()
+            inbox = WatchedReader()
             return asyncio.StreamReaderProtocol(inbox, lambda _, writer: self._connected(inbox, writer))
 
         server = await self._loop.create_server(protocol, sock=listener, backlog=BACKLOG)
@@ -152,14 +152,14 @@ class ModelServer:
         await asyncio.gather(*self._conversations, return_exceptions=True)
         await asyncio.sleep(0)  # the aborted transports close their sockets
 
-    def _connected(self, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+    def _connected(self, inbox: WatchedReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._converse(Connection(inbox, writer)))
         self._conversations[task] = writer
         task.add_done_callback(lambda _: self._conversations.pop(task).close())
 
     async def _converse(self, client: Connection) -> None:
         while (request := await client.receive()) is not None:
-            record = Record(time.monotonic(), request)
+            record = RequestRecord(time.monotonic(), request)
             with self._changed:
                 self._records.append(record)
                 self._changed.notify_all()
@@ -172,13 +172,13 @@ class ModelServer:
                     self._note(record, client_disconnected_at=gone.at)
                 return
 
-    def _note(self, record: Record, **facts: object) -> None:
+    def _note(self, record: RequestRecord, **facts: object) -> None:
         with self._changed:
             for name, value in facts.items():
                 setattr(record, name, value)
             self._changed.notify_all()
 
-    async def _answer(self, client: Connection, record: Record) -> None:
+    async def _answer(self, client: Connection, record: RequestRecord) -> None:
         reply = self._reply(record.request)
         self._note(record, status=reply.status)
         if record.request.stream and reply.status < 400:
@@ -213,7 +213,7 @@ class ModelServer:
         with self._changed:
             return self._failures.popleft() if self._failures else None
 
-    async def _send_stream(self, client: Connection, record: Record, reply: Reply) -> None:
+    async def _send_stream(self, client: Connection, record: RequestRecord, reply: Reply) -> None:
         stream = chat_protocol.stream(record.request, reply)
         await client.fault(reply, sent=0)
         await client.send_head(reply, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
@@ -231,7 +231,7 @@ class ModelServer:
         self._note(record, completed=True)
         await client.send_chunk(stream.ending, last=True)
 
-    async def _send_body(self, client: Connection, record: Record, reply: Reply) -> None:
+    async def _send_body(self, client: Connection, record: RequestRecord, reply: Reply) -> None:
         body = self._body(record.request, reply)
         await client.fault(reply, math.inf)
         await client.pause(reply.delay)

@@ -15,7 +15,7 @@ from roboco.errors import UsageError
 from tests.support.stack import until
 
 _READY_SECONDS: Final = 120.0
-_PLACES: Final = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/rabbitmq/sbin")
+_SCRIPT_FOLDERS: Final = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/rabbitmq/sbin")
 """Folders of the server's own script. The one on the PATH may be a wrapper that changes the user and the settings."""
 
 
@@ -37,11 +37,11 @@ class RabbitServer:
         """Kill the server with SIGKILL."""
         os.killpg(self.server.pid, signal.SIGKILL)  # together with its helpers
         self.server.process.wait()
-        until(self._gone, 10, "nothing listens at RabbitMQ's port any more")
+        until(self._is_closed, 10, "nothing listens at RabbitMQ's port any more")
 
-    def start_again(self) -> None:
+    def restart(self) -> None:
         """Restart the server with its data."""
-        self.server = _started(self.folder, self.environment, self.port)
+        self.server = _start_server(self.folder, self.environment, self.port)
 
     def stop(self) -> None:
         """Stop the server and its port mapper."""
@@ -49,14 +49,14 @@ class RabbitServer:
             self.kill()
         self.mapper.stop()
 
-    def _gone(self) -> bool:
+    def _is_closed(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((LOOPBACK, self.port)) != 0
 
 
 def find_rabbitmq() -> tuple[str, str]:
     """Return the commands of the server and of Erlang's port mapper. Raise UsageError if one is not installed."""
-    found = [shutil.which(name, path=os.pathsep.join(_PLACES)) or shutil.which(name) for name in _NEEDED]
+    found = [shutil.which(name, path=os.pathsep.join(_SCRIPT_FOLDERS)) or shutil.which(name) for name in _NEEDED]
     if not all(found):
         raise UsageError(f"RabbitMQ is not installed: the tests need {' and '.join(_NEEDED)} on the PATH")
     return str(found[0]), str(found[1])
@@ -76,13 +76,13 @@ def start_rabbitmq(folder: Path) -> RabbitServer:
     )
     environment = _environment(folder, port)
     try:
-        return RabbitServer(folder, port, mapper, _started(folder, environment, port), environment)
+        return RabbitServer(folder, port, mapper, _start_server(folder, environment, port), environment)
     except BaseException:
         mapper.stop()
         raise
 
 
-def _started(folder: Path, environment: dict[str, str], port: int) -> Server:
+def _start_server(folder: Path, environment: dict[str, str], port: int) -> Server:
     server = start_server("rabbitmq", [find_rabbitmq()[0]], env=environment, log=folder / "rabbitmq.log")
 
     def answers() -> bool:

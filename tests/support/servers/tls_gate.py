@@ -25,7 +25,7 @@ class TlsGate:
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._begin(self._accept)
+        self._start_thread(self._accept)
         return self
 
     def __exit__(
@@ -34,12 +34,12 @@ class TlsGate:
         self._listener.shutdown(socket.SHUT_RDWR)
         with self._lock:
             for one in self._open:
-                _end(one)
+                _shut_down(one)
         for thread in self._threads:
             thread.join(10)
         self._listener.close()
 
-    def _begin(self, work: Callable[..., None], *args: object) -> None:
+    def _start_thread(self, work: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=work, args=args, name="tls-gate", daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -50,7 +50,7 @@ class TlsGate:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            self._begin(self._serve, client)
+            self._start_thread(self._serve, client)
 
     def _serve(self, client: socket.socket) -> None:
         try:
@@ -79,7 +79,7 @@ class TlsGate:
                 self._open -= {secured, server}
 
 
-def _end(one: socket.socket) -> None:
+def _shut_down(one: socket.socket) -> None:
     try:
         one.shutdown(socket.SHUT_RDWR)
     except OSError:

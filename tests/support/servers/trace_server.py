@@ -45,8 +45,8 @@ class TraceServer:
                 "trace": span.trace_id.hex(),
                 "id": span.span_id.hex(),
                 "above": span.parent_span_id.hex(),
-                "process": _facts(one.resource.attributes)["process.pid"],
-                "facts": _facts(span.attributes),
+                "process": _attributes(one.resource.attributes)["process.pid"],
+                "facts": _attributes(span.attributes),
             }
             for request in requests
             for one in request.resource_spans
@@ -72,5 +72,5 @@ class TraceServer:
         return Handler
 
 
-def _facts(attributes: Any) -> dict[str, Any]:
+def _attributes(attributes: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in attributes}

@@ -44,7 +44,7 @@ def past_of(world: World, task_id: str = TASK) -> RecordedTask:
 
 def travelled(journey: Journey) -> World:
     """The world of a journey, at its end."""
-    return journey.travel(journey.world())
+    return journey.run(journey.world())
 
 
 def closed_by(act: Callable[[World], None]) -> World:

@@ -29,7 +29,7 @@ from roboco.domain.stream.event import (
 from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartDelta, final_text
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.errors import UsageError
-from tests.support.memory_ports.reader import Reader, items_of, read
+from tests.support.memory_ports.reader import ItemReader, items_of, read_items
 from tests.unit.domain.steps import START, TASK, call, result, text
 
 Record = dict[str, Any]
@@ -207,7 +207,7 @@ def test_each_message_is_one_item_but_for_texts_that_replace(run: list[tuple[str
     items = live(server)
     replacing = [one for one in items if isinstance(one.data, TextPartDelta) and one.data.replace]
     assert len(items) == len(server.sent) + len(replacing)
-    assert read(items).steps == server.steps
+    assert read_items(items).steps == server.steps
 
 
 @given(runs(ROUGH))
@@ -226,21 +226,21 @@ def test_texts_that_left_the_log_come_from_the_history(run: list[tuple[str, str]
     for index, item in enumerate(items):
         rest = resumed(server, item.cursor)
         assert others(rest) == others(items[index + 1 :])
-        assert read([*items[: index + 1], *rest]).steps == server.steps
-    assert read(resumed(server, str(Cursor()))).steps == server.steps
+        assert read_items([*items[: index + 1], *rest]).steps == server.steps
+    assert read_items(resumed(server, str(Cursor()))).steps == server.steps
 
 
 @given(runs(ALL))
 def test_whatever_was_lost_every_step_is_seen_once_and_with_its_text(run: list[tuple[str, str]]) -> None:
     server = played(run)
     items = live(server)
-    assert read(items).steps == server.steps
+    assert read_items(items).steps == server.steps
     for index, item in enumerate(items):
-        reader = read(items[: index + 1])
+        reader = read_items(items[: index + 1])
         for later in resumed(server, item.cursor):
             reader.show(later.data)
         assert reader.steps == server.steps, f"resumed after item {index}: {item}"
-    assert read(resumed(server, str(Cursor()))).steps == server.steps
+    assert read_items(resumed(server, str(Cursor()))).steps == server.steps
 
 
 @given(runs(ALL))
@@ -266,7 +266,7 @@ def test_the_history_is_read_only_for_steps_that_are_lacking(run: list[tuple[str
 def test_a_follower_that_is_always_cut_off_sees_every_step_once(run: list[tuple[str, str]]) -> None:
     """It takes one item, and comes back with its cursor."""
     server = played(run)
-    reader = Reader()
+    reader = ItemReader()
     cursor = str(Cursor())
     for _ in range(200):
         rest = resumed(server, cursor)
@@ -282,7 +282,7 @@ def test_a_task_that_left_redis_is_told_from_its_history(run: list[tuple[str, st
     server = played(run)
     items = live(server)
     for index, item in enumerate([None, *items]):
-        reader = read(items[:index])
+        reader = read_items(items[:index])
         view = MergedStream(Cursor() if item is None else Cursor.parse(item.cursor), server.read_steps)
         for later in view.missing_steps():
             reader.show(later.data)

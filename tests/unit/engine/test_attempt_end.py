@@ -8,18 +8,18 @@ from roboco.errors import ModelError
 from roboco.ports.dispatcher import AttemptStatus
 from tests.support.memory_ports.journeys import GRAPH, TOOLS, member
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import World, given, team_of
 
 ONE = team_of(agents=[member("first")])
 LAST = 3
 
 
-def dying(where: str, after: bool = False, times: int = 1000) -> Callable[[str, Call], Any]:
+def dying(where: str, after: bool = False, times: int = 1000) -> Callable[[str, PortCall], Any]:
     """Ends so many processes at this port call, before or after its effect."""
     left = [times]
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name != where or not left[0]:
             return call()
         left[0] -= 1
@@ -30,7 +30,7 @@ def dying(where: str, after: bool = False, times: int = 1000) -> Callable[[str, 
     return watch
 
 
-def one_agent(watch: Any = make, script: Any = lambda request: said("done")) -> World:
+def one_agent(watch: Any = make_call, script: Any = lambda request: said("done")) -> World:
     world = World(given(script))
     world.submit(ONE)
     world.watch = watch
@@ -40,7 +40,7 @@ def one_agent(watch: Any = make, script: Any = lambda request: said("done")) -> 
 def test_nothing_is_shown_of_what_ends_by_itself() -> None:
     for journey in (GRAPH, TOOLS):
         world = journey.world()
-        journey.travel(world)
+        journey.run(world)
         assert world.dispatcher.ends == {}
 
 
@@ -62,10 +62,10 @@ def test_a_stored_step_is_the_attempts_that_made_it() -> None:
     """The second attempt was handed out before the first one had stored its step."""
     world = one_agent()
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name != "histories.append":
             return call()
-        world.watch = make
+        world.watch = make_call
         world.clock.move(world.given.policy.lease + 1)
         world.sweep()
         call()
@@ -113,7 +113,7 @@ def test_a_turn_that_no_worker_took_ends_by_its_message() -> None:
 
 def test_the_last_attempts_at_calls_were_lost() -> None:
     world = TOOLS.world(dying("toolbox.run"))
-    TOOLS.travel(world)
+    TOOLS.run(world)
     calls = {key: end for key, end in world.dispatcher.ends.items() if key[2] == LAST}
     assert world.dispatcher.ends == calls
     assert set(calls.values()) == {AttemptStatus.LOST}

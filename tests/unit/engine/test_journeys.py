@@ -10,9 +10,9 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.merged import Cursor, MergedStream
 from tests.support.memory_ports.dispatcher import Message
-from tests.support.memory_ports.journeys import JOURNEYS, Journey, assert_same, retold
-from tests.support.memory_ports.reader import Reader, items_of, read
-from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.journeys import JOURNEYS, Journey, assert_same, comparable_step
+from tests.support.memory_ports.reader import ItemReader, items_of, read_items
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World
 
 FAR = 10**9
@@ -22,7 +22,7 @@ NAMES = sorted(JOURNEYS)
 def undisturbed(journey: Journey) -> tuple[World, int]:
     """The run without a fault, and its number of port calls."""
     count = Fault(FAR, lambda: None)
-    return journey.travel(journey.world(count)), len(count.seen)
+    return journey.run(journey.world(count)), len(count.seen)
 
 
 def struck(journey: Journey, n: int, after: bool, act: Callable[[World], None]) -> World:
@@ -30,7 +30,7 @@ def struck(journey: Journey, n: int, after: bool, act: Callable[[World], None]) 
     worlds: list[World] = []
     fault = Fault(n, lambda: act(worlds[0]), after)
     worlds.append(journey.world(fault))
-    journey.travel(worlds[0])
+    journey.run(worlds[0])
     assert fault.struck
     return worlds[0]
 
@@ -75,14 +75,14 @@ def test_every_message_may_come_twice(name: str, late: bool) -> None:
     world = journey.world()
     deliver, before = world.deliver, list[Message]()
 
-    def twice(letter: Message) -> None:
-        deliver(letter)
-        before.append(letter)
-        for again in before if late else [letter]:
+    def twice(message: Message) -> None:
+        deliver(message)
+        before.append(message)
+        for again in before if late else [message]:
             deliver(again)
 
     world.deliver = twice  # type: ignore[method-assign]
-    journey.travel(world)
+    journey.run(world)
     assert_same(world, expected, "each message twice")
 
 
@@ -94,13 +94,13 @@ def test_a_lost_message_is_sent_again_by_the_sweeper(name: str) -> None:
         world = journey.world()
         deliver, count = world.deliver, Counter[str]()
 
-        def lossy(letter: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
+        def lossy(message: Message, n: int = n, count: Any = count, deliver: Any = deliver) -> None:
             count["messages"] += 1
             if count["messages"] != n:
-                deliver(letter)
+                deliver(message)
 
         world.deliver = lossy  # type: ignore[method-assign]
-        journey.travel(world)
+        journey.run(world)
         assert_same(world, expected, f"letter {n} was lost")
 
 
@@ -121,7 +121,7 @@ def test_no_message_at_all_arrives_but_those_of_the_sweeper(name: str) -> None:
         deaf.__dict__["rang"] = True
 
     world.drain, world.sweep = deaf, ringing  # type: ignore[method-assign]
-    journey.travel(world)
+    journey.run(world)
     assert_same(world, expected, "only what the sweeper sends arrives")
 
 
@@ -135,16 +135,16 @@ def set_back(journey: Journey, n: int, lost: int, swept: bool = False) -> World:
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
-        kept.append(worlds[0].server.kept() if len(kept) < n else None)
+        kept.append(worlds[0].server.copy() if len(kept) < n else None)
         if len(kept) == n:
-            worlds[0].server.set_back(kept[n - 1 - lost])
+            worlds[0].server.restore(kept[n - 1 - lost])
             if swept:
-                worlds[0].watch = make
+                worlds[0].watch = make_call
                 worlds[0].sweep()
         return answer
 
     worlds.append(journey.world(watch))
-    return journey.travel(worlds[0])
+    return journey.run(worlds[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -154,9 +154,9 @@ def test_redis_may_lose_the_newest_of_what_it_held(name: str, lost: int) -> None
     expected, calls = undisturbed(journey)
     for n in range(lost + 1, calls + 1, 5):
         world = set_back(journey, n, lost)
-        assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], (
-            f"set back by {lost} after port call {n}"
-        )
+        assert [comparable_step(step) for step in world.history()] == [
+            comparable_step(step) for step in expected.history()
+        ], f"set back by {lost} after port call {n}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -167,7 +167,7 @@ def test_a_follower_misses_no_step_and_no_end_when_redis_lost_the_newest(name: s
     for n in range(10, calls + 1, 5):
         world = set_back(journey, n, 9)
         items = items_of(_as_followed(world), partial(world.histories.read, TASK))
-        reader = read(items)
+        reader = read_items(items)
         view = MergedStream(Cursor.parse(items[-1].cursor), partial(world.histories.read, TASK))
         for item in view.missing_steps():  # as Task.stream does for a task that has ended before the sweeper looked
             reader.show(item.data)
@@ -184,7 +184,7 @@ def test_a_follower_has_the_whole_text_of_a_turn_in_which_redis_lost_the_newest(
     _, calls = undisturbed(journey)
     for n in range(lost + 1, calls + 1):
         world = set_back(journey, n, lost, swept)
-        reader = Reader()
+        reader = ItemReader()
         for item in items_of(_as_followed(world), partial(world.histories.read, TASK)):
             try:
                 reader.show(item.data)

@@ -9,11 +9,11 @@ from roboco.domain.inbox.item import Stop
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError
-from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, assert_whole
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import SWEEP, TASK, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK, World, given, team_of
 
 TEAM = team_of(agents=[{"name": "one", "prompt": "hi"}])
 
@@ -25,7 +25,7 @@ def world_of(**policy: Any) -> World:
 def wait(world: World, seconds: float) -> None:
     """Let so many seconds pass, with looks of the sweeper."""
     until = world.clock.now() + seconds
-    while world.clock.now() < until - SWEEP:
+    while world.clock.now() < until - SWEEP_INTERVAL:
         world.sweep()
         world.drain()
 
@@ -61,7 +61,7 @@ def test_it_can_be_stopped_before_and_hears_messages_when_it_begins() -> None:
     world.submit(TEAM, countdown=30)
     world.send("and this")
     world.drain()
-    assert world.untaken() == ["item1"]
+    assert world.pending_item_ids() == ["item1"]
     world.stop()
     world.settle()
     assert world.status() is TaskStatus.CANCELLED
@@ -71,7 +71,7 @@ def test_it_can_be_stopped_before_and_hears_messages_when_it_begins() -> None:
     other.drain()
     wait(other, 33)
     assert [step.text for step in other.history()] == ["go", "and this", "done"]
-    assert Stop not in map(type, other.untaken())
+    assert Stop not in map(type, other.pending_item_ids())
 
 
 def test_the_same_submission_later_is_the_same_task() -> None:
@@ -136,7 +136,7 @@ def test_priority_is_that_of_all_its_messages() -> None:
 
     world.watch = die
     world.settle()
-    orders = [message.order for message in world.dispatcher.sent if isinstance(message, Turn | Tool)]
+    orders = [message.assignment for message in world.dispatcher.sent if isinstance(message, TurnMessage | ToolMessage)]
     assert len(orders) > 3
     assert {order.priority for order in orders} == {"low"}
     assert world.status() is TaskStatus.COMPLETED

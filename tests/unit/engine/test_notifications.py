@@ -19,23 +19,23 @@ from roboco.engine.notification_delivery import (
 from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
-from tests.support.memory_ports.notices import HOOK, SHOP, URL, delivered
-from tests.support.memory_ports.watch import Call, Crash, Watch, make
+from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
+from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
-def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:
+def told(journey: Journey, *targets: dict[str, Any], watch: Watch = make_call) -> World:
     """The world when the journey was travelled, and all that is to be told has had time to be delivered."""
     world = journey.world(watch)
-    submitting = replace(journey, wishes={"notify": list(targets)})
-    submitting.travel(world)
-    delivered(world)
+    submitting = replace(journey, options={"notify": list(targets)})
+    submitting.run(world)
+    deliver_all(world)
     return world
 
 
 def test_the_end_of_a_task_is_told_once() -> None:
     world = told(GRAPH, SHOP)
-    (target, notice), *others = world.deliverer.told
+    (target, notice), *others = world.notifier.deliveries
     assert (target, others) == ("shop.done", [])
     assert (notice.status, notice.task_id, notice.steps) == ("completed", TASK, len(world.history()))
     assert notice.text == "APPROVED at last"
@@ -44,7 +44,7 @@ def test_the_end_of_a_task_is_told_once() -> None:
 
 
 def test_what_is_told_has_an_id_a_type_a_time_and_data() -> None:
-    body = told(FAILING, SHOP).deliverer.told[0][1].body()
+    body = told(FAILING, SHOP).notifier.deliveries[0][1].body()
     assert set(body) == {"id", "type", "timestamp", "data"}
     assert body["type"] == "task.failed"
     assert set(body["data"]) == {
@@ -55,8 +55,8 @@ def test_what_is_told_has_an_id_a_type_a_time_and_data() -> None:
 
 def test_only_statuses_that_were_asked_for_are_told_and_in_order() -> None:
     world = told(MANUAL, SHOP, HOOK)
-    assert world.deliverer.heard("shop.done") == ["cancelled"]
-    assert world.deliverer.heard(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
+    assert world.notifier.statuses("shop.done") == ["cancelled"]
+    assert world.notifier.statuses(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
 
 
 def every(*statuses: str) -> dict[str, Any]:
@@ -71,13 +71,13 @@ def test_statuses_of_one_position_are_told_in_the_order_in_which_they_came() -> 
     while len(world.history()) < 5:
         world.deliver(world.dispatcher.queue.popleft())
     world.pause()
-    world.deliverer.error = TransientError("not now")
+    world.notifier.error = TransientError("not now")
     world.settle()
     world.resume()
     world.settle()
-    world.deliverer.error = None
-    delivered(world)
-    assert world.deliverer.heard(URL) == ["paused", "completed"]
+    world.notifier.error = None
+    deliver_all(world)
+    assert world.notifier.statuses(URL) == ["paused", "completed"]
 
 
 def test_a_status_that_comes_back_at_the_same_position_is_told_again() -> None:
@@ -88,10 +88,10 @@ def test_a_status_that_comes_back_at_the_same_position_is_told_again() -> None:
     world.settle()
     world.resume()
     world.settle()
-    delivered(world)
-    told = [str(notice.status) for _, notice in world.deliverer.told]
+    deliver_all(world)
+    told = [str(notice.status) for _, notice in world.notifier.deliveries]
     assert told == ["user_turn", "paused", "user_turn"]
-    assert len({notice.notification_id for _, notice in world.deliverer.told}) == 3
+    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 3
 
 
 def test_each_of_two_pauses_at_the_same_position_is_told() -> None:
@@ -103,9 +103,9 @@ def test_each_of_two_pauses_at_the_same_position_is_told() -> None:
         world.settle()
         world.resume(f"resume{number}")
         world.settle()
-    delivered(world)
-    assert world.deliverer.heard(URL) == ["paused", "paused"]
-    assert len({notice.notification_id for _, notice in world.deliverer.told}) == 2
+    deliver_all(world)
+    assert world.notifier.statuses(URL) == ["paused", "paused"]
+    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 2
 
 
 def test_a_stray_name_among_the_notices_keeps_no_task_from_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,8 +115,8 @@ def test_a_stray_name_among_the_notices_keeps_no_task_from_its_end(caplog: pytes
     world.files.held[f"{notifications_path(TASK)}order-17~.json"] = b"{}"
     world.stop()
     world.settle()
-    delivered(world)
-    assert world.deliverer.heard(URL) == ["user_turn", "cancelled"]
+    deliver_all(world)
+    assert world.notifier.statuses(URL) == ["user_turn", "cancelled"]
     assert world.summary().status is TaskStatus.CANCELLED
     assert "order-17~" in caplog.text
 
@@ -130,8 +130,8 @@ def test_a_notice_is_delivered_at_once_though_the_clocks_of_workers_differ(skew:
     world.drain()
     world.engine = engine
     start = world.clock.now()
-    delivered(world)
-    assert len(world.deliverer.told) == 1
+    deliver_all(world)
+    assert len(world.notifier.deliveries) == 1
     assert world.clock.now() - start < 2 * notify.REDELIVERY_DELAY
 
 
@@ -139,7 +139,7 @@ def test_a_notice_of_an_earlier_release_is_delivered() -> None:
     """Its name had neither generation nor epoch."""
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[every("user_turn")])
-    world.deliverer.error = TransientError("not now")
+    world.notifier.error = TransientError("not now")
     world.settle()
     (path,) = [path for path in world.files.held if path.startswith(notifications_path(TASK))]
     notice = Notification.model_validate_json(world.files.held.pop(path))
@@ -147,11 +147,11 @@ def test_a_notice_of_an_earlier_release_is_delivered() -> None:
     world.files.held[f"{notifications_path(TASK)}{old}.json"] = (
         notice.model_copy(update={"name": old}).model_dump_json().encode()
     )
-    world.deliverer.error = None
+    world.notifier.error = None
     world.stop()
     world.settle()
-    delivered(world)
-    assert next(str(notice.status) for _, notice in world.deliverer.told) == "user_turn"
+    deliver_all(world)
+    assert next(str(notice.status) for _, notice in world.notifier.deliveries) == "user_turn"
     assert world.summary().status is TaskStatus.CANCELLED
 
 
@@ -159,32 +159,32 @@ def test_a_notice_of_an_earlier_release_is_delivered() -> None:
 def test_a_wait_that_redis_lost_and_that_is_decided_again_is_told_once(settled: bool) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[every("paused", "user_turn")])
-    world.deliverer.error = None if settled else TransientError("not now")
+    world.notifier.error = None if settled else TransientError("not now")
     world.settle()
     if settled:
-        delivered(world)
+        deliver_all(world)
     world.server.wipe()
     world.settle_for(5)
-    world.deliverer.error = None
-    delivered(world)
-    assert [str(notice.status) for _, notice in world.deliverer.told] == ["user_turn"]
+    world.notifier.error = None
+    deliver_all(world)
+    assert [str(notice.status) for _, notice in world.notifier.deliveries] == ["user_turn"]
 
 
 def test_a_task_that_asks_for_nothing_costs_nothing() -> None:
     calls: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         calls.append(name)
         return call()
 
     world = told(GRAPH, watch=watch)
-    assert not world.deliverer.told
+    assert not world.notifier.deliveries
     assert not [path for path in world.files.held if "noti" in path or "told" in path]
     assert "dispatcher.notify" not in calls
 
 
 def test_a_long_text_is_cut() -> None:
-    notice = told(GRAPH, SHOP).deliverer.told[0][1]
+    notice = told(GRAPH, SHOP).notifier.deliveries[0][1]
     assert not notice.truncated
     assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
 
@@ -199,11 +199,11 @@ def test_the_same_submission_again_is_the_same_and_another_one_is_refused() -> N
 
 def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
     world = GRAPH.world()
-    world.deliverer.error = RetryLater("the server is busy", 1000.0)
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = RetryLater("the server is busy", 1000.0)
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     assert world.server.held.schedule[notify.schedule_key(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
-    world.deliverer.error = RetryLater("the server is busy", 1.0)
+    world.notifier.error = RetryLater("the server is busy", 1.0)
     world.clock.move(1000.0)
     world.sweep()
     world.drain()
@@ -214,21 +214,21 @@ def test_who_says_when_to_be_asked_again_is_not_asked_before() -> None:
 
 def test_nobody_puts_a_notice_off_beyond_the_time_for_which_it_is_tried() -> None:
     world = GRAPH.world()
-    world.deliverer.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     due = world.server.held.schedule[notify.schedule_key(TASK)]
     assert due == pytest.approx(world.clock.now() + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END, abs=1)
-    world.deliverer.error = None
+    world.notifier.error = None
     world.clock.move(due - world.clock.now())
-    delivered(world)
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    deliver_all(world)
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
     world = GRAPH.world()
-    world.deliverer.error = TransientError("the server is away")
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = TransientError("the server is away")
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     pauses: list[float] = []
     for _ in range(6):
@@ -240,22 +240,22 @@ def test_a_delivery_that_fails_is_made_again_with_growing_pauses() -> None:
     assert all(
         0.7 * FIRST_RETRY_DELAY * 2**n <= pause <= 1.3 * FIRST_RETRY_DELAY * 2**n for n, pause in enumerate(pauses)
     )
-    world.deliverer.error = None
-    delivered(world)
-    assert [name for name, _ in world.deliverer.told] == ["shop.done"]
-    assert world.deliverer.told[0][1].attempts == 7
+    world.notifier.error = None
+    deliver_all(world)
+    assert [name for name, _ in world.notifier.deliveries] == ["shop.done"]
+    assert world.notifier.deliveries[0][1].attempts == 7
 
 
 def test_one_who_does_not_answer_does_not_hold_up_another() -> None:
     world = GRAPH.world(_refusing(URL))
-    replace(GRAPH, wishes={"notify": [HOOK, SHOP]}).travel(world)
+    replace(GRAPH, options={"notify": [HOOK, SHOP]}).run(world)
     world.drain()
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def _refusing(name: str) -> Watch:
     def watch(port: str, call: Any) -> Any:
-        if port == "deliverer.deliver" and call.args[0].label == name:
+        if port == "notifier.deliver" and call.args[0].label == name:
             raise TransientError("away")
         return call()
 
@@ -264,20 +264,20 @@ def _refusing(name: str) -> Watch:
 
 def test_later_notices_wait_for_earlier_ones() -> None:
     world = MANUAL.world()
-    world.deliverer.error = TransientError("away")
-    replace(MANUAL, wishes={"notify": [HOOK]}).travel(world)
+    world.notifier.error = TransientError("away")
+    replace(MANUAL, options={"notify": [HOOK]}).run(world)
     world.drain()
     assert len(world.files.names(notifications_path(TASK))) == 4
-    world.deliverer.error = None
-    delivered(world)
-    assert [str(notice.status) for _, notice in world.deliverer.told] == [*["user_turn"] * 3, "cancelled"]
+    world.notifier.error = None
+    deliver_all(world)
+    assert [str(notice.status) for _, notice in world.notifier.deliveries] == [*["user_turn"] * 3, "cancelled"]
 
 
 @pytest.mark.parametrize("error", [UsageError("it is not allowed"), TransientError("it is away")])
 def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error: Exception) -> None:
     world = GRAPH.world()
-    world.deliverer.error = error
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = error
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     start = world.clock.now()
     while not world.server.held.letters:
         world.clock.move(600)
@@ -288,10 +288,10 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error:
     assert (letter.name, letter.task_id) == ("roboco.notify", TASK)
     assert str(error) in letter.reason
     assert world.files.names(NOTIFY_MARKERS) == []
-    world.deliverer.error = None
+    world.notifier.error = None
     notify.retry_abandoned(world.engine, TASK, letter.detail)
-    delivered(world)
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    deliver_all(world)
+    assert world.notifier.statuses("shop.done") == ["completed"]
     kept = Notification.model_validate_json(
         world.files.held[finished_notification_path(TASK, NotificationName.parse(letter.detail).seq, letter.detail)]
     )
@@ -303,9 +303,9 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_sent_again_by_hand(error:
 def test_what_ends_its_workers_is_given_up() -> None:
     tries = 0
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         nonlocal tries
-        if name == "deliverer.deliver":
+        if name == "notifier.deliver":
             tries += 1
             raise Crash
         return call()
@@ -317,47 +317,47 @@ def test_what_ends_its_workers_is_given_up() -> None:
 
 def test_what_is_to_be_confirmed_is_sent_until_it_is() -> None:
     world = GRAPH.world()
-    replace(GRAPH, wishes={"notify": [SHOP | {"confirmed": True, "continuation": "{}"}]}).travel(world)
+    replace(GRAPH, options={"notify": [SHOP | {"confirmed": True, "continuation": "{}"}]}).run(world)
     world.drain()
     start = world.clock.now()
-    while len(world.deliverer.told) < 3:
+    while len(world.notifier.deliveries) < 3:
         world.clock.move(notify.REDELIVERY_DELAY)
         world.sweep()
         world.drain()
     assert world.clock.now() - start >= 2 * CONFIRM_TIMEOUT
-    notice = world.deliverer.told[-1][1]
+    notice = world.notifier.deliveries[-1][1]
     notify.confirm(world.engine, TASK, notice.name)
     notify.confirm(world.engine, TASK, notice.name)
-    delivered(world)
-    assert len(world.deliverer.told) == 3
+    deliver_all(world)
+    assert len(world.notifier.deliveries) == 3
     with pytest.raises(UsageError, match="no notification"):
         notify.confirm(world.engine, TASK, "0-00000001-failed")
 
 
 def test_redis_that_loses_all_loses_no_notice() -> None:
     world = GRAPH.world()
-    world.deliverer.error = TransientError("away")
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = TransientError("away")
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     world.server.wipe()
     world.dispatcher.queue.clear()
-    world.deliverer.error = None
+    world.notifier.error = None
     fill_schedule(world.engine, world.engine.schedule.mark_filling())
     assert notify.schedule_key(TASK) in world.server.held.schedule
-    delivered(world)
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    deliver_all(world)
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def test_who_finds_a_dead_worker_at_it_is_followed_by_another_after_its_lease() -> None:
     world = GRAPH.world()
     assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0, "who was at it and died"
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
-    assert not world.deliverer.told
+    assert not world.notifier.deliveries
     world.clock.move(world.engine.policy.lease)
     world.sweep()
     world.drain()
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def test_who_finds_another_at_it_leaves_nothing_behind_when_all_is_told() -> None:
@@ -368,15 +368,15 @@ def test_who_finds_another_at_it_leaves_nothing_behind_when_all_is_told() -> Non
 
 
 def test_two_workers_at_once_tell_once() -> None:
-    def watch(name: str, call: Call) -> Any:
-        if name == "deliverer.deliver" and not world.deliverer.told:
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "notifier.deliver" and not world.notifier.deliveries:
             deliver(world.process(), TASK)
         return call()
 
     world = GRAPH.world(watch)
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
-    delivered(world)
-    assert len(world.deliverer.told) == 1
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
+    deliver_all(world)
+    assert len(world.notifier.deliveries) == 1
 
 
 def test_pauses_double_up_to_an_hour_and_differ() -> None:

@@ -13,7 +13,7 @@ from roboco.ports.assignment import ToolAssignment
 from roboco.ports.model import Request
 from roboco.ports.task_store import Phase
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import Tool
+from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Fault
@@ -184,7 +184,7 @@ def test_an_approved_call_runs() -> None:
     assert world.status() is TaskStatus.APPROVAL
     assert not world.given.toolbox.runs
     [call] = calls_of(world)
-    world.judge(call.id, True)
+    world.decide_approval(call.id, True)
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid 5"]
     assert world.history()[2].metadata["approvals"][call.id]["approved"] is True
@@ -194,7 +194,7 @@ def test_an_approved_call_runs() -> None:
 
 def test_a_denied_call_does_not_run_and_the_agent_is_told_why() -> None:
     world = task(("pay", {"amount": 5}))
-    world.judge(calls_of(world)[0].id, False, "too much")
+    world.decide_approval(calls_of(world)[0].id, False, "too much")
     world.settle()
     assert not world.given.toolbox.runs
     assert last_said(world) == ["error: a person did not approve this call, and it was not run: too much"]
@@ -202,7 +202,7 @@ def test_a_denied_call_does_not_run_and_the_agent_is_told_why() -> None:
 
 def test_a_call_runs_with_the_arguments_that_were_approved() -> None:
     world = task(("pay", {"amount": 5000}))
-    world.judge(calls_of(world)[0].id, True, args={"amount": 50})
+    world.decide_approval(calls_of(world)[0].id, True, args={"amount": 50})
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid 50"]
     assert last_said(world) == ['(a person changed the arguments to {"amount":50}) paid 50']
@@ -214,25 +214,25 @@ def test_a_condition_on_the_arguments_says_what_needs_approval() -> None:
     assert world.status() is TaskStatus.APPROVAL
     assert len(world.given.toolbox.runs) == 1, "what cannot be judged is asked about"
     for call in calls_of(world)[1:]:
-        world.judge(call.id, False)
+        world.decide_approval(call.id, False)
     world.settle()
     assert [result.is_error for result in results_of(world)] == [False, True, True, True]
     with pytest.raises(UsageError):
-        world.judge(calls_of(world)[0].id, True)
+        world.decide_approval(calls_of(world)[0].id, True)
 
 
 def test_the_first_word_on_a_call_counts() -> None:
     world = task(("pay", {"amount": 5}), ("pay", {"amount": 6}))
     first, second = calls_of(world)
-    world.judge(first.id, True)
-    world.judge(first.id, True)
+    world.decide_approval(first.id, True)
+    world.decide_approval(first.id, True)
     changes: list[dict[str, Any]] = [{"approved": False}, {"approved": True, "args": {"amount": 1}}]
     for changed in changes:
         with pytest.raises(UsageError, match="answered before, in another way"):
-            world.judge(first.id, **changed)
+            world.decide_approval(first.id, **changed)
     world.settle()
     assert len(world.given.toolbox.runs) == 1, "an approved call does not wait for the others"
-    world.judge(second.id, False)
+    world.decide_approval(second.id, False)
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid 5", None]
 
@@ -240,11 +240,11 @@ def test_the_first_word_on_a_call_counts() -> None:
 def test_a_call_that_needs_no_approval_gets_none() -> None:
     world = task(("client_ask", {"q": 1}))
     with pytest.raises(UsageError, match="needs no approval"):
-        world.judge(calls_of(world)[0].id, True)
+        world.decide_approval(calls_of(world)[0].id, True)
     with pytest.raises(UsageError, match="not an open call"):
-        world.judge("tc_unknown", True)
+        world.decide_approval("tc_unknown", True)
     with pytest.raises(UsageError, match="item id"):
-        world.judge("../../etc", True)
+        world.decide_approval("../../etc", True)
 
 
 def test_a_tool_worker_does_not_run_what_nobody_approved() -> None:
@@ -252,7 +252,7 @@ def test_a_tool_worker_does_not_run_what_nobody_approved() -> None:
     [call] = calls_of(world)
     held = world.server.held.tasks[TASK]
     held.phase = Phase.TOOLS
-    world.deliver(Tool(ToolAssignment(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
+    world.deliver(ToolMessage(ToolAssignment(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
     assert not world.given.toolbox.runs
 
 
@@ -268,7 +268,7 @@ def test_whoever_ends_the_wait_closes_the_calls(act: str) -> None:
     with pytest.raises(UsageError):
         world.answer(successful_outcome(calls_of(world)[0], 1))
     with pytest.raises(UsageError):
-        world.judge(calls_of(world)[1].id, True)
+        world.decide_approval(calls_of(world)[1].id, True)
     assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)]
     assert_whole(world, "")
 
@@ -279,7 +279,7 @@ def test_answers_while_paused_come_home_and_nothing_new_begins() -> None:
     world.pause()
     world.settle()
     world.answer(successful_outcome(asked, 1))
-    world.judge(paid.id, True)
+    world.decide_approval(paid.id, True)
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     assert not world.given.toolbox.runs
@@ -296,7 +296,7 @@ def test_a_death_at_every_moment_of_answers_and_approvals(after: bool) -> None:
         world = task(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
         asked, paid, _ = calls_of(world)
         world.watch = fault = Fault(n, die, after=after)
-        world.judge(paid.id, True)
+        world.decide_approval(paid.id, True)
         world.settle()
         world.answer(successful_outcome(asked, "seven"))
         world.settle()
@@ -313,7 +313,7 @@ def test_redis_is_lost_while_answers_wait() -> None:
     world = task(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
     asked, paid, _ = calls_of(world)
     world.answer(successful_outcome(asked, 1))
-    world.judge(paid.id, True)
+    world.decide_approval(paid.id, True)
     world.server.wipe()
     world.sweep()
     world.settle()

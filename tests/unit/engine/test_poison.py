@@ -13,7 +13,7 @@ from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
 
 ATTEMPTS = 3
@@ -26,7 +26,7 @@ def letters(world: World) -> list[tuple[str | None, int]]:
 def deadly(where: str) -> World:
     """A world whose graph team's every process dies at this port call."""
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name == where:
             raise Crash
         return call()
@@ -54,7 +54,7 @@ def test_a_turn_leaves_one_letter() -> None:
 def test_a_tool_call_leaves_one_letter_and_the_agent_is_told(caplog: pytest.LogCaptureFixture) -> None:
     world = TOOLS.world()
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name == "toolbox.run":
             raise Crash
         return call()
@@ -81,8 +81,8 @@ def test_looks_that_merely_fail_are_not_counted() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
 
-    def watch(name: str, call: Call) -> Any:
-        if name == "board.record_decision":
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "task_store.record_decision":
             raise TransientError("refused")
         return call()
 
@@ -92,7 +92,7 @@ def test_looks_that_merely_fail_are_not_counted() -> None:
         world.clock.move(60)
         world.sweep()
     assert world.status() is TaskStatus.QUEUED
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert not letters(world)
@@ -160,8 +160,8 @@ def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> 
     world.dispatcher.queue.clear()
     looks: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
-        if name == "board.load":
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "task_store.load":
             looks.append(name)
             raise ZeroDivisionError("a bug")
         return call()
@@ -174,7 +174,7 @@ def test_a_look_that_always_fails_is_put_aside_and_looked_at_again_by_hand() -> 
     assert len(looks) <= ATTEMPTS + 1
     [letter] = world.engine.dead_letters.entries()
     assert (letter.work, letter.attempts, letter.reason) == ("advance", ATTEMPTS, "ZeroDivisionError: a bug")
-    world.watch = make
+    world.watch = make_call
     requeue(world.engine, Celery(), letter.letter_id)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
@@ -211,10 +211,10 @@ def test_a_sweeper_that_could_not_give_a_task_up_forgets_nothing() -> None:
     world = deadly("dispatcher.turn")
     watch, deaths = world.watch, 0
 
-    def without_letters(name: str, call: Call) -> Any:
+    def without_letters(name: str, call: PortCall) -> Any:
         nonlocal deaths
         deaths += name == "dispatcher.turn"
-        if name == "dead.add":
+        if name == "dead_letters.add":
             raise TransientError("no answer")
         return watch(name, call)
 

@@ -7,7 +7,7 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
 from tests.support.memory_ports.model import Said
-from tests.support.memory_ports.world import SWEEP, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, World, given, team_of
 
 LIMIT = 600
 
@@ -46,9 +46,9 @@ def begun(tasks: int, **profile: Any) -> tuple[World, Provider]:
 def settle(world: World, tasks: int) -> None:
     for _ in range(600):
         world.drain()
-        if all(world.settled(f"t{number}") for number in range(tasks)):
+        if all(world.is_settled(f"t{number}") for number in range(tasks)):
             break
-        world.clock.move(SWEEP)
+        world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     for number in range(tasks):
         assert world.summary(f"t{number}").status is TaskStatus.COMPLETED
@@ -73,7 +73,7 @@ def test_requests_a_minute_are_kept() -> None:
 def test_a_turn_that_waits_says_so_and_holds_nothing() -> None:
     world, _ = begun(2, requests_per_minute=1)
     world.drain()
-    waiting = next(task for task in world.server.held.tasks.values() if task.due[0] == task.epoch)
+    waiting = next(task for task in world.server.held.tasks.values() if task.deferral[0] == task.epoch)
     assert waiting.owner == ""
     assert waiting.reason == "one waits 60 s for the rate limit of model m"
     settle(world, 2)
@@ -98,7 +98,7 @@ def test_refusals_without_a_time_are_tried_again_ever_later() -> None:
 def test_a_turn_that_waits_can_be_stopped() -> None:
     world, provider = begun(2, requests_per_minute=1)
     world.drain()
-    waiting = next(name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch)
+    waiting = next(name for name, task in world.server.held.tasks.items() if task.deferral[0] == task.epoch)
     world.stop(task_id=waiting)
     world.drain()
     assert world.summary(waiting).status is TaskStatus.CANCELLED
@@ -118,7 +118,7 @@ def test_tasks_that_wait_or_were_stopped_slow_no_other_tenant_and_no_later_task(
     world.submit(team, task_id="globex:t")
     world.drain()
     assert world.summary("globex:t").status is TaskStatus.COMPLETED
-    waiting = [name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch]
+    waiting = [name for name, task in world.server.held.tasks.items() if task.deferral[0] == task.epoch]
     for name in waiting:
         world.stop(task_id=name)
     world.drain()
@@ -128,9 +128,9 @@ def test_tasks_that_wait_or_were_stopped_slow_no_other_tenant_and_no_later_task(
     world.submit(team, task_id="acme:later")
     for _ in range(600):
         world.drain()
-        if world.settled("acme:later"):
+        if world.is_settled("acme:later"):
             break
-        world.clock.move(SWEEP)
+        world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     assert provider.asked[-1][0] - began <= 61
 
@@ -170,7 +170,7 @@ def test_no_server_holds_everybody_back_for_ever() -> None:
     began = world.clock.now()
     world.drain()
     task = world.server.held.tasks["t0"]
-    assert task.due[1] - began < 1000
+    assert task.deferral[1] - began < 1000
     settle(world, 1)
 
 

@@ -78,7 +78,7 @@ def test_only_the_same_call_has_the_outcome_that_was_kept(arguments: str, runs: 
 def test_only_the_same_call_has_the_verdict_that_waited(approved: bool) -> None:
     clerk = Clerk(approval="required")
     first = clerk.call_id()
-    clerk.world.judge(first, approved)
+    clerk.world.decide_approval(first, approved)
     clerk.restore(OTHER)
     second = clerk.call_id()
     assert (clerk.world.status(), clerk.runs) == (TaskStatus.APPROVAL, [])
@@ -91,9 +91,9 @@ def test_only_the_same_call_has_the_verdict_that_waited(approved: bool) -> None:
 
 def test_another_call_is_judged_beside_a_verdict_that_waited() -> None:
     clerk = Clerk(approval="required")
-    clerk.world.judge(clerk.call_id(), False)
+    clerk.world.decide_approval(clerk.call_id(), False)
     clerk.restore(OTHER)
-    clerk.world.judge(clerk.call_id(), True)
+    clerk.world.decide_approval(clerk.call_id(), True)
     clerk.world.settle()
     assert clerk.runs == ["bob"]
     assert clerk.world.history()[2].results[0].result == "sent to bob"

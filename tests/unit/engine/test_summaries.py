@@ -20,7 +20,7 @@ TORN = [b"", b'{"task_id":"ta', b"\x00" * 64, b"[]"]
 
 
 def ended() -> World:
-    return SEQUENTIAL.travel(SEQUENTIAL.world())
+    return SEQUENTIAL.run(SEQUENTIAL.world())
 
 
 def waiting() -> World:

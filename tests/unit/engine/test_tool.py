@@ -12,10 +12,10 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.execution.tool_call import LOST_REASON, close_overdue_call
 from roboco.errors import TransientError
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import Tool
+from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
@@ -40,7 +40,7 @@ def paying(effect: str, calls: int = 1, attempts: int = 3) -> tuple[World, list[
         tools=[{"name": "pay", "function": "shop.bank:pay", "effect": effect, "timeout": 30}],
     )
     world.submit(team)
-    while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
+    while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
     return world, runs
 
@@ -54,9 +54,9 @@ def results(world: World) -> TaskStep:
     return step
 
 
-def next_tool(world: World) -> Tool:
+def next_tool(world: World) -> ToolMessage:
     """The next message to the tools pool, taken out of the queue."""
-    message = next(message for message in world.dispatcher.queue if isinstance(message, Tool))
+    message = next(message for message in world.dispatcher.queue if isinstance(message, ToolMessage))
     world.dispatcher.queue.remove(message)
     return message
 
@@ -100,7 +100,7 @@ def test_a_call_that_may_be_repeated_is_run_again_with_the_same_key(effect: str)
     message = next_tool(world)
     world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
     world.deliver(message)
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert results(world).results[0].result == "paid 0"
     assert [context.attempt for context in runs] == [1, 2]
@@ -157,7 +157,7 @@ def test_an_outcome_that_was_stored_is_told() -> None:
     world.watch = lambda name, call: _die_after(name, call, "files.put")
     world.deliver(next_tool(world))
     assert outcome_path(TASK, world.history()[1].calls[0].id) in world.files.held
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert len(runs) == 1
     assert results(world).results[0].result == "paid 0"
@@ -173,7 +173,7 @@ def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
 
     world.watch = watch
     world.deliver(next_tool(world))
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert len(runs) == 1
     assert results(world).results[0].result == "paid 0"
@@ -210,9 +210,9 @@ def test_a_call_whose_worker_was_killed_in_time_is_closed() -> None:
     first, second = next_tool(world), next_tool(world)
     world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
     world.deliver(first)
-    world.watch = make
-    close_overdue_call(world.engine, first.order, 30.0)
-    close_overdue_call(world.engine, first.order, 30.0)
+    world.watch = make_call
+    close_overdue_call(world.engine, first.assignment, 30.0)
+    close_overdue_call(world.engine, first.assignment, 30.0)
     world.deliver(second)
     world.settle()
     killed, paid = results(world).results
@@ -227,9 +227,9 @@ def test_what_a_killed_irreversible_call_has_done_is_not_known() -> None:
     message = next_tool(world)
     world.watch = lambda name, call: _die_after(name, call, "toolbox.run")
     world.deliver(message)
-    world.watch = make
-    close_overdue_call(world.engine, message.order, 30.0)
-    close_overdue_call(world.engine, message.order, 30.0)
+    world.watch = make_call
+    close_overdue_call(world.engine, message.assignment, 30.0)
+    close_overdue_call(world.engine, message.assignment, 30.0)
     world.drain()
     assert results(world).results[0].error == UNKNOWN_OUTCOME
     assert len(runs) == 1
@@ -250,7 +250,7 @@ def test_a_worker_that_stood_still_before_it_ran_an_irreversible_call_does_not_r
 
     def watch(name: str, call: Any) -> Any:
         if name == "files.create":
-            world.watch = make
+            world.watch = make_call
             world.clock.move(16)
             world.sweep()
         return call()
@@ -270,10 +270,10 @@ def test_a_call_that_is_voided_during_a_slow_write_of_its_intent_does_not_run(st
     def create_slowly(name: str, call: Any) -> Any:
         if name != "files.create":
             return call()
-        world.watch = make
+        world.watch = make_call
         created = call() if stored_first else None
         world.clock.move(world.given.policy.lease / 2 + 1)
-        close_overdue_call(world.engine, message.order, 30.0)
+        close_overdue_call(world.engine, message.assignment, 30.0)
         return created if stored_first else call()
 
     world.watch = create_slowly
@@ -353,12 +353,12 @@ def test_a_result_that_comes_after_the_call_was_closed_is_dropped() -> None:
     def watch(name: str, call: Any) -> Any:
         answer = call()
         if name == "toolbox.run":
-            close_overdue_call(world.engine, message.order, 30.0)
+            close_overdue_call(world.engine, message.assignment, 30.0)
         return answer
 
     world.watch = watch
     world.deliver(message)
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert len(runs) == 1
     assert "killed after 30 s" in str(results(world).results[0].error)

@@ -22,7 +22,7 @@ from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TaskFailed, TransientError, UsageError
 from tests.faults.enumerated import WRONG, Struck
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
-from tests.support.memory_ports.watch import Call, Crash, Watch, make
+from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -69,12 +69,12 @@ class Shop:
         raise AssertionError(f"never confirmed: {self.world.failures[:3]}")
 
 
-def shop(journey: Journey, watch: Watch = make) -> Shop:
+def shop(journey: Journey, watch: Watch = make_call) -> Shop:
     """A shop whose team is on this journey, and has submitted it; nothing has been done yet."""
     app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
     install(app)
     made = Shop(app, journey.world(watch))
-    vars(made.world.deliverer)["deliver"] = made.deliver
+    vars(made.world.notifier)["deliver"] = made.deliver
     plain: Callable[[], None] = made.world.drain
 
     def drain() -> None:
@@ -107,10 +107,10 @@ def target(made: Shop, **fields: Any) -> dict[str, Any]:
     return {"celery": {"task": "roboco.ended"}, "confirmed": True, "continuation": text} | fields
 
 
-def travelled(journey: Journey, watch: Watch = make, **fields: Any) -> Shop:
+def travelled(journey: Journey, watch: Watch = make_call, **fields: Any) -> Shop:
     """The shop after all was done."""
     made = shop(journey, watch)
-    replace(journey, wishes={"notify": [target(made, **fields)]}).travel(made.world)
+    replace(journey, options={"notify": [target(made, **fields)]}).run(made.world)
     made.settle()
     return made
 
@@ -140,7 +140,7 @@ def test_a_stopped_team_is_revoked() -> None:
 def test_what_was_revoked_stays_revoked_although_the_team_was_quicker() -> None:
     made = shop(GRAPH)
     made.app.backend.mark_as_revoked(made.celery_id, "revoked")
-    replace(GRAPH, wishes={"notify": [target(made)]}).travel(made.world)
+    replace(GRAPH, options={"notify": [target(made)]}).run(made.world)
     made.settle()
     (settled,) = made.world.files.names(finished_notifications_path(TASK, len(made.world.history())))
     continue_canvas(made.app, made.world.engine, TASK, settled.removesuffix(".json"))
@@ -195,16 +195,16 @@ def _struck(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple[str, str]
     """
     calls, place = 0, None
 
-    def watch(port: str, call: Call) -> Any:
+    def watch(port: str, call: PortCall) -> Any:
         nonlocal calls, place
-        calls += calls > 0 or port == "deliverer.deliver"
+        calls += calls > 0 or port == "notifier.deliver"
         if calls != at:
             return call()
         place = (port if _on_note(port, call) else f"{port} elsewhere", kind)
         return WRONG[kind](Struck(made.world, port, call))
 
     made = shop(journey, watch)
-    replace(journey, wishes={"notify": [target(made)]}).travel(made.world)
+    replace(journey, options={"notify": [target(made)]}).run(made.world)
     made.settle()
     return made, place
 

@@ -22,12 +22,12 @@ from roboco.engine.coordinator.sweep import (
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
-from tests.support.memory_ports.dispatcher import Message, Turn
+from tests.support.memory_ports.dispatcher import Message, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.reader import items_of, read
-from tests.support.memory_ports.watch import Crash, make
-from tests.support.memory_ports.world import TASK, UNKNOWN, World, given, team_of
+from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, given, team_of
 
 
 def pending(world: World) -> World:
@@ -80,7 +80,7 @@ def test_a_turn_whose_worker_died_is_tried_again_when_its_lease_has_ended() -> N
     world.watch = _die_at("model.stream")
     died_at = world.clock.now()
     world.drain()
-    world.watch = make
+    world.watch = make_call
     while not restarts(world):
         world.sweep()
     assert world.clock.now() - died_at < world.given.policy.lease + 3
@@ -115,7 +115,7 @@ def test_a_turn_that_kills_every_worker_fails_the_task_after_so_many_attempts(wh
     assert [record["replaced"] for record in restarts(world)] == [False, False, True], "and is not made"
     assert "another step replaces the turn" in restarts(world)[-1]["reason"]
     assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
-    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
+    assert read_items(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
 def test_a_turn_that_raises_fails_the_task_at_once_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
@@ -194,7 +194,7 @@ def test_a_task_that_cannot_be_looked_at_is_not_tried_at_every_sweep() -> None:
     looks: list[float] = []
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.load":
+        if name == "task_store.load":
             looks.append(world.clock.now())
             raise TransientError("no answer")
         return call()
@@ -209,7 +209,7 @@ def test_a_server_that_does_not_answer_holds_nothing_up_for_long() -> None:
     world = pending(GRAPH.world())
 
     def watch(name: str, call: Any) -> Any:
-        if name.startswith("board"):
+        if name.startswith("task_store"):
             raise TransientError("no answer")
         return call()
 
@@ -217,14 +217,14 @@ def test_a_server_that_does_not_answer_holds_nothing_up_for_long() -> None:
     for _ in range(10):
         world.clock.move(5)
         world.sweep()
-    world.watch = make
+    world.watch = make_call
     world.clock.move(30)
     world.sweep()
-    assert [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+    assert [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
 
 
 def test_after_a_wipe_open_tasks_are_found_and_ended_ones_are_not() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     for number in range(3):
         world.submit(SEQUENTIAL.team, task_id=f"open{number}")
     world.server.wipe()
@@ -311,7 +311,7 @@ def no_answer() -> Any:
 
 
 @pytest.mark.parametrize("error", [unknown_phase, no_answer])
-@pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
+@pytest.mark.parametrize("where", ["task_store.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
 def test_a_task_that_fails_at_any_port_holds_up_no_other(where: str, error: Any, loss: str) -> None:
     """Its keys are on a node that does not answer, or a newer release wrote its state."""
@@ -322,7 +322,7 @@ def test_a_task_that_fails_at_any_port_holds_up_no_other(where: str, error: Any,
     def watch(name: str, call: Any) -> Any:
         return error() if name == where and "a" in _words(str(call.args[0])) else call()
 
-    world.server.wipe() if loss == "wiped" else world.server.set_back(world.server.kept())
+    world.server.wipe() if loss == "wiped" else world.server.restore(world.server.copy())
     world.dispatcher.queue.clear()
     world.watch = watch
     for _ in range(40):
@@ -330,7 +330,7 @@ def test_a_task_that_fails_at_any_port_holds_up_no_other(where: str, error: Any,
         world.sweep()
         world.drain()
     assert world.summary("b").status is TaskStatus.COMPLETED
-    world.watch = make
+    world.watch = make_call
     for _ in range(1000):
         world.clock.move(5)
         world.sweep()
@@ -359,7 +359,7 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep()
     world.watch = watch
     fill_schedule(world.engine, world.engine.schedule.mark_filling())
     assert len(asked) == MAX_FAILURES
-    world.watch = make
+    world.watch = make_call
     for _ in range(5):
         world.clock.move(30)
         world.sweep()
@@ -376,7 +376,7 @@ def test_tasks_that_fail_slowly_delay_another_one_by_a_limited_time() -> None:
     world.dispatcher.queue.clear()
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.load" and call.args[0].startswith("slow"):
+        if name == "task_store.load" and call.args[0].startswith("slow"):
             world.clock.move(5)
             raise TransientError("time-out")
         return call()
@@ -401,7 +401,7 @@ def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
     world.watch = _die_at("model.stream")
     died_at = world.clock.now()
     world.drain()
-    world.watch = make
+    world.watch = make_call
     while not restarts(world):
         world.clock.move(1)
         sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), 0.5)
@@ -413,8 +413,8 @@ def test_lost_sweepers_that_a_restarted_redis_remembers_end_no_task() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
-    world.server.held.begun[f"look:{TASK}"] = 9
-    world.server.set_back(world.server.kept())
+    world.server.held.attempts[f"look:{TASK}"] = 9
+    world.server.restore(world.server.copy())
     for _ in range(3):
         world.clock.move(4000)
         world.sweep()
@@ -448,7 +448,7 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     here = world.files.held.pop(team_path(TASK))
     world.engine = world.process()  # of a worker with another workspace
     world.drain()
-    world.clock.move(UNKNOWN)
+    world.clock.move(UNSCHEDULED_WAIT)
     world.sweep()
     assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
     assert "The sweeper retries it in 60 s" in caplog.text

@@ -13,10 +13,10 @@ from roboco.engine.execution.not_runnable import MIN_DECLINES
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.ports.registry import WorkspaceIdentity
-from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
-from tests.support.memory_ports.watch import make
+from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import TASK, WORKER, World, given, team_of
 
 WORKSPACE = WorkspaceIdentity("w", "file:///w")
@@ -45,7 +45,7 @@ def begun(effect: str = "pure", *names: str, approval: list[str] | None = None) 
     return world
 
 
-def next_is(kind: type[Tool] | type[Turn], world: World) -> None:
+def next_is(kind: type[ToolMessage] | type[TurnMessage], world: World) -> None:
     """Deliver until a message of the kind is next."""
     while not isinstance(world.dispatcher.queue[0], kind):
         world.deliver(world.dispatcher.queue.popleft())
@@ -57,11 +57,11 @@ def register(world: World, name: str, *modules: str) -> None:
     assert registry.register(("agents", "tools"), modules, WORKSPACE, False) is None
 
 
-def until_a(kind: type[Tool] | type[Turn], world: World) -> Any:
+def until_a(kind: type[ToolMessage] | type[TurnMessage], world: World) -> Any:
     """Deliver until a message of the kind is next; return its order."""
     while not isinstance(message := world.dispatcher.queue.popleft(), kind):
         world.deliver(message)
-    return message.order
+    return message.assignment
 
 
 def as_worker(world: World, name: str) -> Engine:
@@ -77,7 +77,7 @@ def names_run(world: World) -> int:
 def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and_worker(effect: str) -> None:
     world = begun(effect)
     register(world, WORKER, "shop")  # which has the module of an older release, without the function
-    order = until_a(Tool, world)
+    order = until_a(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
@@ -100,7 +100,7 @@ def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and
 
 def test_a_call_is_left_to_another_worker_that_has_the_module() -> None:
     world = begun("irreversible")
-    order = until_a(Tool, world)
+    order = until_a(ToolMessage, world)
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
@@ -113,7 +113,7 @@ def test_a_call_is_left_to_another_worker_that_has_the_module() -> None:
 
 def test_a_call_that_another_worker_does_not_run_either_pauses_the_task_in_the_end() -> None:
     world = begun()
-    until_a(Tool, world)
+    until_a(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     engines = [world.engine, as_worker(world, "other@there")]
     for number in range(10 * MIN_DECLINES):
@@ -129,7 +129,7 @@ def test_a_call_that_another_worker_does_not_run_either_pauses_the_task_in_the_e
 
 def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
     world = begun()
-    until_a(Tool, world)
+    until_a(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     for _ in range(20 * MIN_DECLINES):  # each announcement is taken by the worker that lacks the module
         register(world, WORKER)
@@ -144,9 +144,9 @@ def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
 
 def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_runs() -> None:
     world = begun("pure", "mail", "other", approval=["mail"])
-    until_a(Tool, world)  # of the other call: no worker ever takes it
+    until_a(ToolMessage, world)  # of the other call: no worker ever takes it
     mail = world.history()[-1].calls[0].id
-    world.judge(mail, True)
+    world.decide_approval(mail, True)
     world.given.toolbox.missing = {"shop"}
     announced = 0
     for _ in range(20 * MIN_DECLINES):
@@ -155,9 +155,9 @@ def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_ru
             if not world.dispatcher.queue:
                 break
             message = world.dispatcher.queue.popleft()
-            if isinstance(message, Tool):
-                announced += message.order.call_id == mail
-                if message.order.call_id != mail:
+            if isinstance(message, ToolMessage):
+                announced += message.assignment.call_id == mail
+                if message.assignment.call_id != mail:
                     continue
             world.deliver(message)
         assert not world.dispatcher.queue, "the coordinator announces the call for ever"
@@ -168,7 +168,7 @@ def test_a_call_that_is_held_is_not_handed_out_while_another_call_of_its_step_ru
 @pytest.mark.parametrize("soon", [True, False], ids=["before a coordinator looked", "after that"])
 def test_a_task_is_paused_again_if_it_is_resumed_and_still_no_worker_can_run_the_call(soon: bool) -> None:
     world = begun()
-    next_is(Tool, world)
+    next_is(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     world.settle()
     for number in range(3):
@@ -187,7 +187,7 @@ def test_a_hold_that_was_ended_before_a_coordinator_looked_is_followed_by_anothe
         answer = call()
         if name == "inbox.add" and world.status() is TaskStatus.RUNNING and not resumed:
             resumed.append(name)
-            world.watch = make
+            world.watch = make_call
             world.resume("at-once")
         return answer
 
@@ -201,7 +201,7 @@ def test_a_hold_that_was_ended_before_a_coordinator_looked_is_followed_by_anothe
 def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() -> None:
     world = begun("pure", "mail", "other")
     world.given.toolbox.missing = set()
-    order = until_a(Tool, world)
+    order = until_a(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
@@ -217,7 +217,7 @@ def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() 
 def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
     world = begun()
     world.given.toolbox.missing = {"shop"}
-    order = until_a(Turn, world)
+    order = until_a(TurnMessage, world)
     assert run_turn(world.engine, order) is TurnOutcome.DEFERRED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
@@ -235,7 +235,7 @@ def test_a_turn_is_left_to_another_worker_that_has_the_module() -> None:
     world = begun()
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
-    assert run_turn(world.engine, until_a(Turn, world)) is TurnOutcome.DEFERRED
+    assert run_turn(world.engine, until_a(TurnMessage, world)) is TurnOutcome.DEFERRED
     told = [event["reason"] for event in world.events() if event["type"] == "event_status"]
     assert re.search("the turn waits for another agents worker$", told[-1])
     world.given.toolbox.missing = set()
@@ -245,7 +245,7 @@ def test_a_turn_is_left_to_another_worker_that_has_the_module() -> None:
 
 def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
     world = begun()
-    order = until_a(Tool, world)
+    order = until_a(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     run_call(world.engine, order)
     world.settle()
@@ -256,19 +256,19 @@ def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
 
 def test_a_hold_ends_with_the_step_that_another_worker_has_made_meanwhile() -> None:
     world = begun()
-    order = until_a(Tool, world)
+    order = until_a(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     run_call(world.engine, order)  # the task is held, and no coordinator has looked
     world.given.toolbox.missing = set()
     assert run_call(world.engine, order) is CallOutcome.DONE
     world.settle()
-    assert world.untaken() == []
+    assert world.pending_item_ids() == []
     assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_a_registry_that_redis_has_lost_pauses_no_task() -> None:
     world = begun()
-    order = until_a(Tool, world)
+    order = until_a(ToolMessage, world)
     world.server.held.workers["tools"].clear()
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
@@ -278,7 +278,7 @@ def test_a_registry_that_redis_has_lost_pauses_no_task() -> None:
 
 def test_a_worker_that_declines_last_is_counted_however_often_others_did() -> None:
     world = begun()
-    until_a(Tool, world)
+    until_a(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     engines = [world.engine, as_worker(world, "busy@there")]
     for number in range(60):  # the other worker is busy for long, and then declines too

@@ -12,7 +12,7 @@ from roboco.engine.execution.token_stream import TokenStream
 from roboco.errors import TransientError
 from roboco.ports.leases import Chunk, EmitCallback, LeaseStatus, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
-from tests.support.memory_ports.telemetry import KeptTelemetry
+from tests.support.memory_ports.telemetry import MemoryTelemetry
 
 
 class _Stream:
@@ -41,7 +41,7 @@ class _Turns:
 class _Case:
     def __init__(self) -> None:
         self.turns = _Turns()
-        self.telemetry = KeptTelemetry()
+        self.telemetry = MemoryTelemetry()
         self.stream = _Stream()
         engine: Any = type(
             "E", (), {"turns": self.turns, "telemetry": self.telemetry, "clock": self, "now": self.now}
@@ -88,7 +88,7 @@ def test_what_comes_while_a_chunk_is_on_its_way_goes_out_together() -> None:
     assert [chunk.number for chunk in case.turns.sent] == [1, 2, 3]
     assert [chunk.used.tokens_out for chunk in case.turns.sent] == [1, 1, 1]
     assert {chunk.used.tokens_in for chunk in case.turns.sent} == {70}
-    assert len(case.telemetry.of(STREAM_LAG_SECONDS)) == 3
+    assert len(case.telemetry.values(STREAM_LAG_SECONDS)) == 3
 
 
 def test_the_end_waits_for_what_is_on_its_way() -> None:

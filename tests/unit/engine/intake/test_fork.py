@@ -42,7 +42,7 @@ def forked(world: World, seq: int | None = None, text: str | None = None, **wish
 
 
 def ended(journey: Any = GRAPH) -> World:
-    return journey.travel(journey.world())  # type: ignore[no-any-return]
+    return journey.run(journey.world())  # type: ignore[no-any-return]
 
 
 def said_in(world: World, task_id: str = FORK) -> list[tuple[str, str]]:
@@ -180,7 +180,7 @@ def test_files_go_along() -> None:
 
     world = TOOLS.world()
     world.given.toolbox.functions = {"add": keeps}
-    TOOLS.travel(world)
+    TOOLS.run(world)
     forked(world, 2)
     assert world.files.held[artifact_path(FORK, "sum.txt")] == b"7"
     world.files.held[artifact_path(TASK, "sum.txt")] = b"changed"

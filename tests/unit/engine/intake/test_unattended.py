@@ -15,7 +15,7 @@ from roboco.engine.registration import Registration, check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.registry import POOLS, WorkspaceIdentity
-from tests.support.memory_ports.dispatcher import Advance, Message, Tool, Turn
+from tests.support.memory_ports.dispatcher import AdvanceMessage, Message, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.watch import Crash
@@ -65,7 +65,9 @@ def missing(world: World) -> str:
     return why_unattended(world.process(), HERE, TASK)
 
 
-@pytest.mark.parametrize(("kind", "pool"), [(Advance, "coordinator"), (Turn, "agents"), (Tool, "tools")])
+@pytest.mark.parametrize(
+    ("kind", "pool"), [(AdvanceMessage, "coordinator"), (TurnMessage, "agents"), (ToolMessage, "tools")]
+)
 def test_the_pool_that_has_to_act_is_named(kind: type[Message], pool: str) -> None:
     world = begun()
     next_of(kind, world)
@@ -81,12 +83,12 @@ def test_the_pool_that_has_to_act_is_named(kind: type[Message], pool: str) -> No
     assert missing(world) == f"no {pool} worker for 12 s; start one: celery -A roboco.workers.{pool} worker"
 
 
-@pytest.mark.parametrize(("kind", "work"), [(Turn, run_turn), (Tool, run_call)])
+@pytest.mark.parametrize(("kind", "work"), [(TurnMessage, run_turn), (ToolMessage, run_call)])
 def test_a_worker_that_died_at_work_leaves_the_task_to_the_coordinators(
     kind: type[Message], work: Callable[..., object]
 ) -> None:
     world = begun()
-    order = next_of(kind, world).order
+    order = next_of(kind, world).assignment
 
     def die(name: str, call: Any) -> Any:
         if name in ("model.stream", "toolbox.run"):
@@ -198,7 +200,7 @@ def test_who_follows_a_task_logs_that_no_worker_attends(
 
 def test_a_coordinator_is_awaited_when_all_calls_have_outcomes() -> None:
     world = begun()
-    order = next_of(Tool, world).order
+    order = next_of(ToolMessage, world).assignment
     live(world, "agents", "tools")
     run_call(world.engine, order)
     assert missing(world).startswith("no coordinator worker")
@@ -207,7 +209,7 @@ def test_a_coordinator_is_awaited_when_all_calls_have_outcomes() -> None:
 @pytest.mark.parametrize("control", ["stop", "pause"])
 def test_a_coordinator_is_awaited_when_a_turn_that_no_worker_has_begun_is_to_end(control: str) -> None:
     world = begun()
-    next_of(Turn, world)
+    next_of(TurnMessage, world)
     live(world, "agents", "tools")
     assert missing(world) == ""
     getattr(world, control)()

@@ -18,7 +18,7 @@ MAX_TAIL_STEPS = 512
 _read = lru_cache(maxsize=4096)(parse_step)
 
 
-class MemoryBoard:
+class MemoryTaskStore:
     """The task store of one client."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
@@ -56,14 +56,14 @@ class MemoryBoard:
                 generation=self._server.generation(),
                 epoch=max(round(now * 1000), above_epoch + 1),
                 seq=state.steps,
-                fold=state.model_dump_json(),
+                state=state.model_dump_json(),
                 first=steps[0].line(),
                 status=TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING,
                 tail=[step.line() for step in steps[-MAX_TAIL_STEPS:]],
-                handed_at=now,
+                dispatched_at=now,
             )
             for event in events:
-                self._server.tell(task_id, task, event)
+                self._server.publish_event(task_id, task, event)
             return True
 
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
@@ -74,9 +74,9 @@ class MemoryBoard:
                 return None
             if decision.seen_item_ids is not None and not held.inboxes.get(task_id, set()) <= decision.seen_item_ids:
                 return None
-            if decision.instance_id not in (None, str(self._server.run)):
+            if decision.instance_id not in (None, str(self._server.instance)):
                 return None
-            return self._write_down(task_id, task, decision, events)
+            return self._record(task_id, task, decision, events)
 
     def commit_with_decision(
         self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
@@ -87,14 +87,14 @@ class MemoryBoard:
             if task is None or (task.epoch, task.seq) != (epoch, commit.step.seq):
                 return None
             self.commit(task_id, epoch, commit)
-            return None if held.inboxes.get(task_id) else self._write_down(task_id, task, decision, events)
+            return None if held.inboxes.get(task_id) else self._record(task_id, task, decision, events)
 
-    def _write_down(self, task_id: str, task: StoredTask, choice: Decision, events: Sequence[AnyEvent]) -> int:
-        task.begin(choice.phase, self._clock.now())
+    def _record(self, task_id: str, task: StoredTask, choice: Decision, events: Sequence[AnyEvent]) -> int:
+        task.move_fence(choice.phase, self._clock.now())
         task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
         task.routing = canonical_json(dict(choice.routing or {}))
         for event in events:
-            self._server.tell(task_id, task, event)
+            self._server.publish_event(task_id, task, event)
         return task.epoch
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
@@ -108,13 +108,13 @@ class MemoryBoard:
                 return True
             if task.epoch != epoch or task.seq != step.seq:
                 return False
-            task.begin(Phase.UNDECIDED, now)
+            task.move_fence(Phase.UNDECIDED, now)
             task.status, task.reason = TaskStatus.RUNNING, ""
             task.seq += 1
-            task.fold = commit.state.model_dump_json()
+            task.state = commit.state.model_dump_json()
             task.tail = [*task.tail, step.line()][-MAX_TAIL_STEPS:]
             for event in commit.events:
-                self._server.tell(task_id, task, event)
+                self._server.publish_event(task_id, task, event)
             return True
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
@@ -131,7 +131,7 @@ class MemoryBoard:
             task.generation = self._server.generation()
             task.events, task.chunks = [], []
             for event in events:
-                self._server.tell(task_id, task, event)
+                self._server.publish_event(task_id, task, event)
             return True
 
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
@@ -158,10 +158,10 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         attempt=task.attempt,
         claimed=task.owner != "",
         lease_left=max(0.0, task.lease_until - now),
-        redeliveries=task.rings,
-        dispatched_at=task.handed_at,
-        cancel_requested_for=max(0.0, now - task.cut[1]) if task.cut[0] == task.epoch else None,
-        deferred_for=max(0.0, task.due[1] - now) if task.due[0] == task.epoch else None,
+        redeliveries=task.redeliveries,
+        dispatched_at=task.dispatched_at,
+        cancel_requested_for=max(0.0, now - task.cancellation[1]) if task.cancellation[0] == task.epoch else None,
+        deferred_for=max(0.0, task.deferral[1] - now) if task.deferral[0] == task.epoch else None,
         refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
         refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
         declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
@@ -169,9 +169,9 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         events=len(task.events),
         chunks=len(task.chunks),
         attempt_chunks=task.emitted,
-        unfinished_usage=task.used.plus(task.broken_before()),
+        unfinished_usage=task.used.plus(task.unfinished_usage()),
         routing=json.loads(task.routing),
-        state=TaskState.model_validate_json(task.fold),
+        state=TaskState.model_validate_json(task.state),
         first=_read(task.first),
         tail=tuple(_read(line) for line in task.tail[-tail:]),
         item_ids=item_ids,

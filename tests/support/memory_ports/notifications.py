@@ -15,7 +15,7 @@ HOOK: dict[str, Any] = {
 URL = str(HOOK["webhook"])
 
 
-def delivered(world: World) -> None:
+def deliver_all(world: World) -> None:
     """Deliver and advance the clock until no notification is pending."""
     for _ in range(60):
         world.drain()

@@ -31,7 +31,7 @@ sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
 """
 
 
-def thin_environment(folder: Path, *extras: str) -> dict[str, str]:
+def thin_client_environment(folder: Path, *extras: str) -> dict[str, str]:
     """Return the environment of a process that can import only the packages of a client and of these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
