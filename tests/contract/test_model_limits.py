@@ -11,7 +11,7 @@ from roboco.adapters.model import sse
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.ports.model import Reply as Ended
 from tests.contract.asking import LEFT_BEHIND, TOOL, answer, asked, delta, failure, gone
-from tests.faults.hostile.model_server import call, endless, hung
+from tests.faults.hostile.model_server import call_delta, hang_after_text, send_endless_data
 from tests.support.servers.model_server import ModelServer, Reply
 
 pytestmark = LEFT_BEHIND
@@ -30,7 +30,7 @@ def test_a_text_without_end_is_cut_off_as_it_comes(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_TEXT_BYTES", 1001)
-    hung(server, 100, "ü" * 20)
+    hang_after_text(server, 100, "ü" * 20)
     text, ended = cut_off(server, model)
     assert text == "ü" * 500
     assert ended.limit == "1001 bytes of text"
@@ -42,30 +42,30 @@ def test_arguments_without_end_are_cut_off(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_ARGUMENT_CHARS", 1000)
-    endless(server, call(0, '{"a": "'), *[call(1, "x" * 50)] * 30)
+    send_endless_data(server, call_delta(0, '{"a": "'), *[call_delta(1, "x" * 50)] * 30)
     _, ended = cut_off(server, model)
     assert sum(len(requested.arguments) for requested in ended.calls) == 1000
 
 
 @pytest.mark.parametrize("far", [0, 10**9, -(10**9)])
 def test_calls_without_end_are_cut_off(server: ModelServer, model: OpenAIModel, far: int) -> None:
-    endless(server, *(call(far + index) for index in range(500)))
+    send_endless_data(server, *(call_delta(far + index) for index in range(500)))
     _, ended = cut_off(server, model)
     assert len(ended.calls) == assembly.MAX_REPLY_CALLS
     assert {requested.arguments for requested in ended.calls} == {"{}"}
 
 
 def test_new_ids_without_end_are_cut_off(server: ModelServer, model: OpenAIModel) -> None:
-    endless(server, *(call(None, id=f"c{number}") for number in range(500)))
+    send_endless_data(server, *(call_delta(None, id=f"c{number}") for number in range(500)))
     assert len(cut_off(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
 
 
-@pytest.mark.parametrize("chunk", [delta(), delta(content=""), call(0, ""), {}], ids=str)
+@pytest.mark.parametrize("chunk", [delta(), delta(content=""), call_delta(0, ""), {}], ids=str)
 def test_empty_chunks_without_end_are_cut_off(
     server: ModelServer, model: OpenAIModel, chunk: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_REPLY_CHUNKS", 100)
-    endless(server, *[chunk] * 200)
+    send_endless_data(server, *[chunk] * 200)
     assert cut_off(server, model)[0] == ""
 
 
@@ -73,14 +73,14 @@ def test_an_answer_that_takes_too_long_is_cut_off(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 0.0)
-    hung(server, 2, "word ")
+    hang_after_text(server, 2, "word ")
     assert cut_off(server, model)[1].limit == "0 seconds"
     server.wait_for(gone)
 
 
 def test_names_are_cut(server: ModelServer, model: OpenAIModel) -> None:
     chunk = delta("r" * 5000, tool_calls=[{"index": 0, "function": {"name": "n" * 5000}}]) | {"model": "m" * 5000}
-    endless(server, *[chunk] * 3)
+    send_endless_data(server, *[chunk] * 3)
     server.script(lambda request: Reply(garbage=b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()))
     _, ended = answer(model.stream(asked("hello", TOOL)))
     assert {len(ended.model), len(ended.finish_reason), len(ended.calls[0].name)} == {assembly.MAX_NAME_CHARS}

@@ -26,14 +26,14 @@ ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
 
 
 @dataclass(frozen=True)
-class Struck:
+class FaultedCall:
     """A port call that something goes wrong with."""
 
     world: World
     name: str
     call: PortCall
 
-    def others_go_on(self) -> None:
+    def let_others_continue(self) -> None:
         """While this call hangs, its lease ends, sweepers look, and other workers do all that they find."""
         watch, self.world.watch = self.world.watch, make_call
         for _ in range(3):
@@ -44,56 +44,56 @@ class Struck:
         self.world.watch = watch
 
 
-Wrong = Callable[[Struck], Any]
+Injection = Callable[[FaultedCall], Any]
 
 
-def _fails(struck: Struck) -> Any:
+def _fails(struck: FaultedCall) -> Any:
     raise TransientError("refused")
 
 
-def _unanswered(struck: Struck) -> Any:
+def _unanswered(struck: FaultedCall) -> Any:
     struck.call()
     raise TransientError("no answer")
 
 
-def _repeated(struck: Struck) -> Any:
+def _repeated(struck: FaultedCall) -> Any:
     if struck.name not in IN_PROCESS:
         struck.call()
     return struck.call()
 
 
-def _late(struck: Struck) -> Any:
-    struck.others_go_on()
+def _late(struck: FaultedCall) -> Any:
+    struck.let_others_continue()
     return struck.call()
 
 
-def _answered_late(struck: Struck) -> Any:
+def _answered_late(struck: FaultedCall) -> Any:
     answer = struck.call()
-    struck.others_go_on()
+    struck.let_others_continue()
     return answer
 
 
-def _dies(struck: Struck) -> Any:
+def _dies(struck: FaultedCall) -> Any:
     raise Crash
 
 
-def _dies_after(struck: Struck) -> Any:
+def _dies_after(struck: FaultedCall) -> Any:
     struck.call()
     raise Crash
 
 
-def _wiped(struck: Struck) -> Any:
+def _wiped(struck: FaultedCall) -> Any:
     answer = struck.call()
     struck.world.server.wipe()
     return answer
 
 
-def _wiped_and_dies(struck: Struck) -> Any:
+def _wiped_and_dies(struck: FaultedCall) -> Any:
     _wiped(struck)
     raise Crash
 
 
-WRONG: dict[str, Wrong] = {
+INJECTIONS: dict[str, Injection] = {
     "fails": _fails,
     "unanswered": _unanswered,
     "repeated": _repeated,
@@ -107,7 +107,7 @@ WRONG: dict[str, Wrong] = {
 
 
 @dataclass(frozen=True)
-class Fault:
+class PlannedFault:
     """What goes wrong at the n-th port call of the run, from 1."""
 
     kind: str
@@ -118,82 +118,82 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Case:
+class FaultCase:
     """A journey, and what goes wrong in it."""
 
     journey: str
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
 
     def __str__(self) -> str:
         return " ".join([self.journey, *map(str, self.faults)])
 
     @classmethod
-    def parse(cls, words: list[str]) -> "Case":
+    def parse(cls, words: list[str]) -> "FaultCase":
         """The case of such a line's words."""
         faults = (word.partition("@") for word in words[1:])
-        return cls(words[0], tuple(Fault(kind, int(at)) for kind, _, at in faults))
+        return cls(words[0], tuple(PlannedFault(kind, int(at)) for kind, _, at in faults))
 
 
 @dataclass
-class Ran:
+class FinishedRun:
     """A run that has ended; `calls` are its port calls."""
 
     world: World
     calls: list[str]
 
 
-def run(case: Case) -> Ran:
+def run(case: FaultCase) -> FinishedRun:
     """Run the case to the journey's end."""
     journey = ALL[case.journey]
-    wrong = {fault.at: WRONG[fault.kind] for fault in case.faults}
+    wrong = {fault.at: INJECTIONS[fault.kind] for fault in case.faults}
     calls: list[str] = []
 
     def watch(name: str, call: PortCall) -> Any:
         calls.append(name)
         act = wrong.get(len(calls))
-        return call() if act is None else act(Struck(world, name, call))
+        return call() if act is None else act(FaultedCall(world, name, call))
 
     world = journey.world(watch)
     journey.run(world)
-    return Ran(world, calls)
+    return FinishedRun(world, calls)
 
 
 @cache
-def undisturbed(journey: str) -> Ran:
+def run_without_faults(journey: str) -> FinishedRun:
     """The run without a fault."""
-    return run(Case(journey, ()))
+    return run(FaultCase(journey, ()))
 
 
-def failure(case: Case) -> str | None:
+def find_failure(case: FaultCase) -> str | None:
     """One line that replays the case and says what is wrong with its outcome; None if nothing is."""
     try:
         ran = run(case)
         assert len(ran.calls) >= case.faults[0].at, "the run never came to the fault"
         same = assert_cut_off(case.journey) if case.journey in CUT_OFF else assert_same
-        same(ran.world, undisturbed(case.journey).world, "")
+        same(ran.world, run_without_faults(case.journey).world, "")
     except AssertionError as error:
-        told = (str(error).splitlines() or ["?"])[0][:200]
-        return f"python -m tests.faults.enumerated {case}  # {told}"
+        message = (str(error).splitlines() or ["?"])[0][:200]
+        return f"python -m tests.faults.enumerated {case}  # {message}"
     return None
 
 
-def singles(journey: str) -> Iterator[Case]:
+def single_faults(journey: str) -> Iterator[FaultCase]:
     """One fault of each kind at every port call of the journey."""
-    for at in range(1, len(undisturbed(journey).calls) + 1):
-        yield from (Case(journey, (Fault(kind, at),)) for kind in WRONG)
+    for at in range(1, len(run_without_faults(journey).calls) + 1):
+        yield from (FaultCase(journey, (PlannedFault(kind, at),)) for kind in INJECTIONS)
 
 
-def pairs(journey: str, distances: tuple[int, ...]) -> Iterator[Case]:
+def fault_pairs(journey: str, distances: tuple[int, ...]) -> Iterator[FaultCase]:
     """Two faults, so many port calls apart: the second one strikes while the first one is being mended."""
-    kinds = list(WRONG)
-    for case in singles(journey):
+    kinds = list(INJECTIONS)
+    for case in single_faults(journey):
         first = case.faults[0]
         for distance in distances:
             second = kinds[(kinds.index(first.kind) + first.at + distance) % len(kinds)]
-            yield replace(case, faults=(first, Fault(second, first.at + distance)))
+            yield replace(case, faults=(first, PlannedFault(second, first.at + distance)))
 
 
 if __name__ == "__main__":
-    told = failure(Case.parse(sys.argv[1:]))
-    print(told or "as it should be")
-    sys.exit(told is not None)
+    found = find_failure(FaultCase.parse(sys.argv[1:]))
+    print(found or "as it should be")
+    sys.exit(found is not None)

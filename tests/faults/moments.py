@@ -21,9 +21,9 @@ from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 from tests.support.transcript import Transcript
 
-SECONDS = 30.0
+OUTCOME_TIMEOUT = 30.0
 """How long a moment or a task's end is waited for."""
-ENDING = 75.0
+SHUTDOWN_TIMEOUT = 75.0
 """How long a worker may take to end. A child of billiard's pool waits up to 30 s, in _ensure_messages_consumed,
 for its parent to count a result, which it may have missed as it began to shut down."""
 
@@ -52,7 +52,7 @@ class Moment:
     answered: bool = False
 
     @property
-    def at_a_gate(self) -> bool:
+    def needs_gate(self) -> bool:
         """Whether the worker is stopped at a gate."""
         return bool(self.script or self.message or self.s3)
 
@@ -84,13 +84,13 @@ COORDINATOR = (
     Moment("results appended, not committed", PARALLEL, script="commit"),
     Moment("results committed, not handed on", PARALLEL, script="commit", answered=True),
 )
-FOLDING = (
+COMPACTION = (
     Moment("fold written, nothing removed", PARALLEL, s3=r"DELETE /[^ ]*/history/"),
     Moment("fold half removed", PARALLEL, s3=r"DELETE /[^ ]*/history/", nth=4),
 )
 
 
-def slow(request: Request) -> Reply:
+def answer_slowly(request: Request) -> Reply:
     """The answer, slowly enough that a signal falls in between."""
     reply = answer(request)
     return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
@@ -129,7 +129,7 @@ class Victim:
         self._stack.start(self._pool, **changes)
         self._stack.wait_ready(self._pool)
 
-    def bury_zombies(self) -> None:
+    def kill_zombies(self) -> None:
         """End those that went on, so that nothing comes of them during another case."""
         for zombie in self._zombies:
             _signal(zombie, signal.SIGKILL)
@@ -144,21 +144,21 @@ class Victim:
             held.drop()
         self.start()
 
-    def end(self, held: HeldRequest | None) -> None:
+    def terminate(self, held: HeldRequest | None) -> None:
         """SIGTERM: the worker does what it has begun, and ends well."""
         worker = self._worker
         worker.process.terminate()
         if held is not None:
             held.release()
-        until(lambda: not worker.alive(), ENDING, lambda: f"it ends: {self._stack.log(self._pool)[-3000:]}")
+        until(lambda: not worker.alive(), SHUTDOWN_TIMEOUT, lambda: f"it ends: {self._stack.log(self._pool)[-3000:]}")
         assert worker.process.returncode == 0
         self.start()
 
     @contextmanager
-    def stopped(self, held: HeldRequest | None) -> Iterator[None]:
+    def suspended(self, held: HeldRequest | None) -> Iterator[None]:
         """SIGSTOP for the block, in which another worker has taken over; then the first one goes on as a zombie."""
         zombie = self._worker
-        _stop(zombie)
+        _suspend(zombie)
         self._zombies.append(zombie)
         time.sleep(self._stack.settings.lease_seconds)  # the length of the stop is what the case is about
         self.start()
@@ -166,7 +166,7 @@ class Victim:
         _signal(zombie, signal.SIGCONT)
         if held is not None:
             held.release()
-            assert held.passed.wait(SECONDS)
+            assert held.passed.wait(OUTCOME_TIMEOUT)
 
     @property
     def _worker(self) -> Server:
@@ -181,21 +181,21 @@ def _signal(server: Server, sign: signal.Signals) -> None:
         server.process.wait()
 
 
-def _stop(server: Server) -> None:
+def _suspend(server: Server) -> None:
     """SIGSTOP, though not in the middle of a write to a history in a folder.
 
     That would hold the task up until it goes on: `test_a_lock_that_is_not_given_back_holds_up_one_task_alone`.
     """
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + OUTCOME_TIMEOUT
     _signal(server, signal.SIGSTOP)
-    while _writes(server):
+    while _holds_file_lock(server):
         assert time.monotonic() < until, "it is always in the middle of a write"
         _signal(server, signal.SIGCONT)
         time.sleep(0.005)
         _signal(server, signal.SIGSTOP)
 
 
-def _writes(server: Server) -> bool:
+def _holds_file_lock(server: Server) -> bool:
     """Whether a process of the worker's, all of which are stopped, has the lock of a file."""
     while any(state != "T" for state, _ in _threads(server.pid)):
         time.sleep(0.001)
@@ -212,47 +212,47 @@ def _threads(session: int) -> Iterator[tuple[str, str]]:
                 yield state, thread.parent.parent.name
 
 
-class Case:
+class Scenario:
     """One run, in which something happens to the victim at a moment."""
 
     def __init__(self, stack: Stack, victim: Victim, moment: Moment) -> None:
         self._stack = stack
         self._victim = victim
         self._journey = moment.journey
-        stack.model.script(slow)
-        self._asked = len(stack.model.requests)
-        self._held = moment.hold(victim.gate(moment)) if moment.at_a_gate else None
+        stack.model.script(answer_slowly)
+        self._earlier_requests = len(stack.model.requests)
+        self._held = moment.hold(victim.gate(moment)) if moment.needs_gate else None
         before = stack.count_tool_lines()
         self.task: Task = stack.orchestrator.run(self._journey.team, self._journey.prompt)
         if self._held is None:
-            until(lambda: stack.count_tool_lines() >= before + moment.nth, SECONDS, moment.name)
+            until(lambda: stack.count_tool_lines() >= before + moment.nth, OUTCOME_TIMEOUT, moment.name)
         else:
-            assert self._held.reached.wait(SECONDS), f"it never came to: {moment.name}"
+            assert self._held.reached.wait(OUTCOME_TIMEOUT), f"it never came to: {moment.name}"
 
     def kill(self) -> None:
         """SIGKILL at the moment, and what must come of it."""
         self._victim.kill(self._held)
         self.check()
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """SIGTERM at the moment, and what must come of it: nothing is made twice."""
-        self._victim.end(self._held)
+        self._victim.terminate(self._held)
         transcript = self.check()
         assert "event_turn_restart" not in transcript.types
         turns = sum(1 for step in self.task.history() if step.by_agent)
-        assert len(self._stack.model.requests) - self._asked == turns, "a turn was made twice"
+        assert len(self._stack.model.requests) - self._earlier_requests == turns, "a turn was made twice"
 
-    def stop_and_go_on(self) -> None:
+    def suspend_and_continue(self) -> None:
         """SIGSTOP at the moment for longer than a lease, then SIGCONT: the zombie changes nothing."""
-        with self._victim.stopped(self._held):
+        with self._victim.suspended(self._held):
             self.check()
         self.check()
-        self._victim.bury_zombies()
+        self._victim.kill_zombies()
         self.check()
 
     def check(self) -> Transcript:
         """The history is as ever, and so is what a follower from the beginning is shown."""
-        assert self._journey.run_to_end(self.task, SECONDS) == self._journey.final_status
+        assert self._journey.run_to_end(self.task, OUTCOME_TIMEOUT) == self._journey.final_status
         transcript = Transcript()
         for item in self.task.stream():
             transcript.take(item)
@@ -265,8 +265,8 @@ class Case:
         return transcript
 
 
-HAPPENINGS: dict[str, Callable[[Case], None]] = {
-    "SIGKILL": Case.kill,
-    "SIGSTOP, SIGCONT": Case.stop_and_go_on,
-    "SIGTERM": Case.end,
+DISRUPTIONS: dict[str, Callable[[Scenario], None]] = {
+    "SIGKILL": Scenario.kill,
+    "SIGSTOP, SIGCONT": Scenario.suspend_and_continue,
+    "SIGTERM": Scenario.terminate,
 }

@@ -14,7 +14,7 @@ from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from tests.faults.enumerated import WRONG, Struck
+from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import PortCall
@@ -23,7 +23,7 @@ from tests.support.memory_ports.world import TASK, World, given, team_of
 CALLS = 2
 
 
-class Paying:
+class Payments:
     """A run in which two payments are made, each a line of a file; `resolve` is who finds out what is unknown."""
 
     def __init__(self, file: Path, resolve: str) -> None:
@@ -33,8 +33,8 @@ class Paying:
         functions: dict[str, Any] = {"pay": self._pay, "add": lambda args, context: 3}
         if resolve == "verify":
             functions["verify_pay"] = self._verify
-        self.between = False
-        self.void: set[str] = set()
+        self.in_doubt = False
+        self.void_keys: set[str] = set()
         self.calls = 0
         self.world = World(given(self._script, functions))
         self._team = team_of(
@@ -56,21 +56,21 @@ class Paying:
             self.calls += 1
             if self.calls != at:
                 return call()
-            self.between = self._begun()
+            self.in_doubt = self._has_open_intent()
             try:
-                return WRONG[kind](Struck(self.world, name, call))
+                return INJECTIONS[kind](FaultedCall(self.world, name, call))
             finally:
-                self.between = self.between or self._begun()
+                self.in_doubt = self.in_doubt or self._has_open_intent()
 
         self.world.watch = watch
         self.world.submit(self._team)
         self.world.settle()
         while self.world.status() is TaskStatus.APPROVAL:
-            self._say()
+            self._resolve()
             self.world.settle()
         return self.calls >= at
 
-    def _begun(self) -> bool:
+    def _has_open_intent(self) -> bool:
         """Whether an intent stands in the workspace whose outcome nothing holds."""
         held = self.world.files.held
         begun = {path.rpartition("/")[2].removesuffix(".json") for path in held if "/effects/" in path}
@@ -82,7 +82,7 @@ class Paying:
         return said("paying", *[("pay", {"to": number}) for number in range(CALLS)], ("add", {}))
 
     def _pay(self, args: dict[str, Any], context: ToolContext) -> str:
-        if context.idempotency_key in self.void:
+        if context.idempotency_key in self.void_keys:
             raise ValueError("the key is void")
         with self.file.open("a") as file:
             file.write(f"{context.call_id}\n")
@@ -93,17 +93,17 @@ class Paying:
         call = ToolCall(id=context.call_id, tool_name="pay", args=args)
         if context.call_id in self.lines():
             return successful_outcome(call, "paid")
-        self.void.add(context.idempotency_key)
+        self.void_keys.add(context.idempotency_key)
         return not_executed_outcome(call.id)
 
-    def _say(self) -> None:
+    def _resolve(self) -> None:
         task = self.world.server.held.tasks[TASK]
         for call_id, call in list(task.calls.items()):
             outcome = ToolOutcome.model_validate_json(call.outcome) if call.outcome else None
             if needs_resolution(outcome):
                 happened = call_id in self.lines()
                 if not happened:
-                    self.void.add(f"{TASK}/{call_id}")
+                    self.void_keys.add(f"{TASK}/{call_id}")
                 resolve_unknown(
                     self.world.engine, TASK, call_id, happened, "paid" if happened else None, f"say-{call_id}"
                 )
@@ -113,7 +113,7 @@ class Paying:
         return list(self.world.history()[2].results)[:CALLS]
 
 
-def check(paying: Paying, resolve: str) -> None:
+def check_payments(paying: Payments, resolve: str) -> None:
     world, lines = paying.world, paying.lines()
     assert not [error for error in world.failures if not isinstance(error, TransientError)]
     assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "clerk"]
@@ -124,7 +124,7 @@ def check(paying: Paying, resolve: str) -> None:
         if not result.is_error:
             assert (result.result, lines[result.tool_call_id]) == ("paid", 1)
             continue
-        assert paying.between, f"nothing went wrong between intent and result, but: {result.error}"
+        assert paying.in_doubt, f"nothing went wrong between intent and result, but: {result.error}"
         if resolve == "tell":
             assert "outcome unknown" in str(result.error)
         else:
@@ -132,15 +132,15 @@ def check(paying: Paying, resolve: str) -> None:
 
 
 @pytest.mark.parametrize("resolve", ["tell", "verify", "ask"])
-@pytest.mark.parametrize("kind", sorted(WRONG))
-def test_at_every_port_call(tmp_path: Path, kind: str, resolve: str) -> None:
+@pytest.mark.parametrize("kind", sorted(INJECTIONS))
+def test_a_fault_at_any_port_call_repeats_no_payment(tmp_path: Path, kind: str, resolve: str) -> None:
     at, came, failures, unknown = 0, True, [], 0
     while came:
         at += 1
-        paying = Paying(tmp_path / "lines.txt", resolve)
+        paying = Payments(tmp_path / "lines.txt", resolve)
         try:
             came = paying.run(kind, at)
-            check(paying, resolve)
+            check_payments(paying, resolve)
         except AssertionError as error:
             failures.append(f"{kind}@{at}, {resolve}: {error}".splitlines()[0])
         unknown += sum(result.is_error for result in paying.results())

@@ -25,7 +25,7 @@ def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
-def settled(stack: Stack, redis: Redis) -> None:
+def wait_until_idle(stack: Stack, redis: Redis) -> None:
     """Wait until the workers have taken everything, hold nothing, and do a good task."""
     lists = [queue + step for queue in QUEUES for step in ("", "\x06\x163", "\x06\x166")]
     until(lambda: not redis.exists(*lists), 60, "the queues are empty")
@@ -33,7 +33,7 @@ def settled(stack: Stack, redis: Redis) -> None:
     until(lambda: not redis.exists("roboco.unacked", "roboco.unacked_index"), 60, "nothing is held")
 
 
-def letters_by_queue(stack: Stack) -> dict[str, int]:
+def count_letters_by_queue(stack: Stack) -> dict[str, int]:
     """How many dead letters each queue has."""
     queues = [letter.queue for letter in stack.orchestrator.dead_letters()]
     return {queue: queues.count(queue) for queue in QUEUES}
@@ -45,15 +45,15 @@ def test_a_hostile_producer_ends_no_worker(stack: Stack) -> None:
         for queue in QUEUES:
             for data in MALFORMED.values():
                 redis.lpush(queue, data)
-        settled(stack, redis)
-        assert letters_by_queue(stack) == dict.fromkeys(QUEUES, len(MALFORMED))
+        wait_until_idle(stack, redis)
+        assert count_letters_by_queue(stack) == dict.fromkeys(QUEUES, len(MALFORMED))
 
         before = len(stack.orchestrator.dead_letters())
         for tag, data in unacked().items():
             redis.hset("roboco.unacked", tag, data)
             redis.zadd("roboco.unacked_index", {tag: 1})
         redis.zadd("roboco.unacked_index", {"held by no worker": 1})
-        settled(stack, redis)
+        wait_until_idle(stack, redis)
         assert len(stack.orchestrator.dead_letters()) == before + len(unacked())
 
         for data in BROADCASTS.values():
@@ -61,7 +61,7 @@ def test_a_hostile_producer_ends_no_worker(stack: Stack) -> None:
         for number, queue in enumerate(QUEUES):
             for data in mutations(number, 100):
                 redis.lpush(queue, data)
-        settled(stack, redis)
+        wait_until_idle(stack, redis)
     assert all(worker.alive() for worker in stack.workers.values())
     assert {pool: worker.pid for pool, worker in stack.workers.items()} == pids
     asked = stack.orchestrator._producer.control.ping(timeout=10, limit=3) or []

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.moments import AGENTS, HAPPENINGS, Case, Moment, Victim
+from tests.faults.moments import AGENTS, DISRUPTIONS, Moment, Scenario, Victim
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
@@ -25,7 +25,7 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("happening", DISRUPTIONS)
 @pytest.mark.parametrize("moment", AGENTS, ids=lambda moment: moment.name)
-def test_a_worker_of_agents(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
-    HAPPENINGS[happening](Case(stack, victim, moment))
+def test_a_task_survives_its_agents_worker(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
+    DISRUPTIONS[happening](Scenario(stack, victim, moment))

@@ -11,15 +11,15 @@ from tests.support.stack import Stack, until
 pytestmark = pytest.mark.workers
 
 ECHO = team_of(agents=[{"name": "echo", "prompt": "echo"}])
-LIMIT = 4
+OUTAGE_TIMEOUT = 4
 
 
-def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_path: Path) -> None:
-    with Stack(tmp_path, outage_timeout=LIMIT) as stack:
+def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Path) -> None:
+    with Stack(tmp_path, outage_timeout=OUTAGE_TIMEOUT) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
         wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"
-        until(lambda: wanted in reason(stack, "delayed"), 30, "the reason is told")
+        until(lambda: wanted in waiting_reason(stack, "delayed"), 30, "the reason is told")
         result = task.result(60)
         assert result.status == "paused"
         assert "s. The task continues when it is resumed, or when the model answers another task" in result.reason
@@ -31,7 +31,7 @@ def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_pa
         assert [step.text for step in task.history()] == ["Hello.", "hello again"]
 
 
-def reason(stack: Stack, task_id: str) -> str:
+def waiting_reason(stack: Stack, task_id: str) -> str:
     """Why the task waits, as its summary on the board says."""
     now = stack.orchestrator._engine.task_store.load(task_id, 1)
     return "" if now is None else now.reason

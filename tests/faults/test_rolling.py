@@ -10,7 +10,7 @@ import pytest
 
 from roboco import Task, parse_team
 from roboco.domain.history.step import verify_chain
-from tests.faults.moments import ENDING
+from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 from tests.support.transcript import Transcript
@@ -40,24 +40,24 @@ CLERKS = parse_team(
 SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
 
 
-class Clerks:
+class ClerkScript:
     """What the model says: one tool after another, until it is told that this is enough."""
 
     def __init__(self) -> None:
-        self.enough = threading.Event()
+        self.finish = threading.Event()
 
     def __call__(self, request: Request) -> Reply:
         place = request.count("assistant")
-        if place > 1 and self.enough.is_set():
+        if place > 1 and self.finish.is_set():
             return Reply(text="All is done.", interval=0.05)
         call = ("append_soon", {}) if place == 1 else ("add", {"a": place, "b": 1})
         return Reply(text="I do the next thing.", tool_calls=[call], interval=0.6)
 
 
-def test_rolling_deploy_under_load(tmp_path: Path) -> None:
+def test_a_rolling_deploy_under_load_repeats_no_turn(tmp_path: Path) -> None:
     """All pools at once, one worker of each after another; the new one consumes before the old one is told to end."""
     workers = [f"{pool}-{number}" for number in (1, 2) for pool in POOLS]
-    clerks = Clerks()
+    clerks = ClerkScript()
     with Stack(tmp_path, workers, lease_seconds=10.0, redelivery_delay=3.0, agents_concurrency=30) as stack:
         stack.model.script(clerks)
         tasks = [stack.orchestrator.run(CLERKS, f"Task {number}.") for number in range(TASKS)]
@@ -73,16 +73,16 @@ def test_rolling_deploy_under_load(tmp_path: Path) -> None:
         assert stack.model.violations == []
 
 
-def replace_all(stack: Stack, clerks: Clerks, tasks: list[Task]) -> None:
+def replace_all(stack: Stack, clerks: ClerkScript, tasks: list[Task]) -> None:
     """Replace every worker while all tasks run, and have them come to an end when the last old one has ended."""
     try:
         stack.model.wait_for(lambda records: len({one.request.last_user for one in records}) == TASKS, 30)
         leaving = [name for old, new in ((1, 3), (2, 4)) for name in replace(stack, old, new)]
         for name in leaving:
-            assert stack.workers[name].process.wait(ENDING) == 0, stack.log(name)[-3000:]
+            assert stack.workers[name].process.wait(SHUTDOWN_TIMEOUT) == 0, stack.log(name)[-3000:]
         assert not any(task.summary().status.ended for task in tasks), "all run while everything is replaced"
     finally:
-        clerks.enough.set()
+        clerks.finish.set()
 
 
 def replace(stack: Stack, old: int, new: int) -> list[str]:
@@ -136,7 +136,7 @@ def check_lines(stack: Stack, tasks: list[Task]) -> None:
     assert set(lines.values()) == {1}
 
 
-def test_turn_longer_than_the_grace_is_made_again(tmp_path: Path) -> None:
+def test_a_turn_longer_than_the_grace_period_is_repeated(tmp_path: Path) -> None:
     """Its worker is killed when the grace is over; one lease later another one makes the turn, and nothing is lost."""
     with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0) as stack:
         stack.model.script(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from tests.faults.test_poison import ECHO, letter_of
+from tests.faults.test_poison import ECHO, wait_for_letter
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
 
@@ -24,7 +24,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
                 producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", time_limit=900)
         until(lambda: list(stack.orchestrator.tasks()), 20, "another task is taken")
         assert stack.orchestrator.task("good").result(60).status == "completed"
-        letter = letter_of(stack)
+        letter = wait_for_letter(stack)
         assert (letter.name, letter.attempts, letter.queue, letter.truncated) == (
             "roboco.submit",
             2,
@@ -36,7 +36,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
         assert worker.alive()
 
 
-def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
+def test_a_pass_beyond_the_time_limit_is_logged(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=(), coordinator_timeout=1) as stack:
         stack.start("slow", modules="tests.support.crashing_workers")
         with Celery(broker=stack.valkey.url) as producer:
@@ -45,7 +45,7 @@ def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
         until(lambda: wanted in stack.log("slow"), 30, "its log says so")
 
 
-UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+INVALID_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "roboco.turn": ({"task_id": "a", "seq": "x", "epoch": 1, "attempt": 1}, "agents"),
     "roboco.tool": ({"task_id": "a/../b", "seq": 1, "epoch": 1, "attempt": 1, "call_id": "c"}, "tools"),
     "roboco.advance": ({"task_id": ["a"]}, "coordinator"),
@@ -53,13 +53,13 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_unfit_arguments_are_dead_letters(tmp_path: Path) -> None:
+def test_messages_with_invalid_arguments_are_dead_letters(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack, Celery(broker=stack.valkey.url) as producer:
-        for name, (arguments, pool) in UNFIT.items():
+        for name, (arguments, pool) in INVALID_ARGUMENTS.items():
             producer.send_task(name, kwargs=arguments, queue=f"roboco.{pool}")
         producer.send_task("roboco.submit", args=["order-17"], queue="roboco.coordinator")
-        until(lambda: len(stack.orchestrator.dead_letters()) == len(UNFIT) + 1, 30, "each is a dead letter")
+        until(lambda: len(stack.orchestrator.dead_letters()) == len(INVALID_ARGUMENTS) + 1, 30, "each is a dead letter")
         letters = stack.orchestrator.dead_letters()
-        assert {letter.name for letter in letters} == {*UNFIT, "roboco.submit"}
+        assert {letter.name for letter in letters} == {*INVALID_ARGUMENTS, "roboco.submit"}
         assert all(letter.reason.startswith("invalid arguments: ") for letter in letters)
         assert all(worker.alive() for worker in stack.workers.values())

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from tests.faults.explore.case import KINDS, LOSSES, Case
-from tests.faults.explore.explore import shrunk, violations
+from tests.faults.explore.explore import shrink, violations
 from tests.faults.explore.shapes import SHAPES
 
 
@@ -42,7 +42,7 @@ def _explore(options: argparse.Namespace) -> int:
             found[invariant] += 1
             if found[invariant] == 1:
                 print(f"after {time.monotonic() - began:.1f} s, {count} schedules", flush=True)
-                _report(shrunk(case, invariant), invariant)
+                _report(shrink(case, invariant), invariant)
         if found and not options.all:
             return 1
     rate = count / (time.monotonic() - began)

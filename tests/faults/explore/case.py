@@ -6,7 +6,7 @@ from random import Random
 
 from tests.faults.explore.shapes import SHAPES
 
-PROCESS = {
+PROCESS_FAULTS = {
     "hold": 24,
     "die": 6,
     "die-late": 6,
@@ -16,7 +16,7 @@ PROCESS = {
     "twice": 5,
 }
 """Disturbances of the process that makes the port call, with their weights."""
-AROUND = {
+ENVIRONMENT_FAULTS = {
     "release": 6,
     "deliver": 10,
     "again": 3,
@@ -31,7 +31,7 @@ AROUND = {
     "back": 4,
 }
 """Disturbances by other workers, the broker, time and Redis."""
-USERS = {
+USER_ACTIONS = {
     "send": 8,
     "interrupt": 4,
     "stop": 6,
@@ -46,15 +46,15 @@ USERS = {
     "submit": 1,
 }
 """Actions of users."""
-KINDS = PROCESS | AROUND | USERS
+KINDS = PROCESS_FAULTS | ENVIRONMENT_FAULTS | USER_ACTIONS
 _SCHEDULING = ("hold", "release", "deliver", "again", "sweep", "pass")
 LOSSES = ("wipe", "restart", "back")
 """Disturbances in which Redis is restarted or loses data."""
 THEMES = (
     tuple(KINDS),
-    ("hold", *USERS),
+    ("hold", *USER_ACTIONS),
     ("pause", "resume", "step", "send", "interrupt", "stop"),
-    (*PROCESS, *_SCHEDULING, "lose", "copy", "send", "stop"),
+    (*PROCESS_FAULTS, *_SCHEDULING, "lose", "copy", "send", "stop"),
     (*_SCHEDULING, *LOSSES, "die", "send", "stop", "pause"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
@@ -64,12 +64,12 @@ WRITES = (
     *("histories.append", "histories.create", "turns.", "calls.", "inbox.", "dispatcher."),
 )
 """Calls that change the state of tasks."""
-LARGEST = 7
-_LATER = (1, 4, 12, 40)
+MAX_CHOICE = 7
+_LATER_GAPS = (1, 4, 12, 40)
 _COUNTS = (1, 2, 3, 4, 5, 6, 8, 10)
-IDLE = 200
+GAP_UNTIL_IDLE = 200
 """A gap that lasts until no process has anything left to do: nothing waits for a disturbance then."""
-_FIRST = (20, 50, 120)
+_FIRST_GAPS = (20, 50, 120)
 FOLLOWS = {
     "pause": ("resume", "step"),
     "resume": ("send", "interrupt"),
@@ -100,9 +100,9 @@ class Disturbance:
 
     def is_due(self, gap: int, name: str) -> bool:
         """Whether it happens at a call of this port, which counts down the rest of the gap otherwise."""
-        return gap <= 0 and self.counts(name)
+        return gap <= 0 and self.applies_to(name)
 
-    def counts(self, name: str) -> bool:
+    def applies_to(self, name: str) -> bool:
         """Whether calls of this port count."""
         return not self.writes or name.startswith(WRITES)
 
@@ -135,16 +135,19 @@ class Case:
         theme = [kind for kind in random.choice(THEMES) if kind not in without]
         kinds = _limited(_kinds(random, theme, random.choice(_COUNTS)), losses)
         first, *later = kinds
-        disturbances = [_disturbance(random, first, _FIRST), *(_disturbance(random, kind, _LATER) for kind in later)]
+        disturbances = [
+            _disturbance(random, first, _FIRST_GAPS),
+            *(_disturbance(random, kind, _LATER_GAPS) for kind in later),
+        ]
         return cls(random.choice(shapes), tuple(disturbances))
 
 
 def _disturbance(random: Random, kind: str, gaps: Sequence[int]) -> Disturbance:
     """Draw the gap among all port calls, or among writes, which are a third of them; users often wait."""
-    if kind in USERS and gaps is _LATER and random.random() < 0.3:
-        return Disturbance(IDLE, kind, random.randint(0, LARGEST))
+    if kind in USER_ACTIONS and gaps is _LATER_GAPS and random.random() < 0.3:
+        return Disturbance(GAP_UNTIL_IDLE, kind, random.randint(0, MAX_CHOICE))
     writes, gap = random.random() < 0.5, random.randrange(random.choice(gaps))
-    return Disturbance(gap // 3 if writes else gap, kind, random.randint(0, LARGEST), writes)
+    return Disturbance(gap // 3 if writes else gap, kind, random.randint(0, MAX_CHOICE), writes)
 
 
 def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:

@@ -17,7 +17,7 @@ from tests.support.memory_ports.reader import ItemReader
 from tests.support.memory_ports.world import World
 
 
-class PatientReader(ItemReader):
+class LenientReader(ItemReader):
     """A reader that drops text of a step that it holds, once Redis was emptied or set back.
 
     A worker that acts on a state which is behind the workspace may speak until it stores its step. The step counts.
@@ -38,25 +38,25 @@ class PatientReader(ItemReader):
             super().show(item)
 
 
-class Follower:
+class TaskFollower:
     """Follows a task through its logs, and holds what a client shows; `ends` counts the ends that it received."""
 
     def __init__(self, world: World, task_id: str) -> None:
         self.world = world
         self.task_id = task_id
-        self.reader = PatientReader(world)
+        self.reader = LenientReader(world)
         self.ends = 0
         self.violation: Violation | None = None
         self._view = MergedStream(Cursor(), partial(world.histories.read, task_id))
         self._position = StreamPosition()
-        self._seen = 0
+        self._published = 0
 
-    def look(self) -> None:
+    def read_logs(self) -> None:
         """Take in what the logs hold by now, unless nothing was published since the last look."""
         published = len(self.world.server.published)
-        if published == self._seen or self.ends or self.violation is not None:
+        if published == self._published or self.ends or self.violation is not None:
             return
-        self._seen = published
+        self._published = published
         try:
             self._take(self.replay(self.task_id, self._position))
         except AssertionError as error:

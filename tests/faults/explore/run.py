@@ -21,13 +21,13 @@ from roboco.engine.execution.turn import run_turn
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
-from tests.faults.explore.around import DISTURB
-from tests.faults.explore.case import USERS, Case, Disturbance
-from tests.faults.explore.followers import Follower
+from tests.faults.explore.call_faults import CALL_FAULTS
+from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance
+from tests.faults.explore.environment_faults import ENVIRONMENT_FAULTS
+from tests.faults.explore.followers import TaskFollower
+from tests.faults.explore.process import Process
 from tests.faults.explore.shapes import SHAPES
-from tests.faults.explore.strand import Strand
-from tests.faults.explore.users import Deed, Request, Users
-from tests.faults.explore.verdicts import VERDICTS
+from tests.faults.explore.users import UserAction, UserRequest, Users
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.dispatcher import (
     AdvanceMessage,
@@ -40,22 +40,22 @@ from tests.support.memory_ports.dispatcher import (
 from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK
 
-HOURS = 4000.0
+RECHECK_DELAY = 4000.0
 """Seconds after which a waiting task was looked at and the schedule filled again."""
-CALM = 250.0
+QUIET_SECONDS = 250.0
 """Seconds without any due task after which the deployment counts as quiet."""
-ROUNDS = 200
+MAX_SWEEPS = 200
 """Sweeps after which a deployment that is not quiet never will be."""
-MOST = 500
+MAX_PROCESSES = 500
 """Processes after which a deployment that is still busy never will be quiet; most schedules start fewer than 40."""
 NEVER = 1_000_000
 
 
 @dataclass
-class Held:
+class HeldProcess:
     """A process that waits until so many more disturbances have happened."""
 
-    strand: Strand
+    strand: Process
     disturbances: int
 
 
@@ -66,15 +66,15 @@ class Run:
         shape = SHAPES[case.shape]
         self.world = shape.world(self._watch)
         self.users = Users(self.world, shape)
-        self.follower = Follower(self.world, TASK)
+        self.follower = TaskFollower(self.world, TASK)
         self.errors: list[Exception] = []
         self.losses = 0
-        self.unnoticed = False  # Redis was restarted after it was emptied, before a sweeper had noticed that
+        self.unnoticed_restart = False  # Redis was restarted after it was emptied, before a sweeper had noticed that
         self._left = list(case.disturbances)
         self._gap = self._left[0].gap if self._left else 0
-        self._stack: list[Strand] = []
-        self._held: list[Held] = []
-        self._running: Strand | None = None
+        self._stack: list[Process] = []
+        self._held: list[HeldProcess] = []
+        self._running: Process | None = None
         self._idle_engines: list[Engine] = []
         self.copies = [self.world.server.copy()]
         self._trace = trace
@@ -92,42 +92,45 @@ class Run:
         self.world.server.deaf = False
         for held in self._held:
             held.disturbances = 0
-        for _ in range(ROUNDS):
+        for _ in range(MAX_SWEEPS):
             self._work()
-            if self.clear_cancellation():
+            if self.is_quiet():
                 return
             schedule = self.world.server.held.schedule.values()
             self.world.clock.move(
-                max(SWEEP_INTERVAL, min(schedule, default=self.world.clock.now() + CALM) - self.world.clock.now())
+                max(
+                    SWEEP_INTERVAL,
+                    min(schedule, default=self.world.clock.now() + QUIET_SECONDS) - self.world.clock.now(),
+                )
             )
             self.sweep()
-        raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.schedule}")
+        raise Violation("settles", f"after {MAX_SWEEPS} sweeps: {self.world.server.held.schedule}")
 
-    def clear_cancellation(self) -> bool:
+    def is_quiet(self) -> bool:
         """Return whether every open task is scheduled, and none of them soon."""
         schedule, now = self.world.server.held.schedule, self.world.clock.now()
-        return set(self.open()) <= schedule.keys() and all(at > now + CALM for at in schedule.values())
+        return set(self.open_tasks()) <= schedule.keys() and all(at > now + QUIET_SECONDS for at in schedule.values())
 
-    def look_again(self, rounds: int) -> None:
+    def sweep_after_hours(self, rounds: int) -> None:
         """Let hours pass and sweep: repairs that happen only now and then are made."""
         for _ in range(rounds):
-            self.world.clock.move(HOURS)
+            self.world.clock.move(RECHECK_DELAY)
             self.sweep()
             self.settle()
 
-    def user(self, kind: str, choice: int = 0) -> Deed | None:
+    def perform_action(self, kind: str, choice: int = 0) -> UserAction | None:
         """Let a user act once all is quiet, and wait until it is quiet again."""
         deed = self._act(kind, choice)
         self.settle()
         return deed
 
-    def open(self) -> list[str]:
+    def open_tasks(self) -> list[str]:
         """Return the ids of the tasks that are not closed."""
         return sorted(path.removeprefix("_open/") for path in self.world.files.held if path.startswith("_open/"))
 
     def stop(self, task_id: str) -> None:
         """Let a user stop the task, and wait until it is quiet again."""
-        self._start_deed(self.users.stop(task_id))
+        self._start_action(self.users.stop(task_id))
         self.settle()
 
     def end(self) -> None:
@@ -138,18 +141,18 @@ class Run:
         self._running = None
 
     @property
-    def held(self) -> list[Strand]:
+    def held(self) -> list[Process]:
         """The processes that wait."""
         return [held.strand for held in self._held]
 
-    def release(self, strand: Strand) -> None:
+    def release(self, strand: Process) -> None:
         """Let a held process go on before all others."""
         self._held = [held for held in self._held if held.strand is not strand]
         self._stack.append(strand)
 
-    def late(self, call: PortCall, disturbances: int) -> None:
+    def delay_effect(self, call: PortCall, disturbances: int) -> None:
         """Let the effect of the call of a process happen later, whatever becomes of the process."""
-        self._hold(Strand("late effect", lambda: self._make(call)), disturbances)
+        self._hold(Process("late effect", lambda: self._make(call)), disturbances)
 
     # ---- scheduling
 
@@ -163,18 +166,18 @@ class Run:
             elif ready := next((held for held in self._held if held.disturbances <= 0), None):
                 self.release(ready.strand)
             elif self._left:
-                self._strike(None)
+                self._apply_next_disturbance(None)
             elif self._held:  # those that wait until all is quiet
                 self.release(self._held[0].strand)
             else:
                 return
 
-    def _step(self, strand: Strand) -> None:
+    def _step(self, strand: Process) -> None:
         self._running = strand
-        strand.go_on()
+        strand.run_to_pause()
         self._running = None
-        if not strand.over:
-            self._strike(strand)
+        if not strand.ended:
+            self._apply_next_disturbance(strand)
             return
         self._stack.remove(strand)
         if strand.error is not None and not isinstance(strand.error, TransientError):
@@ -188,16 +191,16 @@ class Run:
             self._trace(f"    {strand.name:<14} {_described(name, call)}")
         made = partial(self._make, call)
         if not self._left or not self._left[0].is_due(self._gap, name):
-            self._gap -= bool(self._left) and self._left[0].counts(name)
+            self._gap -= bool(self._left) and self._left[0].applies_to(name)
             return made()
         return strand.pause(name, made)
 
     def _make(self, call: PortCall) -> Any:
         answer = call()
-        self.follower.look()
+        self.follower.read_logs()
         return answer
 
-    def _strike(self, strand: Strand | None) -> None:
+    def _apply_next_disturbance(self, strand: Process | None) -> None:
         """Make the next disturbance happen, at a port call of this process."""
         now = self._left.pop(0)
         self._gap = self._left[0].gap if self._left else 0
@@ -209,35 +212,35 @@ class Run:
             self._trace(f"!!  {now}" + (f" at {strand.name} {strand.pending}" if strand else ""))
         self._disturb(now, strand)
 
-    def _disturb(self, now: Disturbance, strand: Strand | None) -> None:
-        if now.kind in DISTURB:
-            DISTURB[now.kind](self, now.choice)
-        elif now.kind in USERS:
+    def _disturb(self, now: Disturbance, strand: Process | None) -> None:
+        if now.kind in ENVIRONMENT_FAULTS:
+            ENVIRONMENT_FAULTS[now.kind](self, now.choice)
+        elif now.kind in USER_ACTIONS:
             self._act(now.kind, now.choice)
         elif strand is not None and now.kind == "hold":
             self._stack.remove(strand)
             self._hold(strand, now.choice)
         elif strand is not None:
-            VERDICTS[now.kind](self, strand, now.choice)
+            CALL_FAULTS[now.kind](self, strand, now.choice)
 
-    def _hold(self, strand: Strand, disturbances: int) -> None:
+    def _hold(self, strand: Process, disturbances: int) -> None:
         """Keep the process waiting for so many disturbances more; with 3 or more, until the deployment is quiet."""
-        self._held.append(Held(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
+        self._held.append(HeldProcess(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
 
     # ---- processes
 
     def _start(self, name: str, work: Callable[[Engine], object]) -> None:
         """Start a process; its engine serves another one unless it dies or raises."""
         self._names[name] = number = self._names[name] + 1
-        if self._names.total() > MOST:
-            raise Violation("settles", f"still busy after {MOST} processes: {dict(self._names)}")
+        if self._names.total() > MAX_PROCESSES:
+            raise Violation("settles", f"still busy after {MAX_PROCESSES} processes: {dict(self._names)}")
 
         def run() -> None:
             engine = self._idle_engines.pop() if self._idle_engines else self.world.process()
             work(engine)
             self._idle_engines.append(engine)
 
-        self._stack.append(Strand(f"{name} {number}", run))
+        self._stack.append(Process(f"{name} {number}", run))
 
     def beat(self) -> None:
         """Start the heartbeats of all processes."""
@@ -261,18 +264,18 @@ class Run:
             case NotifyMessage():
                 self._start("notify", lambda engine: deliver(engine, message.task_id))
 
-    def _act(self, kind: str, choice: int) -> Deed | None:
+    def _act(self, kind: str, choice: int) -> UserAction | None:
         found = self.users.act(kind, choice)
         if found is None:
             return None
-        self._start_deed(found)
+        self._start_action(found)
         return found[0]
 
-    def _start_deed(self, found: tuple[Deed, Request]) -> None:
+    def _start_action(self, found: tuple[UserAction, UserRequest]) -> None:
         deed, request = found
         self._start(deed.kind, partial(self._perform, deed, request))
 
-    def _perform(self, deed: Deed, request: Request, engine: Engine) -> None:
+    def _perform(self, deed: UserAction, request: UserRequest, engine: Engine) -> None:
         self.users.perform(engine, deed, request)
 
 
@@ -281,7 +284,7 @@ def _described(name: str, call: PortCall) -> str:
     return f"{name} " + " ".join(str(arg)[:60] for arg in args[:3])
 
 
-class Listening(logging.Handler):
+class ErrorCollector(logging.Handler):
     """Collects the exceptions that the engine logs in place of raising them."""
 
     def __init__(self, errors: list[Exception]) -> None:

@@ -13,7 +13,7 @@ class Violation(AssertionError):
         return f"{self.invariant}: {self.facts}"
 
 
-def hold(invariant: str, holds: object, facts: object = "") -> None:
+def require(invariant: str, holds: object, facts: object = "") -> None:
     """Raise Violation unless the invariant holds."""
     if not holds:
         raise Violation(invariant, str(facts))

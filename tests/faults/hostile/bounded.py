@@ -18,9 +18,9 @@ from roboco.domain.pattern import check_pattern
 from roboco.errors import UsageError
 from tests.faults.hostile import tenant
 
-MEMORY = 600 * 1024 * 1024
+MAX_MEMORY = 600 * 1024 * 1024
 """Bytes of address space: Python with Roboco's packages takes about half of it."""
-SECONDS = 120
+MAX_CPU_SECONDS = 120
 """Of processor time, for all inputs together; with the defences they take about eight."""
 
 
@@ -54,7 +54,7 @@ KINDS: dict[str, Callable[[], dict[str, str]]] = {
 
 
 @cache
-def answers() -> dict[str, dict[str, str]]:
+def run_bounded() -> dict[str, dict[str, str]]:
     """Return for each kind its inputs, with what they were answered; CalledProcessError if the process was killed."""
     command = [sys.executable, "-m", "tests.faults.hostile.bounded"]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
@@ -63,6 +63,6 @@ def answers() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
     print(json.dumps({kind: KINDS[kind]() for kind in sys.argv[1:] or KINDS}))

@@ -20,7 +20,7 @@ from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path
 from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TaskFailed, TransientError, UsageError
-from tests.faults.enumerated import WRONG, Struck
+from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
@@ -168,7 +168,7 @@ NARROW = {("files.create", "fails"), ("files.create", "dies"), ("files.create", 
 """Where a worker dies, or stands still for a lease, between its last look at the note, sending, and making the note."""
 
 
-@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize("kind", INJECTIONS)
 @pytest.mark.parametrize(("journey", "sent"), [(GRAPH, 2), (FAILING, 1)], ids=["completed", "failed"])
 def test_it_goes_on_once_whatever_goes_wrong_at_any_call(journey: Journey, sent: int, kind: str) -> None:
     at, reached, narrow = 1, True, 0
@@ -201,7 +201,7 @@ def _struck(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple[str, str]
         if calls != at:
             return call()
         place = (port if _on_note(port, call) else f"{port} elsewhere", kind)
-        return WRONG[kind](Struck(made.world, port, call))
+        return INJECTIONS[kind](FaultedCall(made.world, port, call))
 
     made = shop(journey, watch)
     replace(journey, options={"notify": [target(made)]}).run(made.world)

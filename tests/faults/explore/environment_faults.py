@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.faults.explore.strand import Strand
+from tests.faults.explore.process import Process
 from tests.support.memory_ports.dispatcher import Message
 from tests.support.memory_ports.server import StoredData
 from tests.support.memory_ports.world import World
 
-PASSES = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
+DELAYS = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
 """Seconds that pass at a disturbance."""
 
 
@@ -18,13 +18,13 @@ class Deployment(Protocol):
     world: World
     copies: list[StoredData]
     losses: int
-    unnoticed: bool
+    unnoticed_restart: bool
 
     @property
-    def held(self) -> list[Strand]:
+    def held(self) -> list[Process]:
         """The processes that wait."""
 
-    def release(self, strand: Strand) -> None:
+    def release(self, strand: Process) -> None:
         """Let a held process go on."""
 
     def deliver(self, message: Message) -> None:
@@ -70,7 +70,7 @@ def _sweep(run: Deployment, choice: int) -> None:
 
 
 def _pass(run: Deployment, choice: int) -> None:
-    run.world.clock.move(PASSES[choice])
+    run.world.clock.move(DELAYS[choice])
 
 
 def _beat(run: Deployment, choice: int) -> None:
@@ -88,16 +88,16 @@ def _wipe(run: Deployment, choice: int) -> None:
 
 def _restart(run: Deployment, choice: int) -> None:
     run.world.server.restore(run.world.server.copy())
-    run.unnoticed |= run.world.server.held.filled_instance == 0
+    run.unnoticed_restart |= run.world.server.held.filled_instance == 0
 
 
 def _back(run: Deployment, choice: int) -> None:
     run.losses += 1
     run.world.server.restore(run.copies[-1 - choice % len(run.copies)])
-    run.unnoticed |= run.world.server.held.filled_instance == 0
+    run.unnoticed_restart |= run.world.server.held.filled_instance == 0
 
 
-DISTURB: dict[str, Callable[[Deployment, int], None]] = {
+ENVIRONMENT_FAULTS: dict[str, Callable[[Deployment, int], None]] = {
     "release": _release,
     "deliver": _deliver,
     "again": _again,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from roboco.errors import TransientError
-from tests.faults.explore.strand import Strand, proceed
+from tests.faults.explore.process import Process, make_call
 from tests.support.memory_ports.watch import Crash, PortCall
 
 IN_PROCESS = ("model.stream", "toolbox.", "notifier.")
@@ -15,81 +15,81 @@ NEVER_RAISES = ("dispatcher.report_attempt_end",)
 class Scheduler(Protocol):
     """The part of a run that verdicts need."""
 
-    def late(self, call: PortCall, disturbances: int) -> None:
+    def delay_effect(self, call: PortCall, disturbances: int) -> None:
         """Let the effect of the call happen later."""
 
 
-def _die(run: Scheduler, strand: Strand, choice: int) -> None:
+def _die(run: Scheduler, strand: Process, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         strand.dead = True
         raise Crash
 
-    strand.verdict = verdict
+    strand.call_fault = verdict
 
 
-def _die_late(run: Scheduler, strand: Strand, choice: int) -> None:
+def _die_late(run: Scheduler, strand: Process, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
-        run.late(call, choice)
+        run.delay_effect(call, choice)
         strand.dead = True
         raise Crash
 
-    strand.verdict = verdict
+    strand.call_fault = verdict
 
 
-def _fail(run: Scheduler, strand: Strand, choice: int) -> None:
+def _fail(run: Scheduler, strand: Process, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         raise TransientError("refused")
 
-    strand.verdict = verdict
+    strand.call_fault = verdict
 
 
-def _unanswered(run: Scheduler, strand: Strand, choice: int) -> None:
+def _unanswered(run: Scheduler, strand: Process, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         call()
         raise TransientError("no answer")
 
-    strand.verdict = verdict
+    strand.call_fault = verdict
 
 
-def _fail_late(run: Scheduler, strand: Strand, choice: int) -> None:
+def _fail_late(run: Scheduler, strand: Process, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
-        run.late(call, choice)
+        run.delay_effect(call, choice)
         raise TransientError("no answer yet")
 
-    strand.verdict = verdict
+    strand.call_fault = verdict
 
 
-def _twice(run: Scheduler, strand: Strand, choice: int) -> None:
+def _twice(run: Scheduler, strand: Process, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         call()
         return call()
 
-    strand.verdict = verdict
+    strand.call_fault = verdict
 
 
-def _only_requests(strike: "Strike", otherwise: "Strike") -> "Strike":
+def _only_requests(strike: "FaultSetter", otherwise: "FaultSetter") -> "FaultSetter":
     """The first one for requests, which a network may delay or repeat, the other one for calls in the process."""
 
-    def chosen(run: Scheduler, strand: Strand, choice: int) -> None:
+    def chosen(run: Scheduler, strand: Process, choice: int) -> None:
         (otherwise if strand.pending.startswith(IN_PROCESS) else strike)(run, strand, choice)
 
     return chosen
 
 
-def _where_possible(strike: "Strike") -> "Strike":
-    def chosen(run: Scheduler, strand: Strand, choice: int) -> None:
+def _where_possible(strike: "FaultSetter") -> "FaultSetter":
+    def chosen(run: Scheduler, strand: Process, choice: int) -> None:
         if strand.pending not in NEVER_RAISES:
             strike(run, strand, choice)
 
     return chosen
 
 
-def _nothing(run: Scheduler, strand: Strand, choice: int) -> None:
-    strand.verdict = proceed
+def _nothing(run: Scheduler, strand: Process, choice: int) -> None:
+    strand.call_fault = make_call
 
 
-Strike = Callable[[Scheduler, Strand, int], None]
-VERDICTS: dict[str, Strike] = {
+FaultSetter = Callable[[Scheduler, Process, int], None]
+CALL_FAULTS: dict[str, FaultSetter] = {
     "die": _die,
     "die-late": _only_requests(_die_late, _die),
     "fail": _where_possible(_fail),

@@ -7,28 +7,28 @@ from typing import Any
 
 from tests.support.memory_ports.watch import Crash, PortCall
 
-Verdict = Callable[[PortCall], Any]
+CallFault = Callable[[PortCall], Any]
 """Decides the outcome of one port call: makes it, drops it, repeats it, or raises."""
 
-HANGS = 60.0
+HANG_TIMEOUT = 60.0
 """Seconds after which a process that reaches no port call counts as blocked for ever."""
 _THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="strand")
 
 
-def proceed(call: PortCall) -> Any:
+def make_call(call: PortCall) -> Any:
     """Make the call: the verdict that changes nothing."""
     return call()
 
 
-class Strand:
+class Process:
     """A process that the scheduler runs step by step; `error` is the exception that ended it, except a crash."""
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
         self.name = name
         self.error: Exception | None = None
-        self.over = False
+        self.ended = False
         self.dead = False
-        self.verdict: Verdict = proceed
+        self.call_fault: CallFault = make_call
         self.pending = ""
         self._work = work
         self._started = False
@@ -36,14 +36,14 @@ class Strand:
         self._mine.acquire()
         self._schedulers.acquire()
 
-    def go_on(self) -> None:
+    def run_to_pause(self) -> None:
         """Run until the next pause or the end. Only the scheduler calls this."""
         if self._started:
             self._mine.release()
         else:
             self._started = True
             _THREADS.submit(self._run)
-        if not self._schedulers.acquire(timeout=HANGS):
+        if not self._schedulers.acquire(timeout=HANG_TIMEOUT):
             raise RuntimeError(f"process {self.name!r} hangs outside of its port calls, after {self.pending!r}")
 
     def pause(self, name: str, call: PortCall) -> Any:
@@ -51,7 +51,7 @@ class Strand:
         self.pending = name
         self._schedulers.release()
         self._mine.acquire()
-        verdict, self.verdict, self.pending = self.verdict, proceed, ""
+        verdict, self.call_fault, self.pending = self.call_fault, make_call, ""
         if self.dead:
             raise Crash
         return verdict(call)
@@ -59,9 +59,9 @@ class Strand:
     def kill(self) -> None:
         """End the process at its port call, without the effect of that. Only the scheduler calls this."""
         self.dead = True
-        while self._started and not self.over:
-            self.go_on()
-        self.over = True
+        while self._started and not self.ended:
+            self.run_to_pause()
+        self.ended = True
 
     def _run(self) -> None:
         try:
@@ -71,5 +71,5 @@ class Strand:
         except Exception as error:
             self.error = error
         finally:
-            self.over = True
+            self.ended = True
             self._schedulers.release()
