@@ -1,7 +1,7 @@
-"""Enumerated faults: whole runs in memory, with something wrong at every port call in turn.
+"""Enumerated faults: complete runs in memory, each with a fault at another port call.
 
 A case is a line, such as "tools unanswered@37" or "graph dies@12 late@15", and
-`python -m tests.faults.enumerated tools unanswered@37` runs it and says what came of it.
+`python -m tests.faults.enumerated tools unanswered@37` runs it and prints the result.
 """
 
 import sys
@@ -18,7 +18,7 @@ from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World
 
 IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
-"""Calls that no network repeats."""
+"""Calls within the process, which no network repeats."""
 
 
 ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
@@ -27,14 +27,14 @@ ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
 
 @dataclass(frozen=True)
 class FaultedCall:
-    """A port call that something goes wrong with."""
+    """A port call in which a fault happens."""
 
     world: World
     name: str
     call: PortCall
 
     def let_others_continue(self) -> None:
-        """While this call hangs, its lease ends, sweepers look, and other workers do all that they find."""
+        """Let the lease expire, sweepers sweep, and other workers do all their work while this call hangs."""
         watch, self.world.watch = self.world.watch, make_call
         for _ in range(3):
             self.world.drain()
@@ -108,7 +108,7 @@ INJECTIONS: dict[str, Injection] = {
 
 @dataclass(frozen=True)
 class PlannedFault:
-    """What goes wrong at the n-th port call of the run, from 1."""
+    """A kind of fault at the n-th port call of the run, from 1."""
 
     kind: str
     at: int
@@ -119,7 +119,7 @@ class PlannedFault:
 
 @dataclass(frozen=True)
 class FaultCase:
-    """A journey, and what goes wrong in it."""
+    """A journey and its faults."""
 
     journey: str
     faults: tuple[PlannedFault, ...]
@@ -129,21 +129,21 @@ class FaultCase:
 
     @classmethod
     def parse(cls, words: list[str]) -> "FaultCase":
-        """The case of such a line's words."""
+        """Return the case that these words of a line describe."""
         faults = (word.partition("@") for word in words[1:])
         return cls(words[0], tuple(PlannedFault(kind, int(at)) for kind, _, at in faults))
 
 
 @dataclass
 class FinishedRun:
-    """A run that has ended; `calls` are its port calls."""
+    """A run that has ended, with the names of its port calls."""
 
     world: World
     calls: list[str]
 
 
 def run(case: FaultCase) -> FinishedRun:
-    """Run the case to the journey's end."""
+    """Run the journey with the faults to its end."""
     journey = ALL[case.journey]
     wrong = {fault.at: INJECTIONS[fault.kind] for fault in case.faults}
     calls: list[str] = []
@@ -160,15 +160,15 @@ def run(case: FaultCase) -> FinishedRun:
 
 @cache
 def run_without_faults(journey: str) -> FinishedRun:
-    """The run without a fault."""
+    """Return the journey's run without a fault."""
     return run(FaultCase(journey, ()))
 
 
 def find_failure(case: FaultCase) -> str | None:
-    """One line that replays the case and says what is wrong with its outcome; None if nothing is."""
+    """Return a line that replays the case with the error of its outcome, or None if the outcome is right."""
     try:
         ran = run(case)
-        assert len(ran.calls) >= case.faults[0].at, "the run never came to the fault"
+        assert len(ran.calls) >= case.faults[0].at, "the run has fewer port calls"
         same = assert_cut_off(case.journey) if case.journey in CUT_OFF else assert_same
         same(ran.world, run_without_faults(case.journey).world, "")
     except AssertionError as error:
@@ -178,13 +178,13 @@ def find_failure(case: FaultCase) -> str | None:
 
 
 def single_faults(journey: str) -> Iterator[FaultCase]:
-    """One fault of each kind at every port call of the journey."""
+    """Yield a case for each kind of fault at every port call of the journey."""
     for at in range(1, len(run_without_faults(journey).calls) + 1):
         yield from (FaultCase(journey, (PlannedFault(kind, at),)) for kind in INJECTIONS)
 
 
 def fault_pairs(journey: str, distances: tuple[int, ...]) -> Iterator[FaultCase]:
-    """Two faults, so many port calls apart: the second one strikes while the first one is being mended."""
+    """Yield cases of two faults at these distances in port calls, so that the second one hits the recovery."""
     kinds = list(INJECTIONS)
     for case in single_faults(journey):
         first = case.faults[0]
@@ -195,5 +195,5 @@ def fault_pairs(journey: str, distances: tuple[int, ...]) -> Iterator[FaultCase]
 
 if __name__ == "__main__":
     found = find_failure(FaultCase.parse(sys.argv[1:]))
-    print(found or "as it should be")
+    print(found or "the outcome is right")
     sys.exit(found is not None)

@@ -1,4 +1,4 @@
-"""Code that means harm, and how each piece of it must end."""
+"""Hostile code, and how the sandbox must end it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -28,7 +28,9 @@ from tests.faults.sandbox_payloads import (
 
 @dataclass(frozen=True)
 class Attack:
-    """`HOST` in the code is a folder of the host, `PARENT` the worker's process, `PORT` one where a server listens."""
+    """A piece of hostile code. Tests replace `HOST` by a folder of the host, `PARENT` by the worker's process id,
+    and `PORT` by the port of a server.
+    """
 
     name: str
     code: str
@@ -37,7 +39,7 @@ class Attack:
 
 
 def refused(ran: RunResult) -> bool:
-    """The code found the way closed, and said so as its last word."""
+    """Return True if the code was refused what it tried, and printed so at its end."""
     return ran.end_reason == "" and ran.exit_code == 0 and ran.output.endswith("refused\n")
 
 
@@ -77,7 +79,7 @@ ATTACKS = [
         {"memory": 96 * MIB},
     ),
     Attack("memory of sockets", SOCKETS, ended_by("memory"), {"memory": 256 * MIB}),
-    Attack("memory of nobody", UNOWNED_MEMORY, refused),
+    Attack("memory without an owner", UNOWNED_MEMORY, refused),
     Attack("processor", "while True: pass", ended_by("time"), {"seconds": 1}),
     Attack(
         "deaf to signals",
@@ -138,7 +140,7 @@ ATTACKS = [
     ),
     Attack("mount", attempt("call('mount', b'x', b'/tmp', b'tmpfs', 0, None)", "call('chroot', b'/tmp')"), refused),
     Attack("ptrace", attempt("call('ptrace', 16, PARENT, 0, 0)", "call('ptrace', 16, 1, 0, 0)"), refused),
-    Attack("kill of everybody", KILL_ALL, refused),
+    Attack("kill of all processes", KILL_ALL, refused),
     Attack("forged wrapper", FORGE_WRAPPER, lambda ran: ran.output == "memory refused\nrefused\n"),
     Attack(
         "kernel settings",

@@ -1,8 +1,8 @@
-"""The code of attacks on the sandbox. It prints "refused" where it found every way closed."""
+"""The code of attacks on the sandbox. It prints "refused" if the sandbox refused every attempt."""
 
 
 def attempt(*lines: str) -> str:
-    """Code in which every line must fail with an OSError."""
+    """Return code in which every line must fail with an OSError."""
     tries = "\n".join(TRY.replace("LINE", line).replace("TEXT", repr(line)) for line in lines)
     return f"{CALL}\n{tries}\nprint('refused')"
 
@@ -40,17 +40,17 @@ while True:
 """
 DAEMON = """
 import os, time
-told, tell = os.pipe()
+reader, writer = os.pipe()
 if not os.fork():
     os.setsid()
     if not os.fork():
         print('daemon is up', flush=True)
-        os.write(tell, b'.')
+        os.write(writer, b'.')
         while True:
             open('written', 'a').write('x')
             time.sleep(0.001)
     os._exit(0)
-os.read(told, 1)
+os.read(reader, 1)
 print('main ends')
 """
 FILL_DISK = """

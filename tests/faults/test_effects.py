@@ -1,4 +1,4 @@
-"""A tools worker killed in an irreversible call: never two effects, and who can tell says what came of it."""
+"""A tools worker killed during an irreversible call: the effect happens at most once, and its outcome is resolved."""
 
 import signal
 from collections import Counter
@@ -33,7 +33,7 @@ def answer(request: Request) -> Reply:
 
 
 def team(**fields: Any) -> Team:
-    """A team whose only agent appends a line, which cannot be taken back."""
+    """Return a team whose agent appends a line with an irreversible tool."""
     functions = "tests.support.tools_for_agents"
     return parse_team(
         {
@@ -53,13 +53,13 @@ def count_lines(stack: Stack) -> Counter[str]:
 
 
 def run_until_killed(stack: Stack, prompt: str, **fields: Any) -> Task:
-    """The task whose tools worker was killed while the call ran, before its effect, or after it."""
+    """Run a task, kill its tools worker during the call, before ("late") or after ("early") its effect, and return it."""
     before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(**fields), prompt)
     call_id = _call_id(task)
     until(lambda: stack.count_tool_lines() > before, 20, "the call runs")
     if prompt == "early":
-        until(lambda: count_lines(stack)[call_id], 20, "the line is there")
+        until(lambda: count_lines(stack)[call_id], 20, "the line is written")
     stack.restart("tools")
     return task
 
@@ -107,13 +107,15 @@ def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Pa
         case _:
             shell = Shell(tmp_path, stack.environment)
             shell.run("resolve", task.task_id, call_id, "--happened", "--result", '"there"')
-    until(lambda: task.summary().status != "approval", 20, "the word is taken over")  # its step is stored before that
+    until(
+        lambda: task.summary().status != "approval", 20, "the resolution is applied"
+    )  # its step is stored before that
     assert wait_for_result(task).result == "there"
     assert count_lines(stack)[call_id] == 1
 
 
 def test_the_outcome_of_a_call_killed_at_its_time_limit_is_unknown(stack: Stack) -> None:
-    """The worker's child is killed, since the tool swallows what tells it to end."""
+    """The tool ignores the exception of the time limit, so the worker kills its child process."""
     task = stack.orchestrator.run(team(timeout=1), "late")
     assert "outcome unknown" in str(wait_for_result(task).error)
     assert count_lines(stack)[_call_id(task)] == 0

@@ -1,4 +1,4 @@
-"""Something goes wrong at every port call of every team shape, in nine ways: always the same history and stream."""
+"""Nine kinds of faults at every port call of every journey: history and stream stay the same."""
 
 import pytest
 
@@ -9,6 +9,6 @@ from tests.support.memory_ports.journeys import JOURNEYS
 @pytest.mark.parametrize("journey", sorted(JOURNEYS))
 def test_one_fault_changes_no_outcome(journey: str) -> None:
     cases = list(single_faults(journey))
-    failures = [told for case in cases if (told := find_failure(case))]
+    failures = [line for case in cases if (line := find_failure(case))]
     assert len(cases) > 300
     assert not failures, "\n".join(failures)

@@ -1,4 +1,4 @@
-"""The same of what is done from outside: interruptions, stops, pauses, answers, approvals, goals, sub-tasks."""
+"""Faults at every port call of runs with interruptions, stops, pauses, answers, approvals, goals and sub-tasks."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NAMES = sorted({**CONTROLLED, **CUT_OFF})
 @pytest.mark.parametrize("journey", NAMES)
 def test_one_fault_changes_no_outcome(journey: str) -> None:
     cases = list(single_faults(journey))
-    failures = [told for case in cases if (told := find_failure(case))]
+    failures = [line for case in cases if (line := find_failure(case))]
     assert len(cases) > 300
     assert not failures, "\n".join(failures)
 
@@ -19,6 +19,6 @@ def test_one_fault_changes_no_outcome(journey: str) -> None:
 @pytest.mark.parametrize("journey", NAMES)
 def test_two_faults_change_no_outcome(journey: str) -> None:
     cases = list(fault_pairs(journey, distances=(2,)))[::4]
-    failures = [told for case in cases if (told := find_failure(case))]
+    failures = [line for case in cases if (line := find_failure(case))]
     assert len(cases) > 75
     assert not failures, "\n".join(failures)

@@ -1,4 +1,4 @@
-"""An irreversible tool that appends a line, with something wrong at every port call: never two lines for a call."""
+"""Faults at every port call of a run with an irreversible tool: each call appends at most one line."""
 
 from collections import Counter
 from pathlib import Path
@@ -24,7 +24,7 @@ CALLS = 2
 
 
 class Payments:
-    """A run in which two payments are made, each a line of a file; `resolve` is who finds out what is unknown."""
+    """A run with two payments, each a line of a file. `resolve` is the way in which unknown outcomes are resolved."""
 
     def __init__(self, file: Path, resolve: str) -> None:
         self.file = file
@@ -46,11 +46,11 @@ class Payments:
         )
 
     def lines(self) -> Counter[str]:
-        """How often each call had its effect."""
+        """Return how often each call had its effect."""
         return Counter(self.file.read_text().splitlines())
 
     def run(self, kind: str = "", at: int = 0) -> bool:
-        """Run it to its end, with this wrong at that port call: whether it came to that."""
+        """Run to the end with a fault at a port call. Return True if the run has that many port calls."""
 
         def watch(name: str, call: PortCall) -> Any:
             self.calls += 1
@@ -71,7 +71,7 @@ class Payments:
         return self.calls >= at
 
     def _has_open_intent(self) -> bool:
-        """Whether an intent stands in the workspace whose outcome nothing holds."""
+        """Return True if the workspace holds an intent without an outcome."""
         held = self.world.files.held
         begun = {path.rpartition("/")[2].removesuffix(".json") for path in held if "/effects/" in path}
         return any(f"{name}.outcome" not in begun for name in begun if not name.endswith(".outcome"))
@@ -89,7 +89,7 @@ class Payments:
         return "paid"
 
     def _verify(self, args: dict[str, Any], context: ToolContext) -> ToolOutcome:
-        """Whether there is a line; if not, there will be none."""
+        """Return the outcome: paid if the call has a line. Else make the key void, so that it never gets one."""
         call = ToolCall(id=context.call_id, tool_name="pay", args=args)
         if context.call_id in self.lines():
             return successful_outcome(call, "paid")
@@ -109,7 +109,7 @@ class Payments:
                 )
 
     def results(self) -> list[ToolResult]:
-        """The results of the payments."""
+        """Return the results of the payments."""
         return list(self.world.history()[2].results)[:CALLS]
 
 
@@ -124,11 +124,11 @@ def check_payments(paying: Payments, resolve: str) -> None:
         if not result.is_error:
             assert (result.result, lines[result.tool_call_id]) == ("paid", 1)
             continue
-        assert paying.in_doubt, f"nothing went wrong between intent and result, but: {result.error}"
+        assert paying.in_doubt, f"no fault between intent and result, but: {result.error}"
         if resolve == "tell":
             assert "outcome unknown" in str(result.error)
         else:
-            assert lines[result.tool_call_id] == 0, "it had its effect, and its result says that it had none"
+            assert lines[result.tool_call_id] == 0, "the call had its effect, and its result denies it"
 
 
 @pytest.mark.parametrize("resolve", ["tell", "verify", "ask"])

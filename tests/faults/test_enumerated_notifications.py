@@ -1,4 +1,4 @@
-"""The same of those who are told of a task's statuses: in order, at least once each."""
+"""Faults at every port call of a run with notifications: each target receives each status at least once, in order."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ EXPECTED = {
 @pytest.mark.parametrize("kind", INJECTIONS)
 @pytest.mark.parametrize("name", ENUMERATED)
 def test_a_fault_at_any_port_call_loses_no_notification(name: str, kind: str) -> None:
-    """One fault of each kind at every port call: what the same id says twice counts once."""
+    """Repeated notifications with the same id count once."""
     shop, hook = EXPECTED[name]
     at, struck = 1, True
     while struck:
@@ -39,9 +39,9 @@ def _path(call: Any) -> str:
 
 
 def run_with_fault(name: str, kind: str, at: int) -> tuple[World, bool]:
-    """The world after something went wrong at this port call, and whether there was so late a one.
+    """Return the world after a fault at this port call, and False if the run has fewer port calls.
 
-    Of the longer journey only the calls count that are made once it was looked up who is told.
+    In the longer journey, only the calls from the first read of the targets on count.
     """
     calls = 0
 

@@ -1,4 +1,4 @@
-"""The explorer: it finds nothing in some hundred random schedules, and finds bugs that a test puts in."""
+"""The explorer finds no violation in hundreds of random schedules, and finds bugs that a test injects."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,11 +25,11 @@ from tests.support.memory_ports.leases import MemoryTurns
 
 SCHEDULES = 600
 MAX_SCHEDULES = 4000
-"""Schedules after which a bug that a test puts in counts as not found."""
+"""Maximal number of schedules in which the explorer finds an injected bug."""
 
 
 def broken_invariants(case: Case) -> set[str]:
-    """The invariants that the case breaks."""
+    """Return the invariants that the case breaks."""
     return {violation.invariant for violation in violations(case)}
 
 
@@ -51,8 +51,8 @@ FIXED_CASES = (
     "sequential 26:stop:0 5:hold:0 w7:hold:0 0:back:1 0:sweep:0",
     "sequential w6:back:0 0:sweep:0 70:stop:0 w0:back:1",
 )
-"""Cases that broke a promise: an end that Redis had kept was taken back, one that it had lost stayed, or an item that
-came while Redis had lost the end was taken by a task that was closed."""
+"""Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, or a closed
+task applied an item that was accepted while Redis had lost the end."""
 
 
 @pytest.mark.parametrize("line", FIXED_CASES)
@@ -107,8 +107,8 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence),
     ),
-    "a restart of Redis begins no new generation": (
-        "a number comes once",
+    "a restart of Redis starts no new generation": (
+        "numbers are unique",
         (),
         lambda monkeypatch: monkeypatch.setattr(sweep, "_recover_schedule", _refill_only),
     ),
@@ -117,8 +117,8 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(receive, "_reject", lambda *_: None),
     ),
-    "a waiting task takes no item but stops": (
-        "takes what came",
+    "a waiting task applies no item but stops": (
+        "items are applied",
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(following, "decide", _wait_on),
     ),

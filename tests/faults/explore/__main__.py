@@ -18,7 +18,7 @@ from tests.faults.explore.shapes import SHAPES
 
 
 def main() -> int:
-    """Run the command: 1 if an invariant is broken."""
+    """Run the command. Return 1 if an invariant is broken."""
     options = _options()
     if options.case is None:
         return _explore(options)
@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--shape", action="append", choices=sorted(SHAPES), help="default: all of them")
     parser.add_argument("--only", action="append", default=[], help="look for this invariant; default: for all")
     parser.add_argument("--without", action="append", default=[], choices=sorted(KINDS), help="never disturb like this")
-    parser.add_argument("--losses", type=int, help=f"at most so many of {', '.join(LOSSES)} in a case; default: any")
+    parser.add_argument("--losses", type=int, help=f"maximal number of {', '.join(LOSSES)} in a case; default: any")
     parser.add_argument("--all", action="store_true", help="go on after a violation, with one case of each invariant")
     parser.add_argument("--case", help="replay this case")
     parser.add_argument("--trace", action="store_true", help="with --case: print each port call")

@@ -1,4 +1,4 @@
-"""Verdicts: the ways in which one port call goes wrong for the process that makes it."""
+"""Faults of one port call of a process."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,15 +8,15 @@ from tests.faults.explore.process import Process, make_call
 from tests.support.memory_ports.watch import Crash, PortCall
 
 IN_PROCESS = ("model.stream", "toolbox.", "notifier.")
-"""Calls that are no requests to Redis or the workspace: none of them is repeated, or takes effect later."""
+"""Calls that send no request to Redis or the workspace: none of them is repeated or takes effect later."""
 NEVER_RAISES = ("dispatcher.report_attempt_end",)
 
 
 class Scheduler(Protocol):
-    """The part of a run that verdicts need."""
+    """The part of a run that these faults use."""
 
     def delay_effect(self, call: PortCall, disturbances: int) -> None:
-        """Let the effect of the call happen later."""
+        """Make the call later, after a number of disturbances."""
 
 
 def _die(run: Scheduler, strand: Process, choice: int) -> None:
@@ -68,7 +68,7 @@ def _twice(run: Scheduler, strand: Process, choice: int) -> None:
 
 
 def _only_requests(strike: "FaultSetter", otherwise: "FaultSetter") -> "FaultSetter":
-    """The first one for requests, which a network may delay or repeat, the other one for calls in the process."""
+    """Return the first fault for requests, which a network may delay or repeat, else the other one."""
 
     def chosen(run: Scheduler, strand: Process, choice: int) -> None:
         (otherwise if strand.pending.startswith(IN_PROCESS) else strike)(run, strand, choice)
@@ -97,4 +97,4 @@ CALL_FAULTS: dict[str, FaultSetter] = {
     "fail-late": _where_possible(_only_requests(_fail_late, _fail)),
     "twice": _only_requests(_twice, _nothing),
 }
-"""By the kind of the disturbance."""
+"""Faults by the kind of the disturbance."""

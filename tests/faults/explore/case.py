@@ -1,4 +1,4 @@
-"""Case: a shape and the disturbances of one schedule, as a line such as "manual 12:hold:1 0:stop:0"."""
+"""A case: a shape and the disturbances of one schedule, as a line such as "manual 12:hold:1 0:stop:0"."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ MAX_CHOICE = 7
 _LATER_GAPS = (1, 4, 12, 40)
 _COUNTS = (1, 2, 3, 4, 5, 6, 8, 10)
 GAP_UNTIL_IDLE = 200
-"""A gap that lasts until no process has anything left to do: nothing waits for a disturbance then."""
+"""A gap that lasts until all processes are idle."""
 _FIRST_GAPS = (20, 50, 120)
 FOLLOWS = {
     "pause": ("resume", "step"),
@@ -82,7 +82,7 @@ FOLLOWS = {
 
 @dataclass(frozen=True)
 class Disturbance:
-    """After `gap` more port calls, or `writes` only, this happens; `choice` selects among its variants."""
+    """A disturbance after `gap` more port calls, or writes if `writes` is set. `choice` selects among its variants."""
 
     gap: int
     kind: str
@@ -94,16 +94,16 @@ class Disturbance:
 
     @classmethod
     def parse(cls, word: str) -> "Disturbance":
-        """Return the disturbance of such a word."""
+        """Return the disturbance that a word of a line describes."""
         gap, kind, choice = word.split(":")
         return cls(int(gap.removeprefix("w")), kind, int(choice), gap.startswith("w"))
 
     def is_due(self, gap: int, name: str) -> bool:
-        """Whether it happens at a call of this port, which counts down the rest of the gap otherwise."""
+        """Return True if the disturbance happens at a call with this name, when `gap` calls are left."""
         return gap <= 0 and self.applies_to(name)
 
     def applies_to(self, name: str) -> bool:
-        """Whether calls of this port count."""
+        """Return True if calls with this name count down the gap."""
         return not self.writes or name.startswith(WRITES)
 
 
@@ -119,7 +119,7 @@ class Case:
 
     @classmethod
     def parse(cls, line: str) -> "Case":
-        """Return the case of such a line."""
+        """Return the case that a line describes."""
         shape, *words = line.split()
         return cls(shape, tuple(map(Disturbance.parse, words)))
 
@@ -131,7 +131,7 @@ class Case:
         without: Sequence[str] = (),
         losses: int | None = None,
     ) -> "Case":
-        """Draw a case of one theme: a few disturbances, near each other or far apart, with at most so many losses."""
+        """Return a random case of one theme: a few disturbances, near or far apart, with at most `losses` losses."""
         theme = [kind for kind in random.choice(THEMES) if kind not in without]
         kinds = _limited(_kinds(random, theme, random.choice(_COUNTS)), losses)
         first, *later = kinds
@@ -143,7 +143,7 @@ class Case:
 
 
 def _disturbance(random: Random, kind: str, gaps: Sequence[int]) -> Disturbance:
-    """Draw the gap among all port calls, or among writes, which are a third of them; users often wait."""
+    """Return a disturbance after a random gap of port calls, or of writes, a third of the calls. Users often wait."""
     if kind in USER_ACTIONS and gaps is _LATER_GAPS and random.random() < 0.3:
         return Disturbance(GAP_UNTIL_IDLE, kind, random.randint(0, MAX_CHOICE))
     writes, gap = random.random() < 0.5, random.randrange(random.choice(gaps))
@@ -151,7 +151,7 @@ def _disturbance(random: Random, kind: str, gaps: Sequence[int]) -> Disturbance:
 
 
 def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:
-    """Draw kinds by their weights or evenly; often one that makes sense after the kind before it."""
+    """Return random kinds, weighted or evenly drawn; often one that FOLLOWS lists for the previous kind."""
     weights = [1 if random.random() < 0.5 else KINDS[kind] for kind in theme]
     kinds: list[str] = []
     while len(kinds) < count:
@@ -162,7 +162,7 @@ def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:
 
 
 def _limited(kinds: list[str], losses: int | None) -> list[str]:
-    """Return the kinds with the losses beyond so many replaced by sweeps."""
+    """Return the kinds with all losses beyond this number replaced by sweeps."""
     found = [index for index, kind in enumerate(kinds) if kind in LOSSES]
     beyond = set() if losses is None else set(found[losses:])
     return ["sweep" if index in beyond else kind for index, kind in enumerate(kinds)]

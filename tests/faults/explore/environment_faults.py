@@ -1,4 +1,4 @@
-"""Around: disturbances by other workers, the broker, time and Redis. They strike no single process."""
+"""Disturbances by other workers, the broker, time and Redis, which affect no single process."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -13,7 +13,7 @@ DELAYS = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
 
 
 class Deployment(Protocol):
-    """The part of a run that these disturbances need; `copies` are earlier states of Redis."""
+    """The part of a run that these disturbances use. `copies` are earlier states of Redis."""
 
     world: World
     copies: list[StoredData]
@@ -22,10 +22,10 @@ class Deployment(Protocol):
 
     @property
     def held(self) -> list[Process]:
-        """The processes that wait."""
+        """The held processes."""
 
     def release(self, strand: Process) -> None:
-        """Let a held process go on."""
+        """Continue a held process."""
 
     def deliver(self, message: Message) -> None:
         """Start a worker that takes the message."""
@@ -111,4 +111,4 @@ ENVIRONMENT_FAULTS: dict[str, Callable[[Deployment, int], None]] = {
     "restart": _restart,
     "back": _back,
 }
-"""By the kind of the disturbance; the choice is from 0 to 7."""
+"""Functions by the kind of the disturbance. The choice is from 0 to 7."""

@@ -1,4 +1,4 @@
-"""Explore: run a case to its end and say which invariant it breaks; shrink one that does."""
+"""Run of a case to its end with a check of all invariants, and the shrinking of a case that breaks one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,11 +9,11 @@ from tests.faults.explore.run import ErrorCollector, Run
 from tests.faults.explore.violation import Violation
 
 REPAIR_ROUNDS = 2
-"""How often hours pass before the check: a follower of the rules need not wait longer for any repair."""
+"""Number of long delays before the check. They suffice for every repair."""
 
 
 def violations(case: Case, trace: Callable[[str], None] | None = None) -> list[Violation]:
-    """Run the case: the invariants that it breaks."""
+    """Run the case. Return the invariants that it breaks."""
     run = Run(case, trace)
     with ErrorCollector(run.errors):
         try:
@@ -30,11 +30,11 @@ def _check_when_quiet(run: Run) -> list[Violation]:
     run.sweep_after_hours(REPAIR_ROUNDS)
     broken = check(run)
     if run.users.actions[0].answer == "unknown":
-        run.perform_action("submit")  # a client sends again what was not answered
+        run.perform_action("submit")  # a client repeats an unanswered request
         broken = broken or check(run)
     if broken or not run.open_tasks():
         return broken
-    for _ in range(2):  # a task's sub-tasks end with it, or after it
+    for _ in range(2):  # sub-tasks end with their parent, or after it
         for task_id in run.open_tasks():
             run.stop(task_id)
     run.sweep_after_hours(1)
@@ -42,7 +42,7 @@ def _check_when_quiet(run: Run) -> list[Violation]:
 
 
 def shrink(case: Case, invariant: str) -> Case:
-    """Return a case without any disturbance, port call or choice that this violation does not need."""
+    """Return a smaller case that breaks the same invariant, with minimal disturbances, gaps and choices."""
     better: Case | None = case
     while better is not None:
         case = better
@@ -59,7 +59,7 @@ def _smaller_cases(case: Case) -> Iterator[Case]:
     for size in (4, 2, 1):
         for start in range(len(all_of_it) - size + 1):
             yield replace(case, disturbances=all_of_it[:start] + all_of_it[start + size :])
-    for index in range(len(all_of_it) - 1):  # without this one, and the next one where it is now
+    for index in range(len(all_of_it) - 1):  # remove this one, and leave the next one at its place
         first, second, rest = all_of_it[index], all_of_it[index + 1], all_of_it[index + 2 :]
         merged = replace(second, gap=first.gap + second.gap)
         yield replace(case, disturbances=(*all_of_it[:index], merged, *rest))

@@ -1,4 +1,4 @@
-"""Followers: clients that read both channels live, after a reconnection, or once the task is closed."""
+"""Clients that follow a task live, after a reconnection, or once the task is closed."""
 
 import json
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from tests.support.memory_ports.world import World
 
 
 class LenientReader(ItemReader):
-    """A reader that drops text of a step that it holds, once Redis was emptied or set back.
+    """A reader that drops the text of a step that it already holds, once Redis has lost data.
 
-    A worker that acts on a state which is behind the workspace may speak until it stores its step. The step counts.
+    A worker with a state older than the workspace may stream text until it stores its step. The stored step counts.
     """
 
     def __init__(self, world: World) -> None:
@@ -28,7 +28,7 @@ class LenientReader(ItemReader):
         self._world = world
 
     def show(self, item: ItemData) -> None:
-        """Take one item in."""
+        """Apply one item."""
         late = isinstance(item, TextPartDelta) and item.step_id in {step.step_id for step in self.steps}
         server = self._world.server
         lost = server.instance > 1 or server.wiped
@@ -39,7 +39,7 @@ class LenientReader(ItemReader):
 
 
 class TaskFollower:
-    """Follows a task through its logs, and holds what a client shows; `ends` counts the ends that it received."""
+    """A follower of a task's logs, with the reader of a client. `ends` counts the received ends of the task."""
 
     def __init__(self, world: World, task_id: str) -> None:
         self.world = world
@@ -52,7 +52,7 @@ class TaskFollower:
         self._published = 0
 
     def read_logs(self) -> None:
-        """Take in what the logs hold by now, unless nothing was published since the last look."""
+        """Read the logs, if a message was published since the last read."""
         published = len(self.world.server.published)
         if published == self._published or self.ends or self.violation is not None:
             return
@@ -63,7 +63,7 @@ class TaskFollower:
             self.violation = Violation("follower", str(error))
 
     def finish(self) -> None:
-        """Take in the rest of a closed task, as the client library does."""
+        """Read the rest of a closed task, as the client library does."""
         if self.ends or self.violation is not None:
             return
         logs = cast(RedisFollower, self)
@@ -74,7 +74,7 @@ class TaskFollower:
             self._show(item.data)
 
     def replay(self, task_id: str, position: StreamPosition, page: int | None = None) -> Iterator[Record]:
-        """Yield what the logs hold after the position, merged as RedisFollower does."""
+        """Yield the records of the logs after the position, merged as RedisFollower does."""
         task = self.world.server.held.tasks.get(task_id)
         if task is None:
             return

@@ -1,4 +1,4 @@
-"""Invariants: the promises that hold once the deployment is quiet."""
+"""The invariants that hold once the deployment is quiet."""
 
 import json
 from collections import Counter
@@ -24,14 +24,14 @@ from tests.support.memory_ports.world import TASK, World
 
 END = "event_task_end"
 MAY_FOLLOW_THE_END = ("event_stream_reset", "event_error", "content_chunk")
-"""Records that may follow the end of a task: of a worker that has not learned of it, or of a new generation."""
+"""Records that may follow the end of a task: of a worker that does not know of it yet, or of a new generation."""
 STEP_ACTIONS = ("send", "interrupt", "raise")
 CONTINUING_ACTIONS = ("resume", "step")
 ANSWERING_ACTIONS = ("approve", "deny", "answer")
 
 
 def check(run: Run) -> list[Violation]:
-    """Return the promises that are broken; the deployment is quiet."""
+    """Return the broken invariants of a quiet deployment."""
     world = run.world
     checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
     for task in [CheckedTask(world, task_id) for task_id in run.users.tasks()]:
@@ -59,7 +59,7 @@ def _check_processes(run: Run) -> None:
 
 
 class CheckedTask:
-    """A task as the workspace and Redis have it."""
+    """The state of a task in the workspace and in Redis."""
 
     def __init__(self, world: World, task_id: str) -> None:
         self.world = world
@@ -67,31 +67,31 @@ class CheckedTask:
 
     @property
     def open(self) -> bool:
-        """Whether its marker is there."""
+        """True if the marker of open tasks exists."""
         return open_marker_path(self.task_id) in self.world.files.held
 
     @cached_property
     def summary(self) -> TaskSummary:
-        """Its `task.json`."""
+        """The content of `task.json`."""
         return self.world.summary(self.task_id)
 
     @cached_property
     def history(self) -> list[TaskStep]:
-        """Its steps."""
+        """The committed steps."""
         return self.world.history(self.task_id)
 
     @property
     def stored(self) -> StoredTask | None:
-        """Its state in Redis."""
+        """The state in Redis, or None."""
         return self.world.server.held.tasks.get(self.task_id)
 
     @cached_property
     def stored_events(self) -> list[bytes]:
-        """The lines of its `events.jsonl`."""
+        """The lines of `events.jsonl`."""
         return (self.world.files.held.get(events_path(self.task_id)) or b"").splitlines()
 
     def inbox(self) -> list[Item]:
-        """The items that wait in its workspace."""
+        """Return the items in the workspace's inbox."""
         held = self.world.files.held
         return [parse_item(held[path]) for path in held if path.startswith(inbox_path(self.task_id))]
 
@@ -104,7 +104,7 @@ def _checks(run: Run, task: CheckedTask) -> list[TaskCheck]:
         return [_check_history, _check_waiting, _check_summary, _check_numbers, _check_live, _check_late]
     accepted = any(deed.answer == "accepted" for deed in run.users.actions if _creates(deed, task.task_id))
     if not accepted and task.stored is None and not task.summary.status.ended:
-        return []  # nothing acts on it until it is submitted again
+        return []  # no process acts on the task until the client submits it again
     closed = [_check_closed, _check_events, _check_one_end, _check_log, _check_forgotten, _check_notices]
     return [_check_history, *closed, _check_numbers, _check_live, _check_late]
 
@@ -129,12 +129,12 @@ def _check_history(run: Run, task: CheckedTask) -> None:
 def _check_waiting(run: Run, task: CheckedTask) -> None:
     board = task.stored
     if board is None:
-        raise Violation("waits", f"{task.task_id} is open, and Redis does not know it")
+        raise Violation("waits", f"{task.task_id} is open, and unknown to Redis")
     waits = board.phase is Phase.WAIT and board.status.waiting
     require("waits", waits or _at_children(task, board), _state(task, board))
-    require("board agrees", board.seq == len(task.history), f"{_state(task, board)}, {len(task.history)} steps")
+    require("task store agrees", board.seq == len(task.history), f"{_state(task, board)}, {len(task.history)} steps")
     if board.phase is Phase.WAIT and not run.losses:  # a call whose outcome Redis lost runs again after the wait
-        require("takes what came", task.world.waits_on(task.task_id), _state(task, board))
+        require("items are applied", task.world.waits_on(task.task_id), _state(task, board))
     ids = {item.item_id for item in task.inbox()}
     noted = task.world.server.held.inboxes.get(task.task_id, set())
     require("inbox agrees", ids == noted, f"{task.task_id} stored {sorted(ids)}, noted {sorted(noted)}")
@@ -144,12 +144,12 @@ def _check_summary(run: Run, task: CheckedTask) -> None:
     board = task.stored
     if board is None or board.phase is not Phase.WAIT:
         return
-    told, now = (task.summary.status, task.summary.reason, task.summary.steps), (board.status, board.reason, board.seq)
-    require("task.json of a waiting task", told == now, f"{told}, {_state(task, board)}")
+    shown, now = (task.summary.status, task.summary.reason, task.summary.steps), (board.status, board.reason, board.seq)
+    require("task.json of a waiting task", shown == now, f"{shown}, {_state(task, board)}")
 
 
 def _at_children(task: CheckedTask, board: StoredTask) -> bool:
-    """Whether the task waits for its sub-tasks."""
+    """Return True if the task waits for its sub-tasks."""
     return board.phase is Phase.TOOLS and any(call.tool_name == "delegate" for call in task.history[-1].calls)
 
 
@@ -172,34 +172,35 @@ def _check_events(run: Run, task: CheckedTask) -> None:
 
 
 def _check_one_end(run: Run, task: CheckedTask) -> None:
-    """Once followers were told of the end, the task makes no step and ends in no other way.
+    """Require that no step and no other end follows the published end of a task, unless Redis has lost data.
 
-    Not if Redis lost the end that they were told of.
+    Redis may lose an end that followers have received.
     """
     if run.losses:
         return
-    told = [json.loads(message) for task_id, message in task.world.server.published if task_id == task.task_id]
-    first = next((index for index, record in enumerate(told) if record["type"] == END), len(told))
+    records = [json.loads(message) for task_id, message in task.world.server.published if task_id == task.task_id]
+    first = next((index for index, record in enumerate(records) if record["type"] == END), len(records))
     ends = {
-        (record["type"], record.get("status")) for record in told[first:] if record["type"] not in MAY_FOLLOW_THE_END
+        (record["type"], record.get("status")) for record in records[first:] if record["type"] not in MAY_FOLLOW_THE_END
     }
-    require("one end", len(ends) <= 1, f"{task.task_id}: {_types(told[first:])}")
+    require("one end", len(ends) <= 1, f"{task.task_id}: {_types(records[first:])}")
 
 
 def _check_log(run: Run, task: CheckedTask) -> None:
     if (board := task.stored) is None:
         return
     if run.losses and any(json.loads(line)["generation"] > board.generation for line in task.stored_events):
-        return  # Redis was set back to an earlier generation of a task that is closed: both hold its end
+        return  # Redis was restored to an earlier generation of a closed task: both hold its end
     log = [to_stored(message.encode()) for message in board.events]
     kept = [line for line in task.stored_events if json.loads(line)["generation"] == board.generation]
     require("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
 
 
 def _check_numbers(run: Run, task: CheckedTask) -> None:
-    """Within the generation that followers are left with, no number was published twice.
+    """Require that no number was published twice in the current generation.
 
-    Not if Redis was restarted between its loss of everything and the next sweep: nothing then shows the restart.
+    After a restart of Redis between a loss of all data and the next sweep this may happen: no trace of the restart is
+    left.
     """
     if (board := task.stored) is None or run.unnoticed_restart:
         return
@@ -208,7 +209,7 @@ def _check_numbers(run: Run, task: CheckedTask) -> None:
         record = json.loads(message)
         if task_id == task.task_id and record["generation"] == board.generation:
             before = published.setdefault(("chunks" in record, record["seq"]), message)
-            require("a number comes once", before == message, f"{task.task_id}: {before} {message}")
+            require("numbers are unique", before == message, f"{task.task_id}: {before} {message}")
 
 
 def _check_forgotten(run: Run, task: CheckedTask) -> None:
@@ -223,7 +224,7 @@ def _types(events: Any) -> str:
 
 def _check_notices(run: Run, task: CheckedTask) -> None:
     world = task.world
-    require("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has notices left")
+    require("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has pending notifications")
     heard = [notice.status for _, notice in world.notifier.deliveries if notice.task_id == task.task_id]
     targets = task.history[0].metadata.get("notify") if task.stored is not None else None
     expected = bool(targets) and summary_path(task.task_id) in world.files.held and task.task_id == TASK
@@ -250,7 +251,7 @@ def _check_follower(run: Run, task: CheckedTask, follower: TaskFollower, name: s
     if follower.violation is not None:
         raise Violation(f"{name} follower", f"{task.task_id} {follower.violation.facts}")
     if follower.ends and run.losses and name == "live":
-        return  # Redis lost the end that this client received, and the task went on
+        return  # Redis lost the end that this client received, and the task continued
     steps = len(follower.reader.steps)
     require(f"{name} follower has all steps", follower.reader.steps == task.history, f"{steps} of {len(task.history)}")
     require(f"{name} follower has one end", follower.ends == (not task.open), f"{task.task_id} {follower.ends} ends")
@@ -292,16 +293,16 @@ def _check_action(run: Run, deed: UserAction) -> None:
         return
     ended_early = not task.open and task.summary.status is not TaskStatus.COMPLETED
     waits = task.open and item.applied_at_seq is None
-    in_time = not deed.late or run.losses  # Redis may have lost the end, for which it was late
+    in_time = not deed.late or run.losses  # Redis may have lost the end that made it late
     require("accepted item", steps or waits or (ended_early and in_time), f"{deed}, {item}")
     if not waits:
         _check_receipt(world, deed, steps)
 
 
 def _check_pauses(run: Run) -> None:
-    """After a pause, the turn in flight ends, and no other one begins until a user lets the task go on."""
+    """Require that at most the turn in flight ends after a pause, until a user continues the task."""
     if run.losses or any(deed.kind in CONTINUING_ACTIONS for deed in run.users.actions):
-        return  # the sweeper finds a pause that Redis has lost
+        return  # the sweeper restores a pause that Redis has lost
     for deed in run.users.actions:
         if deed.kind != "pause" or deed.answer != "accepted":
             continue
@@ -319,7 +320,7 @@ def _check_receipt(world: World, deed: UserAction, steps: list[TaskStep]) -> Non
 
 
 def _orphaned_keys(world: World) -> dict[str, object]:
-    """The keys in Redis that nothing removes."""
+    """Return the keys in Redis that no process will remove."""
     held = world.server.held
     closed = {task_id for task_id in held.inboxes if open_marker_path(task_id) not in world.files.held}
     lost = closed - held.tasks.keys() - held.inbox_until.keys()

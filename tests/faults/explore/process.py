@@ -1,4 +1,4 @@
-"""Strand: one process of the deployment, in a thread that runs only while the scheduler waits for it."""
+"""A process of the deployment, in a thread that runs only while the scheduler waits for it."""
 
 import threading
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from typing import Any
 from tests.support.memory_ports.watch import Crash, PortCall
 
 CallFault = Callable[[PortCall], Any]
-"""Decides the outcome of one port call: makes it, drops it, repeats it, or raises."""
+"""Decides the outcome of a port call: makes it, drops it, repeats it, or raises."""
 
 HANG_TIMEOUT = 60.0
-"""Seconds after which a process that reaches no port call counts as blocked for ever."""
-_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="strand")
+"""Seconds after which a process that reaches no port call counts as blocked."""
+_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="process")
 
 
 def make_call(call: PortCall) -> Any:
-    """Make the call: the verdict that changes nothing."""
+    """Make the call without a fault."""
     return call()
 
 
 class Process:
-    """A process that the scheduler runs step by step; `error` is the exception that ended it, except a crash."""
+    """A process that the scheduler runs from port call to port call. `error` is the exception that ended it."""
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Process:
             raise RuntimeError(f"process {self.name!r} hangs outside of its port calls, after {self.pending!r}")
 
     def pause(self, name: str, call: PortCall) -> Any:
-        """Wait at a port call for the scheduler, then obey its verdict. Only the strand's own thread calls this."""
+        """Wait at a port call for the scheduler, then apply its fault. Only the process's thread calls this."""
         self.pending = name
         self._schedulers.release()
         self._mine.acquire()
@@ -57,7 +57,7 @@ class Process:
         return verdict(call)
 
     def kill(self) -> None:
-        """End the process at its port call, without the effect of that. Only the scheduler calls this."""
+        """End the process at its port call, whose effect does not happen. Only the scheduler calls this."""
         self.dead = True
         while self._started and not self.ended:
             self.run_to_pause()

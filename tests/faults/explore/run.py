@@ -1,6 +1,6 @@
-"""Run: one schedule. The scheduler lets one process run at a time and disturbs the deployment at port calls.
+"""The run of one schedule. The scheduler runs one process at a time and disturbs the deployment at port calls.
 
-    stack ─► messages ─► held processes whose time has come ─► next disturbance ─► quiet ─► invariants
+    stack ─► messages ─► held processes that are due ─► next disturbance ─► quiet ─► invariants
 
 A process runs until the next disturbance is due or until it ends. Without a disturbance, the newest process goes on
 first, then workers take messages in order. A held process waits until all others have nothing left to do.
@@ -41,26 +41,26 @@ from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK
 
 RECHECK_DELAY = 4000.0
-"""Seconds after which a waiting task was looked at and the schedule filled again."""
+"""Seconds after which every waiting task is reconciled and the schedule is filled again."""
 QUIET_SECONDS = 250.0
 """Seconds without any due task after which the deployment counts as quiet."""
 MAX_SWEEPS = 200
-"""Sweeps after which a deployment that is not quiet never will be."""
+"""Sweeps after which a deployment that is not quiet breaks the invariant `settles`."""
 MAX_PROCESSES = 500
-"""Processes after which a deployment that is still busy never will be quiet; most schedules start fewer than 40."""
+"""Processes after which a busy deployment breaks the invariant `settles`. Most schedules start fewer than 40."""
 NEVER = 1_000_000
 
 
 @dataclass
 class HeldProcess:
-    """A process that waits until so many more disturbances have happened."""
+    """A process that waits for a number of further disturbances."""
 
     strand: Process
     disturbances: int
 
 
 class Run:
-    """One schedule in a new deployment. `trace`, if given, receives a line for each port call and disturbance."""
+    """One schedule in a new deployment. `trace` receives a line for each port call and disturbance."""
 
     def __init__(self, case: Case, trace: Callable[[str], None] | None = None) -> None:
         shape = SHAPES[case.shape]
@@ -69,7 +69,7 @@ class Run:
         self.follower = TaskFollower(self.world, TASK)
         self.errors: list[Exception] = []
         self.losses = 0
-        self.unnoticed_restart = False  # Redis was restarted after it was emptied, before a sweeper had noticed that
+        self.unnoticed_restart = False  # Redis was restarted after a loss of all data that no sweeper had noticed
         self._left = list(case.disturbances)
         self._gap = self._left[0].gap if self._left else 0
         self._stack: list[Process] = []
@@ -87,7 +87,7 @@ class Run:
         self.settle()
 
     def settle(self) -> None:
-        """Without any further disturbance, run until nothing is left to do for some time."""
+        """Run without further disturbances until the deployment is quiet."""
         self._left = []
         self.world.server.deaf = False
         for held in self._held:
@@ -112,14 +112,14 @@ class Run:
         return set(self.open_tasks()) <= schedule.keys() and all(at > now + QUIET_SECONDS for at in schedule.values())
 
     def sweep_after_hours(self, rounds: int) -> None:
-        """Let hours pass and sweep: repairs that happen only now and then are made."""
+        """Advance the clock by hours and sweep, so that all infrequent repairs happen."""
         for _ in range(rounds):
             self.world.clock.move(RECHECK_DELAY)
             self.sweep()
             self.settle()
 
     def perform_action(self, kind: str, choice: int = 0) -> UserAction | None:
-        """Let a user act once all is quiet, and wait until it is quiet again."""
+        """Perform a user's action in a quiet deployment, and run until it is quiet again."""
         deed = self._act(kind, choice)
         self.settle()
         return deed
@@ -129,12 +129,12 @@ class Run:
         return sorted(path.removeprefix("_open/") for path in self.world.files.held if path.startswith("_open/"))
 
     def stop(self, task_id: str) -> None:
-        """Let a user stop the task, and wait until it is quiet again."""
+        """Stop the task as a user, and run until the deployment is quiet again."""
         self._start_action(self.users.stop(task_id))
         self.settle()
 
     def end(self) -> None:
-        """Kill all processes that are left."""
+        """Kill all remaining processes."""
         for strand in [*self._stack, *self.held]:
             self._running = strand
             strand.kill()
@@ -142,22 +142,22 @@ class Run:
 
     @property
     def held(self) -> list[Process]:
-        """The processes that wait."""
+        """The held processes."""
         return [held.strand for held in self._held]
 
     def release(self, strand: Process) -> None:
-        """Let a held process go on before all others."""
+        """Continue a held process before all others."""
         self._held = [held for held in self._held if held.strand is not strand]
         self._stack.append(strand)
 
     def delay_effect(self, call: PortCall, disturbances: int) -> None:
-        """Let the effect of the call of a process happen later, whatever becomes of the process."""
+        """Make the call later, after a number of disturbances, even if its process ends before."""
         self._hold(Process("late effect", lambda: self._make(call)), disturbances)
 
     # ---- scheduling
 
     def _work(self) -> None:
-        """Run until nothing is left to run and no disturbance is left."""
+        """Run until no process, message and disturbance is left."""
         while True:
             if self._stack:
                 self._step(self._stack[-1])
@@ -167,7 +167,7 @@ class Run:
                 self.release(ready.strand)
             elif self._left:
                 self._apply_next_disturbance(None)
-            elif self._held:  # those that wait until all is quiet
+            elif self._held:  # these wait until the deployment is quiet
                 self.release(self._held[0].strand)
             else:
                 return
@@ -201,7 +201,7 @@ class Run:
         return answer
 
     def _apply_next_disturbance(self, strand: Process | None) -> None:
-        """Make the next disturbance happen, at a port call of this process."""
+        """Apply the next disturbance, at a port call of this process."""
         now = self._left.pop(0)
         self._gap = self._left[0].gap if self._left else 0
         if any(later.kind == "back" for later in self._left):
@@ -224,13 +224,13 @@ class Run:
             CALL_FAULTS[now.kind](self, strand, now.choice)
 
     def _hold(self, strand: Process, disturbances: int) -> None:
-        """Keep the process waiting for so many disturbances more; with 3 or more, until the deployment is quiet."""
+        """Hold the process for up to 2 further disturbances; with 3, until the deployment is quiet."""
         self._held.append(HeldProcess(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
 
     # ---- processes
 
     def _start(self, name: str, work: Callable[[Engine], object]) -> None:
-        """Start a process; its engine serves another one unless it dies or raises."""
+        """Start a process. Its engine is reused unless the process dies or raises."""
         self._names[name] = number = self._names[name] + 1
         if self._names.total() > MAX_PROCESSES:
             raise Violation("settles", f"still busy after {MAX_PROCESSES} processes: {dict(self._names)}")
@@ -251,7 +251,7 @@ class Run:
         self._start("sweep", lambda engine: sweep(engine, SWEEP_INTERVAL / 2))
 
     def deliver(self, message: Message) -> None:
-        """Start a worker that takes the message."""
+        """Start a worker with the message."""
         match message:
             case AdvanceMessage():
                 self._start("advance", lambda engine: advance(engine, message.task_id))
@@ -285,7 +285,7 @@ def _described(name: str, call: PortCall) -> str:
 
 
 class ErrorCollector(logging.Handler):
-    """Collects the exceptions that the engine logs in place of raising them."""
+    """A log handler that collects the exceptions that the engine logs instead of raising them."""
 
     def __init__(self, errors: list[Exception]) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Shapes: teams that differ in the parts of the engine that they use. Their model scripts look at the request only."""
+"""Teams that use different parts of the engine. Their model scripts depend only on the request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ from tests.support.memory_ports.watch import Watch
 from tests.support.memory_ports.world import Given, World, team_of
 
 POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=1000)
-"""Attempts enough for every disturbance: no schedule exhausts them."""
+"""A policy with so high a limit of attempts that no schedule exhausts it."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A team, the answers of its model, its tools, and what users send with the prompt."""
+    """A team, its model script, its tools, and the options of its submission."""
 
     team: Team
     script: Script
@@ -28,7 +28,7 @@ class Shape:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def world(self, watch: Watch) -> World:
-        """A new deployment for this shape."""
+        """Return a new deployment for this shape."""
         return World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
 
 

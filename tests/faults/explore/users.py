@@ -1,4 +1,4 @@
-"""Users: the actions of clients, and the answer that each of them received."""
+"""The actions of users, and the answer to each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,14 +26,14 @@ from tests.faults.explore.shapes import Shape
 from tests.support.memory_ports.world import TASK, World
 
 MAX_REQUESTS = 3
-"""How often a client sends the same request while no server answers."""
+"""Maximal number of times a client sends the same request while no server answers."""
 
 
 @dataclass
 class UserAction:
-    """An action of a user, with the answer: unknown if the client died, or no server answered.
+    """A user's action with its answer, which is unknown if the client died or no server answered.
 
-    `late`: the end of the task was written down before the user began. `steps`: how long the history was at the answer.
+    `late`: the task's end was recorded before the action. `steps`: the length of the history at the answer.
     """
 
     kind: str
@@ -49,14 +49,14 @@ UserRequest = Callable[[Engine], None]
 
 @dataclass
 class Users:
-    """All users of one deployment; `deeds` are their actions, in order."""
+    """All users of a deployment, and their actions in order."""
 
     world: World
     shape: Shape
     actions: list[UserAction] = field(default_factory=list)
 
     def act(self, kind: str, choice: int) -> tuple[UserAction, UserRequest] | None:
-        """Return the action of this kind, or None if it makes no sense now."""
+        """Return an action of this kind, or None if the task does not allow it now."""
         task_id = self._target(choice)
         if kind == "submit":
             return self._new(UserAction(kind, TASK), self._submit)
@@ -74,7 +74,7 @@ class Users:
         return self._new(deed, self._request("stop", task_id, deed.item_id))
 
     def perform(self, engine: Engine, deed: UserAction, request: UserRequest) -> None:
-        """Make the request, again while no server answers, and note the answer."""
+        """Make the request, repeat it while no server answers, and keep the answer."""
         for _ in range(MAX_REQUESTS):
             try:
                 request(engine)

@@ -1,8 +1,8 @@
-"""Violation: an invariant that a schedule breaks."""
+"""The violation of an invariant by a schedule."""
 
 
 class Violation(AssertionError):
-    """`invariant` names it, `facts` say how it is broken."""
+    """A broken invariant. `facts` describe how it is broken."""
 
     def __init__(self, invariant: str, facts: str) -> None:
         super().__init__(invariant, facts)
