@@ -53,7 +53,7 @@ def count_lines(stack: Stack) -> Counter[str]:
 
 
 def run_until_killed(stack: Stack, prompt: str, **fields: Any) -> Task:
-    """Run a task, kill its tools worker during the call, before ("late") or after ("early") its effect, and return it."""
+    """Run a task, and kill its tools worker before ("late") or after ("early") the call's effect. Return the task."""
     before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(**fields), prompt)
     call_id = _call_id(task)

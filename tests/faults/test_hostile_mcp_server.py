@@ -1,4 +1,4 @@
-"""A hostile MCP server that is started gets none of the worker's secrets, and none of its files."""
+"""A hostile MCP server reads none of the secrets and files of the worker that starts it."""
 
 import json
 import os
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not PROC.exists(), reason="the sandbox is Linux'
 
 
 def call_thief(tool: str, args: dict[str, Any], mode: ConfinementMode = "network", paths: tuple[str, ...] = ()) -> Any:
-    """The answer of the thief's tool."""
+    """Return the answer of the hostile server's tool."""
     server = declare_server(THIEF, tools=["steal", "roam"], timeout=30, connect_timeout=30)
     with open_servers(server, confinement=Confinement(mode, paths)) as servers:
         return json.loads(servers.call(server, tool, args, "k", never))

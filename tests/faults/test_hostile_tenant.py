@@ -1,6 +1,6 @@
-"""A hostile tenant: no schema, pattern or template of its holds a worker or takes its memory.
+"""No schema, pattern or template of a hostile tenant exhausts a worker's time or memory.
 
-All of it runs in one process with limits of memory and processor time, which the kernel enforces.
+All inputs run in one process whose limits of memory and processor time the kernel enforces.
 """
 
 from tests.faults.hostile import tenant

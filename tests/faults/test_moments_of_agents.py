@@ -1,4 +1,4 @@
-"""A worker of the agents pool killed, stopped for longer than a lease, and ended, at each named moment."""
+"""An agents worker killed, suspended for longer than a lease, or terminated, at each named moment."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("happening", DISRUPTIONS)
+@pytest.mark.parametrize("disruption", DISRUPTIONS)
 @pytest.mark.parametrize("moment", AGENTS, ids=lambda moment: moment.name)
-def test_a_task_survives_its_agents_worker(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
-    DISRUPTIONS[happening](Scenario(stack, victim, moment))
+def test_a_task_survives_its_agents_worker(stack: Stack, victim: Victim, moment: Moment, disruption: str) -> None:
+    DISRUPTIONS[disruption](Scenario(stack, victim, moment))

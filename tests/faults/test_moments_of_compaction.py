@@ -1,4 +1,4 @@
-"""A coordinator killed, stopped for longer than a lease, and ended, while it folds a history in S3."""
+"""A coordinator worker killed, suspended for longer than a lease, or terminated, while it compacts a history in S3."""
 
 from collections.abc import Iterator
 
@@ -25,11 +25,13 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("happening", DISRUPTIONS)
+@pytest.mark.parametrize("disruption", DISRUPTIONS)
 @pytest.mark.parametrize("moment", COMPACTION, ids=lambda moment: moment.name)
 def test_a_task_survives_a_coordinator_that_compacts(
-    stack: Stack, victim: Victim, moment: Moment, happening: str
+    stack: Stack, victim: Victim, moment: Moment, disruption: str
 ) -> None:
-    DISRUPTIONS[happening](Scenario(stack, victim, moment))
+    DISRUPTIONS[disruption](Scenario(stack, victim, moment))
     names = stack.orchestrator._engine.files.names("")
-    assert not [name for name in names if stack.orchestrator._engine.files.names(f"{name}/history/")], "all is folded"
+    assert not [name for name in names if stack.orchestrator._engine.files.names(f"{name}/history/")], (
+        "all histories are compacted"
+    )

@@ -1,4 +1,4 @@
-"""Redis emptied in the middle of a run: the task goes on from its workspace."""
+"""Redis emptied or restarted during a run: the task continues from its workspace."""
 
 import pytest
 import redis
@@ -34,7 +34,7 @@ def test_a_task_survives_flushall_during_a_turn(stack: Stack, chunk: int) -> Non
 
 @pytest.mark.parametrize("keep", [True, False], ids=["with its data", "without its data"])
 def test_a_task_survives_a_restart_of_redis(stack: Stack, keep: bool) -> None:
-    """Workers that end because of it are started again, as whoever runs them does."""
+    """Workers that end because of the loss are restarted, as a process manager does."""
     stack.model.script(answer_slowly)
     task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()

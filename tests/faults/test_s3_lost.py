@@ -1,4 +1,4 @@
-"""The S3 server, or it and Redis, killed in mid-run and started again a second later: the task goes on and ends."""
+"""The S3 server, or S3 and Redis, killed during a run and restarted a second later: the task continues and ends."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def test_a_task_survives_a_restart_of_s3(tmp_path: Path, redis: str) -> None:
                     s3.process.wait()
                     if "goes" in redis:
                         stack.restart_redis(keep="with its" in redis)
-                    time.sleep(1.0)  # how long it is away
+                    time.sleep(1.0)  # the length of the outage
                     s3 = start_seaweed(tmp_path / "seaweed", s3.port)
             assert task.result(60).status == "completed"
             assert shape(task.history()) == GRAPH.expected

@@ -1,4 +1,4 @@
-"""Code that means harm, in the sandbox: nothing reaches out, nothing outlives the run, and the worker is as before."""
+"""Hostile code in the sandbox: it reaches nothing outside, does not outlive the run, and changes no worker."""
 
 import gc
 import os
@@ -28,14 +28,14 @@ SECRET = "the-secret-of-the-host"
 
 @pytest.fixture(autouse=True)
 def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The worker's side after a run: no process more, no file, no descriptor, and what it had is unchanged."""
+    """Assert that a test leaves no process, file or descriptor behind, and no file of the host changed."""
     require_sandbox()
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setenv("ROBOCO_TEST_SECRET", SECRET)
     (tmp_path / "secret").write_text(SECRET)
-    gc.collect()  # what other tests left open is closed now, not in the middle of this one
+    gc.collect()  # closes the leftovers of other tests before this one
     before, descriptors = contained_processes(), open_descriptors()
     yield
     until(lambda: contained_processes() <= before, 5, "no process of the sandbox is left")
@@ -102,7 +102,7 @@ def test_a_run_dies_with_its_worker(number: int, code: str) -> None:
     finally:
         worker.send_signal(number)
         worker.wait()
-    until(lambda: contained_processes() <= before, 5, "the run is dead")
+    until(lambda: contained_processes() <= before, 5, "the run has ended")
 
 
 RUN_ON_REQUEST = """
@@ -121,7 +121,7 @@ for _ in iter(sys.stdin.readline, ""):
 
 
 def test_a_worker_that_dies_during_the_start_leaves_no_process() -> None:
-    """A start takes about 30 ms, of which bubblewrap needs a few: killed a little later each time."""
+    """A start takes about 30 ms. The worker is killed a millisecond later in each attempt."""
     before = contained_processes()
     asked = subprocess.Popen([sys.executable, "-c", RUN_ON_REQUEST], stdin=PIPE, stdout=PIPE, text=True)
     assert asked.stdin is not None
@@ -130,7 +130,7 @@ def test_a_worker_that_dies_during_the_start_leaves_no_process() -> None:
         for tenths in range(0, 300, 10):
             print("run", file=asked.stdin, flush=True)
             worker = int(asked.stdout.readline())
-            time.sleep(tenths / 10_000)  # the moment is what is tried
+            time.sleep(tenths / 10_000)  # the moment of the kill
             os.kill(worker, signal.SIGKILL)
     until(lambda: contained_processes() <= before and not bubblewrap_pids(), 5, "nothing is left")
 
@@ -158,7 +158,7 @@ def test_code_and_inputs_beyond_the_limits_are_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def listeners() -> Iterator[tuple[socket.socket, socket.socket, str]]:
-    """Servers of the host that hear of every attempt: TCP and UDP on one port, and an abstract Unix socket."""
+    """Run servers on the host: TCP and UDP on one port, and an abstract Unix socket."""
     name = f"roboco-test-{os.getpid()}-{time.monotonic_ns()}"
     with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket(socket.AF_UNIX) as unix:
         tcp.bind(("127.0.0.1", 0))
@@ -172,16 +172,16 @@ def listeners() -> Iterator[tuple[socket.socket, socket.socket, str]]:
 
 
 def open_descriptors() -> set[tuple[str, str]]:
-    """The descriptors of this process and what they refer to."""
+    """Return the descriptors of this process with their targets."""
     found = set()
     for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # that of the listing itself
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             found.add((descriptor.name, os.readlink(descriptor)))
     return found
 
 
 def contained_processes() -> set[str]:
-    """Processes of this machine that live in a namespace of processes below ours."""
+    """Return the processes of this machine in a PID namespace below this one."""
     found = set()
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -194,7 +194,7 @@ def contained_processes() -> set[str]:
 
 
 def bubblewrap_pids() -> list[str]:
-    """Processes of bubblewrap, also those that have not made a namespace yet."""
+    """Return the processes of bubblewrap, also those without a namespace yet."""
     found = []
     for name in Path("/proc").glob("[0-9]*/comm"):
         with suppress(FileNotFoundError, ProcessLookupError):

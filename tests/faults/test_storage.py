@@ -1,4 +1,4 @@
-"""A workspace that misbehaves: slow, refusing, answering too late, full. Nothing is lost, nothing stands twice."""
+"""A workspace that is slow, refuses, answers too late, or is full: no step is lost or repeated."""
 
 import errno
 import logging
@@ -31,14 +31,14 @@ LARGE = "x" * 200_000
 
 @pytest.fixture(scope="module")
 def gate(s3: S3Server) -> Iterator[Gate]:
-    """A gate before the S3 server; tests leave it open."""
+    """A gate before the S3 server. Tests leave it open."""
     with Gate(s3.port) as entered:
         yield entered
 
 
 @pytest.fixture(scope="module")
 def stack(s3: S3Server, gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Workers that reach S3 through the gate; the test's own orchestrator does as well."""
+    """Workers and an orchestrator that reach S3 through the gate."""
     folder, endpoint = tmp_path_factory.mktemp("stack"), f"http://127.0.0.1:{gate.port}"
     with (
         s3_environment(s3),
@@ -53,7 +53,7 @@ def answer_slowly(request: Request) -> Reply:
 
 
 def check(stack: Stack, journey: StackJourney, task: Task, asked: int) -> None:
-    """The history is as ever, a follower sees it all, and no turn was made twice."""
+    """Assert the journey's history, that a follower receives all of it, and that no turn was repeated."""
     assert task.result(120).status == "completed"
     history = task.history()
     assert shape(history) == journey.expected
@@ -68,7 +68,7 @@ def check(stack: Stack, journey: StackJourney, task: Task, asked: int) -> None:
 
 @pytest.mark.s3
 def test_a_slow_s3_repeats_no_turn(stack: Stack, gate: Gate) -> None:
-    """Each request takes two seconds, and a lease lasts four."""
+    """Each request takes two seconds. A lease lasts four."""
     stack.model.script(lambda request: Reply(text="hello"))
     asked = len(stack.model.requests)
     gate.delay = 2.0
@@ -109,7 +109,7 @@ def test_a_step_waits_while_s3_refuses(stack: Stack, gate: Gate) -> None:
         r"PUT /[^ ]*/task.json",
         r"DELETE /[^ ]*_open/",
     ],
-    ids=["a turn's step", "the results", "the fold", "the summary", "the marker"],
+    ids=["a turn's step", "the results", "the compacted history", "the summary", "the marker"],
 )
 def test_a_write_answered_after_the_timeout_takes_effect_once(stack: Stack, gate: Gate, request_line: str) -> None:
     stack.model.script(answer)
@@ -124,7 +124,7 @@ def test_a_write_answered_after_the_timeout_takes_effect_once(stack: Stack, gate
 
 @contextmanager
 def fill_disk(stack: Stack, pool: str) -> Iterator[None]:
-    """No file of the pool's processes may grow beyond 64 KiB: as on a disk that is full, writing fails half-way."""
+    """Limit the files of the pool's processes to 64 KiB, so that a write fails half-way, as on a full disk."""
     processes = [stack.workers[pool].pid, *_child_pids(stack.workers[pool].pid)]
     before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in processes}
     for pid, (_, hard) in before.items():
@@ -142,16 +142,16 @@ def _child_pids(pid: int) -> list[int]:
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process's limits are set on Linux alone")
 def test_a_step_waits_while_the_disk_is_full(folder_stack: Stack) -> None:
-    """The step waits in the worker, whose log says where and why, until there is room. The model is asked once."""
+    """The worker keeps the step until the disk has room, and logs the path and the error. The model is asked once."""
     folder_stack.model.script(lambda request: Reply(text=LARGE))
     asked = len(folder_stack.model.requests)
     with fill_disk(folder_stack, "agents"):
         task = folder_stack.orchestrator.run(ECHO, "Hello.")
         until(lambda: "waits until its server answers" in folder_stack.log("agents"), 30, "the step waits")
         assert len(task.history()) == 1
-        told = folder_stack.log("agents")
-        assert f"history.jsonl cannot be written: [Errno {errno.EFBIG}]" in told
-        assert "make room" in told
+        log = folder_stack.log("agents")
+        assert f"history.jsonl cannot be written: [Errno {errno.EFBIG}]" in log
+        assert "make room" in log
     assert task.result(30).status == "completed"
     assert [step.text for step in task.history()] == ["Hello.", LARGE]
     assert verify_chain(folder_stack.orchestrator._engine.histories.lines(task.task_id)) == 2
@@ -161,7 +161,7 @@ def test_a_step_waits_while_the_disk_is_full(folder_stack: Stack) -> None:
 
 def test_a_submission_to_a_full_disk_is_refused_and_leaves_no_file(folder_stack: Stack) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    logging.disable()  # the log's own file may be larger than the limit
+    logging.disable()  # the log file may be larger than the limit
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))
     try:
         with pytest.raises(TransientError, match="make room"):
@@ -176,7 +176,7 @@ def test_a_submission_to_a_full_disk_is_refused_and_leaves_no_file(folder_stack:
 
 
 def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_stack: Stack) -> None:
-    """Redis is lost, and in the workspace a line: the operator is told which, and what to do."""
+    """Redis is emptied, and a line of the workspace is changed. The log names the step and the command to continue."""
     stack = folder_stack
     stack.model.script(lambda request: Reply(text="hello"))
     task = stack.orchestrator.run(DESK, "Hello.")
@@ -191,11 +191,11 @@ def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_st
     [letter] = [one for one in stack.orchestrator.dead_letters() if one.task_id == task.task_id]
     assert f"roboco dead-letters requeue {letter.letter_id}" in stack.log("coordinator")
     assert "was changed: its digest does not match" in letter.reason
-    assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "nothing was written on a broken base"
+    assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "no step was appended to a broken history"
 
     path.write_bytes(whole)
     stack.orchestrator.requeue_dead_letter(letter.letter_id)
-    until(lambda: len(task.history()) == 4, 30, "the message is a step, and answered")
+    until(lambda: len(task.history()) == 4, 30, "the message is a step with a reply")
     assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == 4
     task.stop()
     task.result(30)

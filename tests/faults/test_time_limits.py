@@ -1,4 +1,4 @@
-"""What takes too long at a coordinator: it ends, is tried a bounded number of times, and then named."""
+"""Work beyond the coordinator's time limit: it is ended, retried a limited number of times, and then a dead letter."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
             for submitted in (task_id, "good"):
                 arguments = {"task_id": submitted, "team": ECHO, "prompt": "Go."}
                 producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", time_limit=900)
-        until(lambda: list(stack.orchestrator.tasks()), 20, "another task is taken")
+        until(lambda: list(stack.orchestrator.tasks()), 20, "another task is accepted")
         assert stack.orchestrator.task("good").result(60).status == "completed"
         letter = wait_for_letter(stack)
         assert (letter.name, letter.attempts, letter.queue, letter.truncated) == (
@@ -32,7 +32,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
             0,
         )
         assert "exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT)" in letter.reason
-        until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "nothing of it is held")
+        until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "no message is held")
         assert worker.alive()
 
 
@@ -42,7 +42,7 @@ def test_a_pass_beyond_the_time_limit_is_logged(tmp_path: Path) -> None:
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.advance", kwargs={"task_id": "SLOW"}, queue="roboco.coordinator")
         wanted = "roboco.advance of task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_TIMEOUT)"
-        until(lambda: wanted in stack.log("slow"), 30, "its log says so")
+        until(lambda: wanted in stack.log("slow"), 30, "the log names the limit")
 
 
 INVALID_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {

@@ -250,7 +250,7 @@ def test_a_server_that_tells_of_a_change() -> None:
     server = declare_server()
     with open_servers(server) as servers:
         assert "buy" in servers.tools(server)
-        servers.call(server, "retire", {"name": "buy", "tell": True}, "k", never)
+        servers.call(server, "retire", {"name": "buy", "notify": True}, "k", never)
         wait_until(lambda: "buy" not in servers.tools(server))
 
 

@@ -1,4 +1,4 @@
-"""Recorded histories: every prefix decides as it did when it was recorded."""
+"""Recorded histories: `decide` returns the recorded decision for every prefix."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def read_lines(name: str) -> list[bytes]:
 
 
 def load_recording(name: str) -> tuple[Team, list[TaskStep], TaskSummary]:
-    """The team, the history and how it ended."""
+    """Return the team, the history and the summary."""
     team = Team.model_validate_json((FOLDER / f"{name}.team.json").read_bytes())
     summary = TaskSummary.model_validate_json((FOLDER / f"{name}.task.json").read_bytes())
     return team, [parse_step(line) for line in read_lines(name)], summary
@@ -41,7 +41,7 @@ def router_of(team: Team) -> Router:
 
 
 def load_recorded_task(name: str) -> RecordedTask:
-    """The recorded task, as it is replayed for users too."""
+    """Return the recorded task in the form that `roboco replay` uses."""
     team, steps, summary = load_recording(name)
     return RecordedTask(
         team, tuple(steps), summary.status, summary.reason, started_at=steps[0].created_at, router=router_of(team)
@@ -69,7 +69,7 @@ def test_every_prefix_decides_as_recorded(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_prefix_decides_on_the_kind_of_its_next_step(name: str) -> None:
-    """Without messages and results, a prefix waits for them, or has just these calls run."""
+    """Without messages and results, `decide` waits for them, or requests exactly the recorded calls."""
     team, steps, _ = load_recording(name)
     for history, step in zip(history_prefixes(steps), steps[1:], strict=False):
         action: Action = decide(team, history, Situation(), router_of(team))

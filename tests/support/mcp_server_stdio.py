@@ -95,10 +95,10 @@ def old() -> str:
 
 
 @server.tool(structured_output=False)
-async def retire(name: str, ctx: Context, tell: bool = False) -> str:
+async def retire(name: str, ctx: Context, notify: bool = False) -> str:
     """Remove a tool."""
     server.remove_tool(name)
-    if tell:
+    if notify:
         await ctx.session.send_tool_list_changed()
     return "retired"
 

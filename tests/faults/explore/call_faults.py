@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from roboco.errors import TransientError
-from tests.faults.explore.process import Process, make_call
+from tests.faults.explore.process import SimulatedProcess, make_call
 from tests.support.memory_ports.watch import Crash, PortCall
 
 IN_PROCESS = ("model.stream", "toolbox.", "notifier.")
@@ -19,76 +19,76 @@ class Scheduler(Protocol):
         """Make the call later, after a number of disturbances."""
 
 
-def _die(run: Scheduler, strand: Process, choice: int) -> None:
+def _die(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
-        strand.dead = True
+        process.dead = True
         raise Crash
 
-    strand.call_fault = verdict
+    process.call_fault = verdict
 
 
-def _die_late(run: Scheduler, strand: Process, choice: int) -> None:
+def _die_late(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         run.delay_effect(call, choice)
-        strand.dead = True
+        process.dead = True
         raise Crash
 
-    strand.call_fault = verdict
+    process.call_fault = verdict
 
 
-def _fail(run: Scheduler, strand: Process, choice: int) -> None:
+def _fail(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         raise TransientError("refused")
 
-    strand.call_fault = verdict
+    process.call_fault = verdict
 
 
-def _unanswered(run: Scheduler, strand: Process, choice: int) -> None:
+def _unanswered(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         call()
         raise TransientError("no answer")
 
-    strand.call_fault = verdict
+    process.call_fault = verdict
 
 
-def _fail_late(run: Scheduler, strand: Process, choice: int) -> None:
+def _fail_late(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         run.delay_effect(call, choice)
         raise TransientError("no answer yet")
 
-    strand.call_fault = verdict
+    process.call_fault = verdict
 
 
-def _twice(run: Scheduler, strand: Process, choice: int) -> None:
+def _twice(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     def verdict(call: PortCall) -> Any:
         call()
         return call()
 
-    strand.call_fault = verdict
+    process.call_fault = verdict
 
 
 def _only_requests(strike: "FaultSetter", otherwise: "FaultSetter") -> "FaultSetter":
     """Return the first fault for requests, which a network may delay or repeat, else the other one."""
 
-    def chosen(run: Scheduler, strand: Process, choice: int) -> None:
-        (otherwise if strand.pending.startswith(IN_PROCESS) else strike)(run, strand, choice)
+    def chosen(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
+        (otherwise if process.pending.startswith(IN_PROCESS) else strike)(run, process, choice)
 
     return chosen
 
 
 def _where_possible(strike: "FaultSetter") -> "FaultSetter":
-    def chosen(run: Scheduler, strand: Process, choice: int) -> None:
-        if strand.pending not in NEVER_RAISES:
-            strike(run, strand, choice)
+    def chosen(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
+        if process.pending not in NEVER_RAISES:
+            strike(run, process, choice)
 
     return chosen
 
 
-def _nothing(run: Scheduler, strand: Process, choice: int) -> None:
-    strand.call_fault = make_call
+def _nothing(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
+    process.call_fault = make_call
 
 
-FaultSetter = Callable[[Scheduler, Process, int], None]
+FaultSetter = Callable[[Scheduler, SimulatedProcess, int], None]
 CALL_FAULTS: dict[str, FaultSetter] = {
     "die": _die,
     "die-late": _only_requests(_die_late, _die),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.faults.explore.process import Process
+from tests.faults.explore.process import SimulatedProcess
 from tests.support.memory_ports.dispatcher import Message
 from tests.support.memory_ports.server import StoredData
 from tests.support.memory_ports.world import World
@@ -21,10 +21,10 @@ class Deployment(Protocol):
     unnoticed_restart: bool
 
     @property
-    def held(self) -> list[Process]:
+    def held(self) -> list[SimulatedProcess]:
         """The held processes."""
 
-    def release(self, strand: Process) -> None:
+    def release(self, process: SimulatedProcess) -> None:
         """Continue a held process."""
 
     def deliver(self, message: Message) -> None:

@@ -20,7 +20,7 @@ def make_call(call: PortCall) -> Any:
     return call()
 
 
-class Process:
+class SimulatedProcess:
     """A process that the scheduler runs from port call to port call. `error` is the exception that ended it."""
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:

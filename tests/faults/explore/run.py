@@ -25,7 +25,7 @@ from tests.faults.explore.call_faults import CALL_FAULTS
 from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance
 from tests.faults.explore.environment_faults import ENVIRONMENT_FAULTS
 from tests.faults.explore.followers import TaskFollower
-from tests.faults.explore.process import Process
+from tests.faults.explore.process import SimulatedProcess
 from tests.faults.explore.shapes import SHAPES
 from tests.faults.explore.users import UserAction, UserRequest, Users
 from tests.faults.explore.violation import Violation
@@ -55,7 +55,7 @@ NEVER = 1_000_000
 class HeldProcess:
     """A process that waits for a number of further disturbances."""
 
-    strand: Process
+    process: SimulatedProcess
     disturbances: int
 
 
@@ -72,9 +72,9 @@ class Run:
         self.unnoticed_restart = False  # Redis was restarted after a loss of all data that no sweeper had noticed
         self._left = list(case.disturbances)
         self._gap = self._left[0].gap if self._left else 0
-        self._stack: list[Process] = []
+        self._stack: list[SimulatedProcess] = []
         self._held: list[HeldProcess] = []
-        self._running: Process | None = None
+        self._running: SimulatedProcess | None = None
         self._idle_engines: list[Engine] = []
         self.copies = [self.world.server.copy()]
         self._trace = trace
@@ -135,24 +135,24 @@ class Run:
 
     def end(self) -> None:
         """Kill all remaining processes."""
-        for strand in [*self._stack, *self.held]:
-            self._running = strand
-            strand.kill()
+        for process in [*self._stack, *self.held]:
+            self._running = process
+            process.kill()
         self._running = None
 
     @property
-    def held(self) -> list[Process]:
+    def held(self) -> list[SimulatedProcess]:
         """The held processes."""
-        return [held.strand for held in self._held]
+        return [held.process for held in self._held]
 
-    def release(self, strand: Process) -> None:
+    def release(self, process: SimulatedProcess) -> None:
         """Continue a held process before all others."""
-        self._held = [held for held in self._held if held.strand is not strand]
-        self._stack.append(strand)
+        self._held = [held for held in self._held if held.process is not process]
+        self._stack.append(process)
 
     def delay_effect(self, call: PortCall, disturbances: int) -> None:
         """Make the call later, after a number of disturbances, even if its process ends before."""
-        self._hold(Process("late effect", lambda: self._make(call)), disturbances)
+        self._hold(SimulatedProcess("late effect", lambda: self._make(call)), disturbances)
 
     # ---- scheduling
 
@@ -164,43 +164,43 @@ class Run:
             elif self.world.dispatcher.queue:
                 self.deliver(self.world.dispatcher.queue.popleft())
             elif ready := next((held for held in self._held if held.disturbances <= 0), None):
-                self.release(ready.strand)
+                self.release(ready.process)
             elif self._left:
                 self._apply_next_disturbance(None)
             elif self._held:  # these wait until the deployment is quiet
-                self.release(self._held[0].strand)
+                self.release(self._held[0].process)
             else:
                 return
 
-    def _step(self, strand: Process) -> None:
-        self._running = strand
-        strand.run_to_pause()
+    def _step(self, process: SimulatedProcess) -> None:
+        self._running = process
+        process.run_to_pause()
         self._running = None
-        if not strand.ended:
-            self._apply_next_disturbance(strand)
+        if not process.ended:
+            self._apply_next_disturbance(process)
             return
-        self._stack.remove(strand)
-        if strand.error is not None and not isinstance(strand.error, TransientError):
-            self.errors.append(strand.error)
+        self._stack.remove(process)
+        if process.error is not None and not isinstance(process.error, TransientError):
+            self.errors.append(process.error)
 
     def _watch(self, name: str, call: PortCall) -> Any:
-        strand = self._running
-        if strand is None:
+        process = self._running
+        if process is None:
             return call()
         if self._trace is not None:
-            self._trace(f"    {strand.name:<14} {_described(name, call)}")
+            self._trace(f"    {process.name:<14} {_described(name, call)}")
         made = partial(self._make, call)
         if not self._left or not self._left[0].is_due(self._gap, name):
             self._gap -= bool(self._left) and self._left[0].applies_to(name)
             return made()
-        return strand.pause(name, made)
+        return process.pause(name, made)
 
     def _make(self, call: PortCall) -> Any:
         answer = call()
         self.follower.read_logs()
         return answer
 
-    def _apply_next_disturbance(self, strand: Process | None) -> None:
+    def _apply_next_disturbance(self, process: SimulatedProcess | None) -> None:
         """Apply the next disturbance, at a port call of this process."""
         now = self._left.pop(0)
         self._gap = self._left[0].gap if self._left else 0
@@ -209,23 +209,23 @@ class Run:
         for held in self._held:
             held.disturbances -= held.disturbances < NEVER
         if self._trace is not None:
-            self._trace(f"!!  {now}" + (f" at {strand.name} {strand.pending}" if strand else ""))
-        self._disturb(now, strand)
+            self._trace(f"!!  {now}" + (f" at {process.name} {process.pending}" if process else ""))
+        self._disturb(now, process)
 
-    def _disturb(self, now: Disturbance, strand: Process | None) -> None:
+    def _disturb(self, now: Disturbance, process: SimulatedProcess | None) -> None:
         if now.kind in ENVIRONMENT_FAULTS:
             ENVIRONMENT_FAULTS[now.kind](self, now.choice)
         elif now.kind in USER_ACTIONS:
             self._act(now.kind, now.choice)
-        elif strand is not None and now.kind == "hold":
-            self._stack.remove(strand)
-            self._hold(strand, now.choice)
-        elif strand is not None:
-            CALL_FAULTS[now.kind](self, strand, now.choice)
+        elif process is not None and now.kind == "hold":
+            self._stack.remove(process)
+            self._hold(process, now.choice)
+        elif process is not None:
+            CALL_FAULTS[now.kind](self, process, now.choice)
 
-    def _hold(self, strand: Process, disturbances: int) -> None:
+    def _hold(self, process: SimulatedProcess, disturbances: int) -> None:
         """Hold the process for up to 2 further disturbances; with 3, until the deployment is quiet."""
-        self._held.append(HeldProcess(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
+        self._held.append(HeldProcess(process, disturbances % 4 if disturbances % 4 < 3 else NEVER))
 
     # ---- processes
 
@@ -240,7 +240,7 @@ class Run:
             work(engine)
             self._idle_engines.append(engine)
 
-        self._stack.append(Process(f"{name} {number}", run))
+        self._stack.append(SimulatedProcess(f"{name} {number}", run))
 
     def beat(self) -> None:
         """Start the heartbeats of all processes."""

@@ -39,8 +39,8 @@ class MemoryTelemetry:
 
 
 class _MemorySpan:
-    def __init__(self, told: list[dict[str, Any] | None], number: int) -> None:
-        self._annotations = told
+    def __init__(self, annotations: list[dict[str, Any] | None], number: int) -> None:
+        self._annotations = annotations
         self._number = number
 
     def annotate(self, **facts: str | int | float) -> None:
