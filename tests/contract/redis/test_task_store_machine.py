@@ -22,7 +22,7 @@ from tests.contract.machine_settings import MACHINE_SETTINGS
 from tests.contract.redis.driver import CALLS, STEPS, Driver, assert_same
 from tests.contract.redis.drivers import Clients, connected, make_drivers
 from tests.contract.samples import status_event
-from tests.support.memory_ports import board as memory_task_store
+from tests.support.memory_ports import task_store as memory_task_store
 
 BACK = st.sampled_from([0] * 8 + [1, 2, -1])
 """How far an argument's epoch is behind the current one; mostly it is the current one."""

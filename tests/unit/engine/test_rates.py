@@ -7,7 +7,7 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
 from tests.support.memory_ports.model import Said
-from tests.support.memory_ports.world import SWEEP, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, World, given, team_of
 
 TOKENS_PER_MINUTE = 600
 
@@ -46,9 +46,9 @@ def submit_tasks(tasks: int, **profile: Any) -> tuple[World, Provider]:
 def settle(world: World, tasks: int) -> None:
     for _ in range(600):
         world.drain()
-        if all(world.settled(f"t{number}") for number in range(tasks)):
+        if all(world.is_settled(f"t{number}") for number in range(tasks)):
             break
-        world.clock.move(SWEEP)
+        world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     for number in range(tasks):
         assert world.summary(f"t{number}").status is TaskStatus.COMPLETED
@@ -73,7 +73,7 @@ def test_requests_stay_within_the_limit_of_every_minute() -> None:
 def test_a_deferred_turn_has_a_reason_and_no_owner() -> None:
     world, _ = submit_tasks(2, requests_per_minute=1)
     world.drain()
-    waiting = next(task for task in world.server.held.tasks.values() if task.due[0] == task.epoch)
+    waiting = next(task for task in world.server.held.tasks.values() if task.deferral[0] == task.epoch)
     assert waiting.owner == ""
     assert waiting.reason == "one waits 60 s for the rate limit of model m"
     settle(world, 2)
@@ -98,7 +98,7 @@ def test_refusals_without_a_time_are_retried_with_growing_delays() -> None:
 def test_a_deferred_turn_can_be_stopped() -> None:
     world, provider = submit_tasks(2, requests_per_minute=1)
     world.drain()
-    waiting = next(name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch)
+    waiting = next(name for name, task in world.server.held.tasks.items() if task.deferral[0] == task.epoch)
     world.stop(task_id=waiting)
     world.drain()
     assert world.summary(waiting).status is TaskStatus.CANCELLED
@@ -118,7 +118,7 @@ def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> 
     world.submit(team, task_id="globex:t")
     world.drain()
     assert world.summary("globex:t").status is TaskStatus.COMPLETED
-    waiting = [name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch]
+    waiting = [name for name, task in world.server.held.tasks.items() if task.deferral[0] == task.epoch]
     for name in waiting:
         world.stop(task_id=name)
     world.drain()
@@ -128,9 +128,9 @@ def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> 
     world.submit(team, task_id="acme:later")
     for _ in range(600):
         world.drain()
-        if world.settled("acme:later"):
+        if world.is_settled("acme:later"):
             break
-        world.clock.move(SWEEP)
+        world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     assert provider.requests[-1][0] - start <= 61
 
@@ -170,7 +170,7 @@ def test_a_pause_of_a_provider_is_limited() -> None:
     start = world.clock.now()
     world.drain()
     task = world.server.held.tasks["t0"]
-    assert task.due[1] - start < 1000
+    assert task.deferral[1] - start < 1000
     settle(world, 1)
 
 
