@@ -1,8 +1,8 @@
 """Leases on turns and tool calls, and the text that a turn publishes under its lease.
 
 A worker claims work before it starts, and renews the lease while it works. If the worker dies, the lease expires; then
-a coordinator voids the attempt, and another worker may claim the next one. A renewal or a chunk under an expired lease
-is refused, which stops a worker that was only slow.
+a coordinator voids the attempt, and another worker may claim the next one. A renewal or a chunk of a void attempt is
+refused, which stops a worker that was only slow. Until then, a renewal or a chunk restores a lease that has expired.
 """
 
 from collections.abc import Callable

@@ -17,7 +17,7 @@ from roboco.adapters.local.seaweed import start_seaweed
 from tests.bench.harness.bench_stack import DeployedStack
 from tests.bench.soak_faults import WORKERS, Faults
 from tests.bench.soak_load import Load, scripted_reply
-from tests.support.servers.model_server import Record
+from tests.support.servers.model_server import RequestRecord
 from tests.support.stack import Stack, s3_environment
 
 LEASE = 3.0
@@ -66,7 +66,7 @@ def _run(load: Load, faults: Faults, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def recoveries(records: list[Record], kills: list[float]) -> list[tuple[float, float]]:
+def recoveries(records: list[RequestRecord], kills: list[float]) -> list[tuple[float, float]]:
     """Return, for each turn that a kill broke, the time of the break and the seconds until its next request."""
     found = []
     for number, record in enumerate(records):

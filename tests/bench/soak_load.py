@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from roboco import RobocoError, Task, Team, TransientError, parse_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import verify_chain
-from tests.support.journeys import GRAPH, PARALLEL, SEQUENTIAL, Journey, answer, shape
+from tests.support.journeys import GRAPH, PARALLEL, SEQUENTIAL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
 from tests.support.transcript import Transcript
@@ -64,7 +64,7 @@ class Load:
         self._stack = stack
         self._concurrency = concurrency
         self._rng = rng
-        self._journeys: dict[str, Journey | None] = {}
+        self._journeys: dict[str, StackJourney | None] = {}
         self._accepted: set[str] = set()
         self._count = 0
 

@@ -1,7 +1,7 @@
-"""Enumerated faults: whole runs in memory, with something wrong at every port call in turn.
+"""Enumerated faults: complete runs in memory, each with a fault at another port call.
 
 A case is a line, such as "tools unanswered@37" or "graph dies@12 late@15", and
-`python -m tests.faults.enumerated tools unanswered@37` runs it and says what came of it.
+`python -m tests.faults.enumerated tools unanswered@37` runs it and prints the result.
 """
 
 import sys
@@ -14,11 +14,11 @@ from roboco.errors import TransientError
 from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF, assert_cut_off
 from tests.support.memory_ports.journeys import JOURNEYS, assert_same
 from tests.support.memory_ports.limited import LIMITED
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World
 
 IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
-"""Calls that no network repeats."""
+"""Calls within the process, which no network repeats."""
 
 
 ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
@@ -26,16 +26,16 @@ ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
 
 
 @dataclass(frozen=True)
-class Struck:
-    """A port call that something goes wrong with."""
+class FaultedCall:
+    """A port call in which a fault happens."""
 
     world: World
     name: str
-    call: Call
+    call: PortCall
 
-    def others_go_on(self) -> None:
-        """While this call hangs, its lease ends, sweepers look, and other workers do all that they find."""
-        watch, self.world.watch = self.world.watch, make
+    def let_others_continue(self) -> None:
+        """Let the lease expire, sweepers sweep, and other workers do all their work while this call hangs."""
+        watch, self.world.watch = self.world.watch, make_call
         for _ in range(3):
             self.world.drain()
             self.world.clock.move(POLICY.lease + 1)
@@ -44,56 +44,56 @@ class Struck:
         self.world.watch = watch
 
 
-Wrong = Callable[[Struck], Any]
+Injection = Callable[[FaultedCall], Any]
 
 
-def _fails(struck: Struck) -> Any:
+def _fails(struck: FaultedCall) -> Any:
     raise TransientError("refused")
 
 
-def _unanswered(struck: Struck) -> Any:
+def _unanswered(struck: FaultedCall) -> Any:
     struck.call()
     raise TransientError("no answer")
 
 
-def _repeated(struck: Struck) -> Any:
+def _repeated(struck: FaultedCall) -> Any:
     if struck.name not in IN_PROCESS:
         struck.call()
     return struck.call()
 
 
-def _late(struck: Struck) -> Any:
-    struck.others_go_on()
+def _late(struck: FaultedCall) -> Any:
+    struck.let_others_continue()
     return struck.call()
 
 
-def _answered_late(struck: Struck) -> Any:
+def _answered_late(struck: FaultedCall) -> Any:
     answer = struck.call()
-    struck.others_go_on()
+    struck.let_others_continue()
     return answer
 
 
-def _dies(struck: Struck) -> Any:
+def _dies(struck: FaultedCall) -> Any:
     raise Crash
 
 
-def _dies_after(struck: Struck) -> Any:
+def _dies_after(struck: FaultedCall) -> Any:
     struck.call()
     raise Crash
 
 
-def _wiped(struck: Struck) -> Any:
+def _wiped(struck: FaultedCall) -> Any:
     answer = struck.call()
     struck.world.server.wipe()
     return answer
 
 
-def _wiped_and_dies(struck: Struck) -> Any:
+def _wiped_and_dies(struck: FaultedCall) -> Any:
     _wiped(struck)
     raise Crash
 
 
-WRONG: dict[str, Wrong] = {
+INJECTIONS: dict[str, Injection] = {
     "fails": _fails,
     "unanswered": _unanswered,
     "repeated": _repeated,
@@ -107,8 +107,8 @@ WRONG: dict[str, Wrong] = {
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What goes wrong at the n-th port call of the run, from 1."""
+class PlannedFault:
+    """A kind of fault at the n-th port call of the run, from 1."""
 
     kind: str
     at: int
@@ -118,82 +118,82 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A journey, and what goes wrong in it."""
+class FaultCase:
+    """A journey and its faults."""
 
     journey: str
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
 
     def __str__(self) -> str:
         return " ".join([self.journey, *map(str, self.faults)])
 
     @classmethod
-    def parse(cls, words: list[str]) -> "Case":
-        """The case of such a line's words."""
+    def parse(cls, words: list[str]) -> "FaultCase":
+        """Return the case that these words of a line describe."""
         faults = (word.partition("@") for word in words[1:])
-        return cls(words[0], tuple(Fault(kind, int(at)) for kind, _, at in faults))
+        return cls(words[0], tuple(PlannedFault(kind, int(at)) for kind, _, at in faults))
 
 
 @dataclass
-class Ran:
-    """A run that has ended; `calls` are its port calls."""
+class FinishedRun:
+    """A run that has ended, with the names of its port calls."""
 
     world: World
     calls: list[str]
 
 
-def run(case: Case) -> Ran:
-    """Run the case to the journey's end."""
+def run(case: FaultCase) -> FinishedRun:
+    """Run the journey with the faults to its end."""
     journey = ALL[case.journey]
-    wrong = {fault.at: WRONG[fault.kind] for fault in case.faults}
+    wrong = {fault.at: INJECTIONS[fault.kind] for fault in case.faults}
     calls: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         calls.append(name)
         act = wrong.get(len(calls))
-        return call() if act is None else act(Struck(world, name, call))
+        return call() if act is None else act(FaultedCall(world, name, call))
 
     world = journey.world(watch)
-    journey.travel(world)
-    return Ran(world, calls)
+    journey.run(world)
+    return FinishedRun(world, calls)
 
 
 @cache
-def undisturbed(journey: str) -> Ran:
-    """The run without a fault."""
-    return run(Case(journey, ()))
+def run_without_faults(journey: str) -> FinishedRun:
+    """Return the journey's run without a fault."""
+    return run(FaultCase(journey, ()))
 
 
-def failure(case: Case) -> str | None:
-    """One line that replays the case and says what is wrong with its outcome; None if nothing is."""
+def find_failure(case: FaultCase) -> str | None:
+    """Return a line that replays the case with the error of its outcome, or None if the outcome is right."""
     try:
         ran = run(case)
-        assert len(ran.calls) >= case.faults[0].at, "the run never came to the fault"
+        assert len(ran.calls) >= case.faults[0].at, "the run has fewer port calls"
         same = assert_cut_off(case.journey) if case.journey in CUT_OFF else assert_same
-        same(ran.world, undisturbed(case.journey).world, "")
+        same(ran.world, run_without_faults(case.journey).world, "")
     except AssertionError as error:
-        told = (str(error).splitlines() or ["?"])[0][:200]
-        return f"python -m tests.faults.enumerated {case}  # {told}"
+        message = (str(error).splitlines() or ["?"])[0][:200]
+        return f"python -m tests.faults.enumerated {case}  # {message}"
     return None
 
 
-def singles(journey: str) -> Iterator[Case]:
-    """One fault of each kind at every port call of the journey."""
-    for at in range(1, len(undisturbed(journey).calls) + 1):
-        yield from (Case(journey, (Fault(kind, at),)) for kind in WRONG)
+def single_faults(journey: str) -> Iterator[FaultCase]:
+    """Yield a case for each kind of fault at every port call of the journey."""
+    for at in range(1, len(run_without_faults(journey).calls) + 1):
+        yield from (FaultCase(journey, (PlannedFault(kind, at),)) for kind in INJECTIONS)
 
 
-def pairs(journey: str, distances: tuple[int, ...]) -> Iterator[Case]:
-    """Two faults, so many port calls apart: the second one strikes while the first one is being mended."""
-    kinds = list(WRONG)
-    for case in singles(journey):
+def fault_pairs(journey: str, distances: tuple[int, ...]) -> Iterator[FaultCase]:
+    """Yield cases of two faults at these distances in port calls, so that the second one hits the recovery."""
+    kinds = list(INJECTIONS)
+    for case in single_faults(journey):
         first = case.faults[0]
         for distance in distances:
             second = kinds[(kinds.index(first.kind) + first.at + distance) % len(kinds)]
-            yield replace(case, faults=(first, Fault(second, first.at + distance)))
+            yield replace(case, faults=(first, PlannedFault(second, first.at + distance)))
 
 
 if __name__ == "__main__":
-    told = failure(Case.parse(sys.argv[1:]))
-    print(told or "as it should be")
-    sys.exit(told is not None)
+    found = find_failure(FaultCase.parse(sys.argv[1:]))
+    print(found or "the outcome is right")
+    sys.exit(found is not None)

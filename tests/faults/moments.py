@@ -1,4 +1,4 @@
-"""Workers killed, stopped and ended at named moments, which are seen from outside: at a gate before Redis and S3."""
+"""Workers killed, suspended and terminated at named moments, which a gate before Redis or S3 observes."""
 
 import os
 import signal
@@ -15,36 +15,36 @@ from roboco import Task
 from roboco.adapters.local.process import Server
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.history.step import verify_chain
-from tests.support.journeys import GRAPH, PARALLEL, Journey, answer, shape
-from tests.support.servers.gate import Gate, Held
+from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
+from tests.support.servers.gate import Gate, HeldRequest
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 from tests.support.transcript import Transcript
 
-SECONDS = 30.0
-"""How long a moment or a task's end is waited for."""
-ENDING = 75.0
-"""How long a worker may take to end. A child of billiard's pool waits up to 30 s, in _ensure_messages_consumed,
-for its parent to count a result, which it may have missed as it began to shut down."""
+OUTCOME_TIMEOUT = 30.0
+"""Seconds until a moment is reached, or a task ends."""
+SHUTDOWN_TIMEOUT = 75.0
+"""Seconds in which a worker ends. A child of billiard's pool waits up to 30 s, in _ensure_messages_consumed, until its
+parent has counted a result, which the parent may miss during its shutdown."""
 
 
 @cache
 def _script(name: str) -> bytes:
-    """What a call of this script holds on the wire."""
+    """Return the bytes by which a call of this script is recognised: its hash."""
     with redis.Redis() as client:
         return str(Scripts(client).hash_of(name)).encode()
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a worker is: at the `nth` request of the kind, before it or, with `answered`, before its answer.
+    """A moment of a worker: the `nth` request of a kind, before it is sent or, with `answered`, before its answer.
 
-    `script` is a script in Redis, `message` the Celery task of a message that is sent, `s3` a request to S3. With
-    none of them it is when the file of the tests' tools has so many lines more.
+    `script` is a script in Redis, `message` the Celery task of a message, `s3` a request to S3. Without them, it is the
+    moment when the tests' tools have written `nth` more lines.
     """
 
     name: str
-    journey: Journey
+    journey: StackJourney
     script: str = ""
     message: str = ""
     s3: str = ""
@@ -52,12 +52,12 @@ class Moment:
     answered: bool = False
 
     @property
-    def at_a_gate(self) -> bool:
-        """Whether the worker is stopped at a gate."""
+    def needs_gate(self) -> bool:
+        """True if a gate stops the worker at this moment."""
         return bool(self.script or self.message or self.s3)
 
-    def hold(self, gate: Gate) -> Held:
-        """Have the gate stop the worker there."""
+    def hold(self, gate: Gate) -> HeldRequest:
+        """Let the gate stop the worker at this moment."""
         if self.script:
             return gate.hold(_script(self.script), self.nth, self.answered)
         pattern = rf'"task": ?"{self.message}"' if self.message else self.s3
@@ -69,35 +69,35 @@ AGENTS = (
     Moment("first token out", GRAPH, script="emit", answered=True),
     Moment("in the middle of a turn", GRAPH, script="emit", nth=4),
     Moment("step appended, not committed", GRAPH, script="commit"),
-    Moment("committed and chosen, next turn not handed out", GRAPH, message="roboco.turn"),
-    Moment("calls chosen, one not handed out", PARALLEL, message="roboco.tool", nth=2),
-    Moment("last step committed, not handed on", GRAPH, message="roboco.advance"),
+    Moment("committed, next turn not dispatched", GRAPH, message="roboco.turn"),
+    Moment("calls recorded, one not dispatched", PARALLEL, message="roboco.tool", nth=2),
+    Moment("last step committed, coordinator not notified", GRAPH, message="roboco.advance"),
 )
 TOOLS = (
     Moment("claimed", PARALLEL, script="claim_call", answered=True),
     Moment("result not recorded", PARALLEL, script="record_outcome"),
-    Moment("last result recorded, not handed on", PARALLEL, message="roboco.advance"),
+    Moment("last result recorded, coordinator not notified", PARALLEL, message="roboco.advance"),
 )
 RUNNING = Moment("two tools running", PARALLEL, nth=2)
 COORDINATOR = (
-    Moment("turn chosen, not handed out", PARALLEL, message="roboco.turn"),
+    Moment("turn recorded, not dispatched", PARALLEL, message="roboco.turn"),
     Moment("results appended, not committed", PARALLEL, script="commit"),
-    Moment("results committed, not handed on", PARALLEL, script="commit", answered=True),
+    Moment("results committed, next turn not recorded", PARALLEL, script="commit", answered=True),
 )
-FOLDING = (
-    Moment("fold written, nothing removed", PARALLEL, s3=r"DELETE /[^ ]*/history/"),
-    Moment("fold half removed", PARALLEL, s3=r"DELETE /[^ ]*/history/", nth=4),
+COMPACTION = (
+    Moment("compacted, no segment removed", PARALLEL, s3=r"DELETE /[^ ]*/history/"),
+    Moment("compacted, half of the segments removed", PARALLEL, s3=r"DELETE /[^ ]*/history/", nth=4),
 )
 
 
-def slow(request: Request) -> Reply:
-    """The answer, slowly enough that a signal falls in between."""
+def answer_slowly(request: Request) -> Reply:
+    """Return the journey's answer with slow chunks, so that a signal falls between them."""
     reply = answer(request)
     return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
 
 
 class Victim:
-    """The stack's only worker of a pool, behind gates; what becomes of it is up to a test."""
+    """The stack's only worker of a pool, behind gates, which a test kills, suspends or terminates."""
 
     def __init__(self, stack: Stack, pool: str) -> None:
         self._stack = stack
@@ -109,64 +109,68 @@ class Victim:
         self.start()
 
     def close(self) -> None:
-        """End all that was started."""
+        """Kill all workers of the victim, and close its gates."""
         for server in (*self._zombies, self._stack.workers.pop(self._pool)):
             _signal(server, signal.SIGKILL)
             server.process.wait()
         self._exits.close()
 
     def gate(self, moment: Moment) -> Gate:
-        """The gate at which the moment is seen."""
+        """Return the gate that observes the moment."""
         gate = self.s3 if moment.s3 else self.redis
         assert gate is not None
         return gate
 
     def start(self) -> None:
-        """Start a worker; an earlier one is gone, or stands still."""
+        """Start a worker. An earlier one has ended or is suspended."""
         changes = {"ROBOCO_REDIS_URL": f"redis://127.0.0.1:{self.redis.port}/0"}
         if self.s3 is not None:
             changes["ROBOCO_S3_ENDPOINT_URL"] = f"http://127.0.0.1:{self.s3.port}"
         self._stack.start(self._pool, **changes)
         self._stack.wait_ready(self._pool)
 
-    def bury_zombies(self) -> None:
-        """End those that went on, so that nothing comes of them during another case."""
+    def kill_zombies(self) -> None:
+        """Kill the continued workers, so that they do not affect another case."""
         for zombie in self._zombies:
             _signal(zombie, signal.SIGKILL)
             zombie.process.wait()
         self._zombies.clear()
 
-    def kill(self, held: Held | None) -> None:
-        """SIGKILL: what the worker was about to send never arrives."""
+    def kill(self, held: HeldRequest | None) -> None:
+        """Kill the worker with SIGKILL, drop its held request, and start another worker."""
         _signal(self._worker, signal.SIGKILL)
         self._worker.process.wait()
         if held is not None:
             held.drop()
         self.start()
 
-    def end(self, held: Held | None) -> None:
-        """SIGTERM: the worker does what it has begun, and ends well."""
+    def terminate(self, held: HeldRequest | None) -> None:
+        """Send SIGTERM. Assert that the worker finishes its work and ends with 0, and start another one."""
         worker = self._worker
         worker.process.terminate()
         if held is not None:
             held.release()
-        until(lambda: not worker.alive(), ENDING, lambda: f"it ends: {self._stack.log(self._pool)[-3000:]}")
+        until(
+            lambda: not worker.alive(),
+            SHUTDOWN_TIMEOUT,
+            lambda: f"the worker ends: {self._stack.log(self._pool)[-3000:]}",
+        )
         assert worker.process.returncode == 0
         self.start()
 
     @contextmanager
-    def stopped(self, held: Held | None) -> Iterator[None]:
-        """SIGSTOP for the block, in which another worker has taken over; then the first one goes on as a zombie."""
+    def suspended(self, held: HeldRequest | None) -> Iterator[None]:
+        """Suspend the worker during the block, in which another worker takes over. Then continue it as a zombie."""
         zombie = self._worker
-        _stop(zombie)
+        _suspend(zombie)
         self._zombies.append(zombie)
-        time.sleep(self._stack.settings.lease_seconds)  # the length of the stop is what the case is about
+        time.sleep(self._stack.settings.lease_seconds)  # the suspension outlasts the lease
         self.start()
         yield
         _signal(zombie, signal.SIGCONT)
         if held is not None:
             held.release()
-            assert held.passed.wait(SECONDS)
+            assert held.passed.wait(OUTCOME_TIMEOUT)
 
     @property
     def _worker(self) -> Server:
@@ -174,29 +178,29 @@ class Victim:
 
 
 def _signal(server: Server, sign: signal.Signals) -> None:
-    """To the worker and all its processes: it leads a session of its own."""
+    """Send the signal to the worker and all its processes, whose group it leads."""
     try:
         os.killpg(server.pid, sign)
     except ProcessLookupError:
         server.process.wait()
 
 
-def _stop(server: Server) -> None:
-    """SIGSTOP, though not in the middle of a write to a history in a folder.
+def _suspend(server: Server) -> None:
+    """Send SIGSTOP while the worker does not write to a history in a folder.
 
-    That would hold the task up until it goes on: `test_a_lock_that_is_not_given_back_holds_up_one_task_alone`.
+    A suspended writer keeps the lock of the history, and so blocks its task until it continues.
     """
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + OUTCOME_TIMEOUT
     _signal(server, signal.SIGSTOP)
-    while _writes(server):
-        assert time.monotonic() < until, "it is always in the middle of a write"
+    while _holds_file_lock(server):
+        assert time.monotonic() < until, "the worker never stops writing"
         _signal(server, signal.SIGCONT)
         time.sleep(0.005)
         _signal(server, signal.SIGSTOP)
 
 
-def _writes(server: Server) -> bool:
-    """Whether a process of the worker's, all of which are stopped, has the lock of a file."""
+def _holds_file_lock(server: Server) -> bool:
+    """Return True if a process of the worker holds a file lock. All of them are stopped."""
     while any(state != "T" for state, _ in _threads(server.pid)):
         time.sleep(0.001)
     owners = {line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if " -> " not in line}
@@ -204,7 +208,7 @@ def _writes(server: Server) -> bool:
 
 
 def _threads(session: int) -> Iterator[tuple[str, str]]:
-    """The state of each thread of a session, and the id of its process."""
+    """Yield the state of each thread of a session, and the id of its process."""
     for thread in Path("/proc").glob("[0-9]*/task/*"):
         with suppress(FileNotFoundError, ProcessLookupError):
             state, _, _, belongs = (thread / "stat").read_text().rpartition(")")[2].split()[:4]
@@ -212,47 +216,47 @@ def _threads(session: int) -> Iterator[tuple[str, str]]:
                 yield state, thread.parent.parent.name
 
 
-class Case:
-    """One run, in which something happens to the victim at a moment."""
+class Scenario:
+    """A run in which the victim is disrupted at a moment."""
 
     def __init__(self, stack: Stack, victim: Victim, moment: Moment) -> None:
         self._stack = stack
         self._victim = victim
         self._journey = moment.journey
-        stack.model.script(slow)
-        self._asked = len(stack.model.requests)
-        self._held = moment.hold(victim.gate(moment)) if moment.at_a_gate else None
-        before = stack.noted()
+        stack.model.script(answer_slowly)
+        self._earlier_requests = len(stack.model.requests)
+        self._held = moment.hold(victim.gate(moment)) if moment.needs_gate else None
+        before = stack.count_tool_lines()
         self.task: Task = stack.orchestrator.run(self._journey.team, self._journey.prompt)
         if self._held is None:
-            until(lambda: stack.noted() >= before + moment.nth, SECONDS, moment.name)
+            until(lambda: stack.count_tool_lines() >= before + moment.nth, OUTCOME_TIMEOUT, moment.name)
         else:
-            assert self._held.reached.wait(SECONDS), f"it never came to: {moment.name}"
+            assert self._held.reached.wait(OUTCOME_TIMEOUT), f"the run does not reach: {moment.name}"
 
     def kill(self) -> None:
-        """SIGKILL at the moment, and what must come of it."""
+        """Kill the worker at the moment, and check the outcome."""
         self._victim.kill(self._held)
         self.check()
 
-    def end(self) -> None:
-        """SIGTERM at the moment, and what must come of it: nothing is made twice."""
-        self._victim.end(self._held)
+    def terminate(self) -> None:
+        """Terminate the worker at the moment, and check the outcome and that no turn is repeated."""
+        self._victim.terminate(self._held)
         transcript = self.check()
         assert "event_turn_restart" not in transcript.types
         turns = sum(1 for step in self.task.history() if step.by_agent)
-        assert len(self._stack.model.requests) - self._asked == turns, "a turn was made twice"
+        assert len(self._stack.model.requests) - self._earlier_requests == turns, "a turn was repeated"
 
-    def stop_and_go_on(self) -> None:
-        """SIGSTOP at the moment for longer than a lease, then SIGCONT: the zombie changes nothing."""
-        with self._victim.stopped(self._held):
+    def suspend_and_continue(self) -> None:
+        """Suspend the worker for longer than a lease, continue it, and check that the zombie changes nothing."""
+        with self._victim.suspended(self._held):
             self.check()
         self.check()
-        self._victim.bury_zombies()
+        self._victim.kill_zombies()
         self.check()
 
     def check(self) -> Transcript:
-        """The history is as ever, and so is what a follower from the beginning is shown."""
-        assert self._journey.run_to_end(self.task, SECONDS) == self._journey.ends
+        """Assert the journey's history, and that a follower from the start receives all of it."""
+        assert self._journey.run_to_end(self.task, OUTCOME_TIMEOUT) == self._journey.final_status
         transcript = Transcript()
         for item in self.task.stream():
             transcript.take(item)
@@ -265,8 +269,8 @@ class Case:
         return transcript
 
 
-HAPPENINGS: dict[str, Callable[[Case], None]] = {
-    "SIGKILL": Case.kill,
-    "SIGSTOP, SIGCONT": Case.stop_and_go_on,
-    "SIGTERM": Case.end,
+DISRUPTIONS: dict[str, Callable[[Scenario], None]] = {
+    "SIGKILL": Scenario.kill,
+    "SIGSTOP, SIGCONT": Scenario.suspend_and_continue,
+    "SIGTERM": Scenario.terminate,
 }

@@ -1,4 +1,4 @@
-"""Code that means harm, and how each piece of it must end."""
+"""Hostile code, and how the sandbox must end it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -8,27 +8,29 @@ from typing import Any
 from roboco.adapters.sandbox.limits import MIB
 from roboco.adapters.sandbox.result import RunResult
 from tests.faults.sandbox_payloads import (
-    BOMB,
     DAEMON,
-    FILL,
+    ENDLESS_OUTPUT,
+    FILL_DISK,
     FILL_EVERYWHERE,
+    FORGE_WRAPPER,
+    FORK_BOMB,
     KILL_ALL,
     LINKS,
-    MANY,
-    MEMORY_OF_NOBODY,
-    MOVED,
-    OUT,
-    OWN_WRAPPER,
+    MANY_PROCESSES,
+    MOVE_FOLDER,
     READ_SECRETS,
-    SHARED,
+    SHARED_MEMORY,
     SOCKETS,
+    UNOWNED_MEMORY,
     attempt,
 )
 
 
 @dataclass(frozen=True)
 class Attack:
-    """`HOST` in the code is a folder of the host, `PARENT` the worker's process, `PORT` one where a server listens."""
+    """A piece of hostile code. Tests replace `HOST` by a folder of the host, `PARENT` by the worker's process id,
+    and `PORT` by the port of a server.
+    """
 
     name: str
     code: str
@@ -37,11 +39,11 @@ class Attack:
 
 
 def refused(ran: RunResult) -> bool:
-    """The code found the way closed, and said so as its last word."""
+    """Return True if the code was refused what it tried, and printed so at its end."""
     return ran.end_reason == "" and ran.exit_code == 0 and ran.output.endswith("refused\n")
 
 
-def ended(why: str) -> Callable[[RunResult], bool]:
+def ended_by(why: str) -> Callable[[RunResult], bool]:
     return lambda ran: ran.end_reason == why and ran.exit_code is None
 
 
@@ -57,7 +59,7 @@ ATTACKS = [
         refused,
     ),
     Attack("abstract socket", attempt("socket.socket(socket.AF_UNIX).connect(chr(0) + 'ABSTRACT')"), refused),
-    Attack("fork bomb", BOMB, ended("time"), {"seconds": 1.5}),
+    Attack("fork bomb", FORK_BOMB, ended_by("time"), {"seconds": 1.5}),
     Attack(
         "thread bomb",
         "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
@@ -69,33 +71,36 @@ ATTACKS = [
         lambda ran: ran.exit_code == 1 and "MemoryError" in ran.output,
         {"memory": 96 * MIB},
     ),
-    Attack("memory of many processes", MANY, ended("memory"), {"memory": 96 * MIB}),
+    Attack("memory of many processes", MANY_PROCESSES, ended_by("memory"), {"memory": 96 * MIB}),
     Attack(
         "shared memory",
-        SHARED,
-        ended("memory"),
+        SHARED_MEMORY,
+        ended_by("memory"),
         {"memory": 96 * MIB},
     ),
-    Attack("memory of sockets", SOCKETS, ended("memory"), {"memory": 256 * MIB}),
-    Attack("memory of nobody", MEMORY_OF_NOBODY, refused),
-    Attack("processor", "while True: pass", ended("time"), {"seconds": 1}),
+    Attack("memory of sockets", SOCKETS, ended_by("memory"), {"memory": 256 * MIB}),
+    Attack("memory without an owner", UNOWNED_MEMORY, refused),
+    Attack("processor", "while True: pass", ended_by("time"), {"seconds": 1}),
     Attack(
         "deaf to signals",
         "import signal\nfor n in (15, 2, 1, 24): signal.signal(n, signal.SIG_IGN)\nwhile True: pass",
-        ended("time"),
+        ended_by("time"),
         {"seconds": 1},
     ),
-    Attack("disk in many files", FILL, refused, {"disk": 15 * MIB}),
+    Attack("disk in many files", FILL_DISK, refused, {"disk": 15 * MIB}),
     Attack("disk in one file", attempt("open('one', 'wb').write(bytes(9 << 20))"), refused, {"file": 8 * MIB}),
     Attack("disk everywhere", FILL_EVERYWHERE, refused, {"disk": 15 * MIB}),
     Attack(
         "empty files without end",
         "n = 0\nwhile True: open(f'f{n}', 'w').close(); n += 1",
-        ended("entries"),
+        ended_by("entries"),
         {"entries": 500},
     ),
     Attack(
-        "folders without end", "import os\nwhile True: os.mkdir('d'); os.chdir('d')", ended("entries"), {"entries": 500}
+        "folders without end",
+        "import os\nwhile True: os.mkdir('d'); os.chdir('d')",
+        ended_by("entries"),
+        {"entries": 500},
     ),
     Attack("secrets", READ_SECRETS, refused),
     Attack(
@@ -113,10 +118,12 @@ ATTACKS = [
         attempt("os.mknod('d', 0o20666, os.makedev(1, 1))", "os.mknod('b', 0o60666, os.makedev(8, 0))"),
         refused,
     ),
-    Attack("endless output", OUT, ended("output")),
-    Attack("endless line", "import sys\nwhile True: sys.stdout.write('x' * 100000)", ended("output")),
+    Attack("endless output", ENDLESS_OUTPUT, ended_by("output")),
+    Attack("endless line", "import sys\nwhile True: sys.stdout.write('x' * 100000)", ended_by("output")),
     Attack(
-        "endless output of nothing but halves", "import os\nwhile True: os.write(2, b'\\x80' * 65536)", ended("output")
+        "endless output of nothing but halves",
+        "import os\nwhile True: os.write(2, b'\\x80' * 65536)",
+        ended_by("output"),
     ),
     Attack("surviving child", DAEMON, lambda ran: ran.exit_code == 0 and ran.output == "daemon is up\nmain ends\n"),
     Attack(
@@ -133,8 +140,8 @@ ATTACKS = [
     ),
     Attack("mount", attempt("call('mount', b'x', b'/tmp', b'tmpfs', 0, None)", "call('chroot', b'/tmp')"), refused),
     Attack("ptrace", attempt("call('ptrace', 16, PARENT, 0, 0)", "call('ptrace', 16, 1, 0, 0)"), refused),
-    Attack("kill of everybody", KILL_ALL, refused),
-    Attack("forged wrapper", OWN_WRAPPER, lambda ran: ran.output == "memory refused\nrefused\n"),
+    Attack("kill of all processes", KILL_ALL, refused),
+    Attack("forged wrapper", FORGE_WRAPPER, lambda ran: ran.output == "memory refused\nrefused\n"),
     Attack(
         "kernel settings",
         attempt(
@@ -147,7 +154,7 @@ ATTACKS = [
     Attack("limits raised", attempt("call('setrlimit', 7, (ctypes.c_ulong * 2)(9999, 9999))"), refused),
     Attack(
         "moved working folder",
-        MOVED,
+        MOVE_FOLDER,
         lambda ran: refused(ran) and not ran.files,
     ),
     Attack(

@@ -1,8 +1,8 @@
-"""The code of attacks on the sandbox. It prints "refused" where it found every way closed."""
+"""The code of attacks on the sandbox. It prints "refused" if the sandbox refused every attempt."""
 
 
 def attempt(*lines: str) -> str:
-    """Code in which every line must fail with an OSError."""
+    """Return code in which every line must fail with an OSError."""
     tries = "\n".join(TRY.replace("LINE", line).replace("TEXT", repr(line)) for line in lines)
     return f"{CALL}\n{tries}\nprint('refused')"
 
@@ -22,7 +22,7 @@ def call(name, *arguments):
     if getattr(libc, name)(*arguments) < 0:
         raise OSError(ctypes.get_errno(), name)
 """
-MANY = """
+MANY_PROCESSES = """
 import os, time
 for _ in range(6):
     if not os.fork():
@@ -30,7 +30,7 @@ for _ in range(6):
         time.sleep(60)
 time.sleep(60)
 """
-BOMB = """
+FORK_BOMB = """
 import os
 while True:
     try:
@@ -40,20 +40,20 @@ while True:
 """
 DAEMON = """
 import os, time
-told, tell = os.pipe()
+reader, writer = os.pipe()
 if not os.fork():
     os.setsid()
     if not os.fork():
         print('daemon is up', flush=True)
-        os.write(tell, b'.')
+        os.write(writer, b'.')
         while True:
             open('written', 'a').write('x')
             time.sleep(0.001)
     os._exit(0)
-os.read(told, 1)
+os.read(reader, 1)
 print('main ends')
 """
-FILL = """
+FILL_DISK = """
 import errno
 blocks, at = 0, 0
 try:
@@ -91,7 +91,7 @@ for pid in (1, PARENT, os.getppid(), -1):
             print(pid, error)
 print('refused')
 """
-OWN_WRAPPER = """
+FORGE_WRAPPER = """
 import ctypes, os
 try:
     with open('/proc/1/mem', 'r+b', buffering=0) as memory:
@@ -128,7 +128,7 @@ for path in ('HOST', 'HOST/secret', '/root', '/etc/passwd', '/var', '/run', '/pr
     assert not os.path.exists(path), path
 print('refused')
 """
-MEMORY_OF_NOBODY = attempt(
+UNOWNED_MEMORY = attempt(
     "os.memfd_create('x')",
     "call('shmget', 0, 1 << 30, 0o1600)",
     "call('msgget', 0, 0o1600)",
@@ -157,7 +157,7 @@ for one in held:
         pass
 time.sleep(60)
 """
-SHARED = """
+SHARED_MEMORY = """
 import mmap, time
 held = mmap.mmap(-1, 200 << 20)
 for _ in range(200):
@@ -170,11 +170,11 @@ for at in ('HOST/secret', '/etc/passwd', '/proc/self/environ'):
     os.symlink(at, os.path.basename(at))
 print('refused')
 """
-MOVED = """
+MOVE_FOLDER = """
 import os
 os.rename('/tmp/box', '/tmp/other')
 os.mkdir('/tmp/box')
 open('/tmp/box/a', 'w').close()
 print('refused')
 """
-OUT = "while True: print('x' * 1000)"
+ENDLESS_OUTPUT = "while True: print('x' * 1000)"

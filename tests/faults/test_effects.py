@@ -1,4 +1,4 @@
-"""A tools worker killed in an irreversible call: never two effects, and who can tell says what came of it."""
+"""A tools worker killed during an irreversible call: the effect happens at most once, and its outcome is resolved."""
 
 import signal
 from collections import Counter
@@ -11,7 +11,7 @@ from celery import Celery
 
 from roboco import Task, Team, parse_team
 from roboco.domain.history.part import ToolResult
-from tests.faults.moments import ENDING
+from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
@@ -22,18 +22,18 @@ pytestmark = pytest.mark.workers
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Stack(tmp_path_factory.mktemp("stack")) as running:
-        running.model.script(_script)
+        running.model.script(answer)
         yield running
 
 
-def _script(request: Request) -> Reply:
+def answer(request: Request) -> Reply:
     if request.count("assistant"):
         return Reply(text="done")
     return Reply(tool_calls=[("append_line", {"when": request.last_user}), ("add", {"a": 1, "b": 2})])
 
 
 def team(**fields: Any) -> Team:
-    """A team whose only agent appends a line, which cannot be taken back."""
+    """Return a team whose agent appends a line with an irreversible tool."""
     functions = "tests.support.tools_for_agents"
     return parse_team(
         {
@@ -47,19 +47,19 @@ def team(**fields: Any) -> Team:
     )
 
 
-def lines(stack: Stack) -> Counter[str]:
+def count_lines(stack: Stack) -> Counter[str]:
     path = stack.folder / "lines.txt"
     return Counter(path.read_text().splitlines() if path.exists() else ())
 
 
-def killed(stack: Stack, prompt: str, **fields: Any) -> Task:
-    """The task whose tools worker was killed while the call ran, before its effect, or after it."""
-    before = stack.noted()
+def run_until_killed(stack: Stack, prompt: str, **fields: Any) -> Task:
+    """Run a task, and kill its tools worker before ("late") or after ("early") the call's effect. Return the task."""
+    before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(**fields), prompt)
     call_id = _call_id(task)
-    until(lambda: stack.noted() > before, 20, "the call runs")
+    until(lambda: stack.count_tool_lines() > before, 20, "the call runs")
     if prompt == "early":
-        until(lambda: lines(stack)[call_id], 20, "the line is there")
+        until(lambda: count_lines(stack)[call_id], 20, "the line is written")
     stack.restart("tools")
     return task
 
@@ -69,30 +69,30 @@ def _call_id(task: Task) -> str:
     return task.history()[1].calls[0].id
 
 
-def result(task: Task) -> ToolResult:
+def wait_for_result(task: Task) -> ToolResult:
     assert task.result(60).status == "completed"
     assert task.history()[2].results[1].result == 3
     return task.history()[2].results[0]
 
 
 @pytest.mark.parametrize("prompt", ["early", "late"])
-def test_the_agent_is_told_that_nobody_knows(stack: Stack, prompt: str) -> None:
-    task = killed(stack, prompt)
-    assert "outcome unknown: the worker that ran this call was lost" in str(result(task).error)
-    assert lines(stack)[_call_id(task)] == (prompt == "early")
+def test_the_agent_reads_that_the_outcome_is_unknown(stack: Stack, prompt: str) -> None:
+    task = run_until_killed(stack, prompt)
+    assert "outcome unknown: the worker that ran this call was lost" in str(wait_for_result(task).error)
+    assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
 @pytest.mark.parametrize("prompt", ["early", "late"])
-def test_the_tool_finds_out(stack: Stack, prompt: str) -> None:
-    task = killed(stack, prompt, function="tests.support.tools_for_agents:append_known_line")
-    found = result(task)
+def test_a_tool_with_verify_finds_the_outcome(stack: Stack, prompt: str) -> None:
+    task = run_until_killed(stack, prompt, function="tests.support.tools_for_agents:append_known_line")
+    found = wait_for_result(task)
     assert (found.result, found.is_error) == (("the line is there", False) if prompt == "early" else (None, True))
-    assert lines(stack)[_call_id(task)] == (prompt == "early")
+    assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
 @pytest.mark.parametrize("way", ["python", "celery", "command"])
-def test_a_person_is_asked(stack: Stack, way: str, tmp_path: Path) -> None:
-    task = killed(stack, "early", on_unknown="ask")
+def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Path) -> None:
+    task = run_until_killed(stack, "early", on_unknown="ask")
     waiting = task.result(60)
     call_id = _call_id(task)
     assert waiting.status == "approval"
@@ -107,24 +107,26 @@ def test_a_person_is_asked(stack: Stack, way: str, tmp_path: Path) -> None:
         case _:
             shell = Shell(tmp_path, stack.environment)
             shell.run("resolve", task.task_id, call_id, "--happened", "--result", '"there"')
-    until(lambda: task.summary().status != "approval", 20, "the word is taken over")  # its step is stored before that
-    assert result(task).result == "there"
-    assert lines(stack)[call_id] == 1
+    until(
+        lambda: task.summary().status != "approval", 20, "the resolution is applied"
+    )  # its step is stored before that
+    assert wait_for_result(task).result == "there"
+    assert count_lines(stack)[call_id] == 1
 
 
-def test_what_a_call_has_done_when_its_time_was_up_is_not_known(stack: Stack) -> None:
-    """The worker's child is killed, since the tool swallows what tells it to end."""
+def test_the_outcome_of_a_call_killed_at_its_time_limit_is_unknown(stack: Stack) -> None:
+    """The tool ignores the exception of the time limit, so the worker kills its child process."""
     task = stack.orchestrator.run(team(timeout=1), "late")
-    assert "outcome unknown" in str(result(task).error)
-    assert lines(stack)[_call_id(task)] == 0
+    assert "outcome unknown" in str(wait_for_result(task).error)
+    assert count_lines(stack)[_call_id(task)] == 0
 
 
-def test_a_worker_that_is_told_to_end_finishes_its_call(stack: Stack) -> None:
-    before = stack.noted()
+def test_a_terminated_worker_finishes_its_call(stack: Stack) -> None:
+    before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(), "soon")
-    until(lambda: stack.noted() > before, 20, "the call runs")
+    until(lambda: stack.count_tool_lines() > before, 20, "the call runs")
     stack.kill("tools", signal.SIGTERM)
-    assert stack.workers["tools"].process.wait(ENDING) == 0
+    assert stack.workers["tools"].process.wait(SHUTDOWN_TIMEOUT) == 0
     stack.start("tools")
-    assert result(task).result == "appended"
-    assert lines(stack)[_call_id(task)] == 1
+    assert wait_for_result(task).result == "appended"
+    assert count_lines(stack)[_call_id(task)] == 1

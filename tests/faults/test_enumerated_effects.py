@@ -1,4 +1,4 @@
-"""An irreversible tool that appends a line, with something wrong at every port call: never two lines for a call."""
+"""Faults at every port call of a run with an irreversible tool: each call appends at most one line."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,17 +14,17 @@ from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from tests.faults.enumerated import WRONG, Struck
+from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 CALLS = 2
 
 
-class Paying:
-    """A run in which two payments are made, each a line of a file; `resolve` is who finds out what is unknown."""
+class Payments:
+    """A run with two payments, each a line of a file. `resolve` is the way in which unknown outcomes are resolved."""
 
     def __init__(self, file: Path, resolve: str) -> None:
         self.file = file
@@ -33,8 +33,8 @@ class Paying:
         functions: dict[str, Any] = {"pay": self._pay, "add": lambda args, context: 3}
         if resolve == "verify":
             functions["verify_pay"] = self._verify
-        self.between = False
-        self.void: set[str] = set()
+        self.in_doubt = False
+        self.void_keys: set[str] = set()
         self.calls = 0
         self.world = World(given(self._script, functions))
         self._team = team_of(
@@ -46,32 +46,32 @@ class Paying:
         )
 
     def lines(self) -> Counter[str]:
-        """How often each call had its effect."""
+        """Return how often each call had its effect."""
         return Counter(self.file.read_text().splitlines())
 
     def run(self, kind: str = "", at: int = 0) -> bool:
-        """Run it to its end, with this wrong at that port call: whether it came to that."""
+        """Run to the end with a fault at a port call. Return True if the run has that many port calls."""
 
-        def watch(name: str, call: Call) -> Any:
+        def watch(name: str, call: PortCall) -> Any:
             self.calls += 1
             if self.calls != at:
                 return call()
-            self.between = self._begun()
+            self.in_doubt = self._has_open_intent()
             try:
-                return WRONG[kind](Struck(self.world, name, call))
+                return INJECTIONS[kind](FaultedCall(self.world, name, call))
             finally:
-                self.between = self.between or self._begun()
+                self.in_doubt = self.in_doubt or self._has_open_intent()
 
         self.world.watch = watch
         self.world.submit(self._team)
         self.world.settle()
         while self.world.status() is TaskStatus.APPROVAL:
-            self._say()
+            self._resolve()
             self.world.settle()
         return self.calls >= at
 
-    def _begun(self) -> bool:
-        """Whether an intent stands in the workspace whose outcome nothing holds."""
+    def _has_open_intent(self) -> bool:
+        """Return True if the workspace holds an intent without an outcome."""
         held = self.world.files.held
         begun = {path.rpartition("/")[2].removesuffix(".json") for path in held if "/effects/" in path}
         return any(f"{name}.outcome" not in begun for name in begun if not name.endswith(".outcome"))
@@ -82,38 +82,38 @@ class Paying:
         return said("paying", *[("pay", {"to": number}) for number in range(CALLS)], ("add", {}))
 
     def _pay(self, args: dict[str, Any], context: ToolContext) -> str:
-        if context.idempotency_key in self.void:
+        if context.idempotency_key in self.void_keys:
             raise ValueError("the key is void")
         with self.file.open("a") as file:
             file.write(f"{context.call_id}\n")
         return "paid"
 
     def _verify(self, args: dict[str, Any], context: ToolContext) -> ToolOutcome:
-        """Whether there is a line; if not, there will be none."""
+        """Return the outcome: paid if the call has a line. Else make the key void, so that it never gets one."""
         call = ToolCall(id=context.call_id, tool_name="pay", args=args)
         if context.call_id in self.lines():
             return successful_outcome(call, "paid")
-        self.void.add(context.idempotency_key)
+        self.void_keys.add(context.idempotency_key)
         return not_executed_outcome(call.id)
 
-    def _say(self) -> None:
+    def _resolve(self) -> None:
         task = self.world.server.held.tasks[TASK]
         for call_id, call in list(task.calls.items()):
             outcome = ToolOutcome.model_validate_json(call.outcome) if call.outcome else None
             if needs_resolution(outcome):
                 happened = call_id in self.lines()
                 if not happened:
-                    self.void.add(f"{TASK}/{call_id}")
+                    self.void_keys.add(f"{TASK}/{call_id}")
                 resolve_unknown(
                     self.world.engine, TASK, call_id, happened, "paid" if happened else None, f"say-{call_id}"
                 )
 
     def results(self) -> list[ToolResult]:
-        """The results of the payments."""
+        """Return the results of the payments."""
         return list(self.world.history()[2].results)[:CALLS]
 
 
-def check(paying: Paying, resolve: str) -> None:
+def check_payments(paying: Payments, resolve: str) -> None:
     world, lines = paying.world, paying.lines()
     assert not [error for error in world.failures if not isinstance(error, TransientError)]
     assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "clerk"]
@@ -124,23 +124,23 @@ def check(paying: Paying, resolve: str) -> None:
         if not result.is_error:
             assert (result.result, lines[result.tool_call_id]) == ("paid", 1)
             continue
-        assert paying.between, f"nothing went wrong between intent and result, but: {result.error}"
+        assert paying.in_doubt, f"no fault between intent and result, but: {result.error}"
         if resolve == "tell":
             assert "outcome unknown" in str(result.error)
         else:
-            assert lines[result.tool_call_id] == 0, "it had its effect, and its result says that it had none"
+            assert lines[result.tool_call_id] == 0, "the call had its effect, and its result denies it"
 
 
 @pytest.mark.parametrize("resolve", ["tell", "verify", "ask"])
-@pytest.mark.parametrize("kind", sorted(WRONG))
-def test_at_every_port_call(tmp_path: Path, kind: str, resolve: str) -> None:
+@pytest.mark.parametrize("kind", sorted(INJECTIONS))
+def test_a_fault_at_any_port_call_repeats_no_payment(tmp_path: Path, kind: str, resolve: str) -> None:
     at, came, failures, unknown = 0, True, [], 0
     while came:
         at += 1
-        paying = Paying(tmp_path / "lines.txt", resolve)
+        paying = Payments(tmp_path / "lines.txt", resolve)
         try:
             came = paying.run(kind, at)
-            check(paying, resolve)
+            check_payments(paying, resolve)
         except AssertionError as error:
             failures.append(f"{kind}@{at}, {resolve}: {error}".splitlines()[0])
         unknown += sum(result.is_error for result in paying.results())

@@ -1,4 +1,4 @@
-"""The explorer: it finds nothing in some hundred random schedules, and finds bugs that a test puts in."""
+"""The explorer finds no violation in hundreds of random schedules, and finds bugs that a test injects."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,30 +19,30 @@ from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
 from roboco.ports.leases import Chunk, EmitCallback, LeaseStatus, TurnClaim
 from tests.faults.explore.case import LOSSES, Case, Disturbance
-from tests.faults.explore.explore import shrunk, violations
+from tests.faults.explore.explore import shrink, violations
 from tests.faults.explore.shapes import SHAPES
 from tests.support.memory_ports.leases import MemoryTurns
 
 SCHEDULES = 600
-MOST = 4000
-"""Schedules after which a bug that a test puts in counts as not found."""
+MAX_SCHEDULES = 4000
+"""Maximal number of schedules in which the explorer finds an injected bug."""
 
 
-def broken(case: Case) -> set[str]:
-    """The invariants that the case breaks."""
+def broken_invariants(case: Case) -> set[str]:
+    """Return the invariants that the case breaks."""
     return {violation.invariant for violation in violations(case)}
 
 
-def test_random_schedules_keep_the_promises() -> None:
+def test_random_schedules_break_no_invariant() -> None:
     random = Random(20)
     cases = [Case.random(random) for _ in range(SCHEDULES)]
-    found = {str(case): unexpected for case in cases if (unexpected := broken(case))}
+    found = {str(case): unexpected for case in cases if (unexpected := broken_invariants(case))}
     assert not found, "\n".join(
         f'python -m tests.faults.explore --trace --case "{case}"  # {found[case]}' for case in found
     )
 
 
-FOUND = (
+FIXED_CASES = (
     "tools 0:restart:0 w4:sweep:0 w0:restart:6 200:stop:2 0:release:3",
     "sequential 28:hold:4 2:send:6 w0:deliver:6 0:hold:3 w2:sweep:5 7:restart:0",
     "sequential 50:wipe:0 0:sweep:0 27:fail:0",
@@ -51,17 +51,17 @@ FOUND = (
     "sequential 26:stop:0 5:hold:0 w7:hold:0 0:back:1 0:sweep:0",
     "sequential w6:back:0 0:sweep:0 70:stop:0 w0:back:1",
 )
-"""Cases that broke a promise: an end that Redis had kept was taken back, one that it had lost stayed, or an item that
-came while Redis had lost the end was taken by a task that was closed."""
+"""Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, or a closed
+task applied an item that was accepted while Redis had lost the end."""
 
 
-@pytest.mark.parametrize("line", FOUND)
-def test_a_case_that_broke_a_promise_keeps_it(line: str) -> None:
+@pytest.mark.parametrize("line", FIXED_CASES)
+def test_a_fixed_case_breaks_no_invariant(line: str) -> None:
     assert violations(Case.parse(line)) == []
 
 
 @pytest.mark.parametrize("shape", sorted(SHAPES))
-def test_a_schedule_without_disturbances_keeps_the_promises(shape: str) -> None:
+def test_a_schedule_without_disturbances_breaks_no_invariant(shape: str) -> None:
     assert violations(Case(shape, ())) == []
 
 
@@ -69,7 +69,7 @@ def test_a_line_replays_the_same_port_calls() -> None:
     case = Case.random(Random(5), ["tools"])
     lines: list[list[str]] = [[], []]
     for one in lines:
-        violations(Case.parse(str(case)), lambda line, one=one: one.append(line.split(" board")[0][:30]))  # type: ignore[misc]
+        violations(Case.parse(str(case)), lambda line, one=one: one.append(line.split(" task_store")[0][:30]))  # type: ignore[misc]
     assert Case.parse(str(case)) == case
     assert lines[0] == lines[1]
     assert len(lines[0]) > 50
@@ -79,15 +79,15 @@ def test_shrinking_keeps_the_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence)
     case = Case.parse("limited 17:hold:1 0:send:0 0:pass:3")
     more = replace(case, disturbances=(*case.disturbances, Disturbance(3, "copy"), Disturbance(0, "deaf", 4)))
-    less = shrunk(more, "live follower")
-    assert "live follower" in broken(less)
+    less = shrink(more, "live follower")
+    assert "live follower" in broken_invariants(less)
     assert len(less.disturbances) <= len(case.disturbances)
 
 
 def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, heard: EmitCallback) -> None:
     with turns._server as held:
         if (task := held.tasks.get(claim.assignment.task_id)) is not None:
-            turns._server.emit(claim.assignment.task_id, task, chunk.message)
+            turns._server.publish_chunk(claim.assignment.task_id, task, chunk.message)
     heard(LeaseStatus.HELD)
 
 
@@ -107,8 +107,8 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence),
     ),
-    "a restart of Redis begins no new generation": (
-        "a number comes once",
+    "a restart of Redis starts no new generation": (
+        "numbers are unique",
         (),
         lambda monkeypatch: monkeypatch.setattr(sweep, "_recover_schedule", _refill_only),
     ),
@@ -117,8 +117,8 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(receive, "_reject", lambda *_: None),
     ),
-    "a waiting task takes no item but stops": (
-        "takes what came",
+    "a waiting task applies no item but stops": (
+        "items are applied",
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(following, "decide", _wait_on),
     ),
@@ -133,8 +133,8 @@ def test_the_explorer_finds_a_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> 
     def is_found(case: Case) -> bool:
         with monkeypatch.context() as patch:
             put_in(patch)
-            if invariant not in broken(case):
+            if invariant not in broken_invariants(case):
                 return False
-        return invariant not in broken(case)
+        return invariant not in broken_invariants(case)
 
-    assert any(is_found(Case.random(random, without=without)) for _ in range(MOST))
+    assert any(is_found(Case.random(random, without=without)) for _ in range(MAX_SCHEDULES))

@@ -1,4 +1,4 @@
-"""`roboco.workers.healthcheck`, and so `roboco health`, reports on a worker: each case with a real worker."""
+"""Reports of `roboco.workers.healthcheck`, and so of `roboco health`, on real workers."""
 
 import os
 import signal
@@ -22,13 +22,13 @@ from tests.support.stack import ROOT, Stack, until
 
 pytestmark = pytest.mark.workers
 
-LIMIT = 4.0
+HEALTH_TIMEOUT = 4.0
 SPEAKER = Team.model_validate({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A coordinator, and all that the workers of these tests need."""
+    """A coordinator with its servers."""
     with Stack(
         tmp_path_factory.mktemp("health"), ["coordinator"], lease_seconds=20.0, redelivery_delay=30.0
     ) as started:
@@ -36,150 +36,150 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @contextmanager
-def worker(stack: Stack, pool: str, **environment: str) -> Iterator[Path]:
-    """A worker of the pool, and the folder of its health; it is killed in the end, whatever it does."""
+def run_worker(stack: Stack, pool: str, **environment: str) -> Iterator[Path]:
+    """Run a worker of the pool, and yield its health folder. Kill it at the end."""
     folder = stack.folder / f"health-{os.urandom(4).hex()}"
-    changes = {"ROBOCO_HEALTH_DIR": str(folder), "ROBOCO_HEALTH_TIMEOUT": str(LIMIT)}
+    changes = {"ROBOCO_HEALTH_DIR": str(folder), "ROBOCO_HEALTH_TIMEOUT": str(HEALTH_TIMEOUT)}
     server = stack.start(pool, **changes, **environment)
     try:
         stack.wait_ready(pool)
         yield folder
     finally:
         stack.workers.pop(pool)
-        with suppress(ProcessLookupError):  # it has ended
+        with suppress(ProcessLookupError):  # it has ended already
             os.killpg(server.pid, signal.SIGKILL)
         server.process.wait()
 
 
 @pytest.fixture(scope="module")
 def gate(stack: Stack) -> Iterator[Gate]:
-    """What stands between the worker of the tools and its broker."""
+    """A proxy between the tools worker and its broker."""
     with Gate(stack.valkey.port) as gate:
         yield gate
 
 
 @pytest.fixture(scope="module")
 def tools(stack: Stack, gate: Gate) -> Iterator[Path]:
-    """The folder of an idle worker of tools, which each test leaves as it found it."""
+    """The health folder of an idle tools worker. Each test leaves it healthy."""
     url = f"redis://127.0.0.1:{gate.port}/0"
-    with worker(stack, "tools", ROBOCO_BROKER_URL=url) as folder:
+    with run_worker(stack, "tools", ROBOCO_BROKER_URL=url) as folder:
         yield folder
 
 
 @pytest.fixture(scope="module")
 def agents(stack: Stack) -> Iterator[Path]:
-    """The folder of an idle worker of agents with two places, which each test but the last leaves as it found it."""
-    with worker(stack, "agents", ROBOCO_AGENTS_CONCURRENCY="2") as folder:
+    """The health folder of an idle agents worker with two slots. Each test but the last leaves it healthy."""
+    with run_worker(stack, "agents", ROBOCO_AGENTS_CONCURRENCY="2") as folder:
         yield folder
 
 
-def health(pool: str, folder: Path) -> tuple[int, str]:
-    """The exit code and the words of the check, as a container's health check runs it."""
+def run_health_check(pool: str, folder: Path) -> tuple[int, str]:
+    """Return the exit code and output of the check, run as a container's health check."""
     command = [sys.executable, "-m", "roboco.workers.healthcheck", pool]
     ran = subprocess.run(command, env={"ROBOCO_HEALTH_DIR": str(folder)}, cwd=ROOT, capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
 
 
-def until_it_says(pool: str, folder: Path, code: int, words: str) -> None:
-    """Wait until the check says so."""
+def wait_for_report(pool: str, folder: Path, code: int, words: str) -> None:
+    """Wait until the check ends with this code and prints these words."""
     until(
-        lambda: health(pool, folder)[0] == code and words in health(pool, folder)[1],
+        lambda: run_health_check(pool, folder)[0] == code and words in run_health_check(pool, folder)[1],
         20,
-        lambda: f"{pool} says {words!r}: {health(pool, folder)}",
+        lambda: f"{pool} reports {words!r}: {run_health_check(pool, folder)}",
     )
 
 
-def stays_healthy(pool: str, folder: Path, beats: int = 15) -> None:
-    """The check says so over several limits: at each of the next so many beats."""
+def assert_stays_healthy(pool: str, folder: Path, beats: int = 15) -> None:
+    """Assert that the worker is healthy at each of the next heartbeats."""
     note = folder / f"{pool}.json"
     for _ in range(beats):
         before = note.read_text()
-        until(lambda before=before: note.read_text() != before, 30, "the worker notes its pulse")  # type: ignore[misc]
-        assert health(pool, folder) == (0, f"{pool} is healthy\n")
+        until(lambda before=before: note.read_text() != before, 30, "the worker writes its heartbeat")  # type: ignore[misc]
+        assert run_health_check(pool, folder) == (0, f"{pool} is healthy\n")
 
 
-def children(pid: int) -> list[int]:
-    """The processes that this one has started."""
+def child_pids(pid: int) -> list[int]:
+    """Return the child processes of a process."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize("pool", ["agents", "tools"])
-def test_idle(request: pytest.FixtureRequest, pool: str) -> None:
+def test_an_idle_worker_stays_healthy(request: pytest.FixtureRequest, pool: str) -> None:
     folder: Path = request.getfixturevalue(pool)
-    until_it_says(pool, folder, 0, "is healthy")
-    stays_healthy(pool, folder)
+    wait_for_report(pool, folder, 0, "is healthy")
+    assert_stays_healthy(pool, folder)
 
 
-def test_stopped_process(stack: Stack, agents: Path) -> None:
-    until_it_says("agents", agents, 0, "is healthy")
+def test_a_stopped_process_is_unhealthy(stack: Stack, agents: Path) -> None:
+    wait_for_report("agents", agents, 0, "is healthy")
     os.kill(stack.workers["agents"].pid, signal.SIGSTOP)
-    until_it_says("agents", agents, 1, "its main loop last ran")
+    wait_for_report("agents", agents, 1, "its main loop last ran")
     os.kill(stack.workers["agents"].pid, signal.SIGCONT)
-    until_it_says("agents", agents, 0, "is healthy")
+    wait_for_report("agents", agents, 0, "is healthy")
 
 
-def test_queue_no_longer_consumed(stack: Stack, tools: Path) -> None:
-    """As somebody may have it in Flower."""
-    until_it_says("tools", tools, 0, "is healthy")
+def test_a_worker_that_does_not_consume_its_queue_is_unhealthy(stack: Stack, tools: Path) -> None:
+    """An operator can cause this in Flower."""
+    wait_for_report("tools", tools, 0, "is healthy")
     control = stack.orchestrator._producer.control
     names = [name for answer in control.ping(timeout=2) or () for name in answer if name.startswith("tools")]
     control.cancel_consumer(TOOLS_QUEUE, destination=names)
-    until_it_says("tools", tools, 1, "it does not consume roboco.tools")
+    wait_for_report("tools", tools, 1, "it does not consume roboco.tools")
     control.add_consumer(TOOLS_QUEUE, exchange="", routing_key=TOOLS_QUEUE, destination=names)
-    until_it_says("tools", tools, 0, "is healthy")
+    wait_for_report("tools", tools, 0, "is healthy")
 
 
-def test_pool_that_takes_nothing(stack: Stack, tools: Path) -> None:
-    until_it_says("tools", tools, 0, "is healthy")
-    stopped = children(stack.workers["tools"].pid)
+def test_a_worker_whose_pool_is_stopped_is_unhealthy(stack: Stack, tools: Path) -> None:
+    wait_for_report("tools", tools, 0, "is healthy")
+    stopped = child_pids(stack.workers["tools"].pid)
     for child in stopped:
         os.kill(child, signal.SIGSTOP)
-    until_it_says("tools", tools, 1, "its pool has free slots, but has not answered")
+    wait_for_report("tools", tools, 1, "its pool has free slots, but has not answered")
     for child in stopped:
         os.kill(child, signal.SIGCONT)
-    until_it_says("tools", tools, 0, "is healthy")
+    wait_for_report("tools", tools, 0, "is healthy")
 
 
-def test_broker_that_does_not_answer(tools: Path, gate: Gate) -> None:
-    """The connection stays open, and nothing comes through."""
-    until_it_says("tools", tools, 0, "is healthy")
+def test_a_worker_whose_broker_does_not_answer_is_unhealthy(tools: Path, gate: Gate) -> None:
+    """The connection stays open, and passes no data."""
+    wait_for_report("tools", tools, 0, "is healthy")
     held = gate.hold(f"{TOOLS_QUEUE}{QUEUE_INFIX}".encode())
-    until_it_says("tools", tools, 1, "is unhealthy")
+    wait_for_report("tools", tools, 1, "is unhealthy")
     held.drop()
-    until_it_says("tools", tools, 0, "is healthy")
+    wait_for_report("tools", tools, 0, "is healthy")
 
 
-def test_broker_gone_for_long(stack: Stack) -> None:
+def test_a_worker_whose_broker_is_gone_is_unhealthy_and_alive(stack: Stack) -> None:
     with ExitStack() as exits:
         gate = exits.enter_context(Gate(stack.valkey.port))
-        with worker(stack, "tools-2", ROBOCO_BROKER_URL=f"redis://127.0.0.1:{gate.port}/0") as folder:
-            until_it_says("tools", folder, 0, "is healthy")
+        with run_worker(stack, "tools-2", ROBOCO_BROKER_URL=f"redis://127.0.0.1:{gate.port}/0") as folder:
+            wait_for_report("tools", folder, 0, "is healthy")
             exits.close()
-            until_it_says("tools", folder, 1, "its main loop last ran")
+            wait_for_report("tools", folder, 1, "its main loop last ran")
             assert stack.workers["tools-2"].alive()
 
 
-def test_fully_busy_and_then_ending(stack: Stack, agents: Path) -> None:
-    """Two turns run, some wait in the worker, and the rest in the queue, as it may fetch no more: all is well."""
+def test_a_busy_worker_stays_healthy_until_it_has_ended(stack: Stack, agents: Path) -> None:
+    """Two turns run, some wait in the worker, and the rest wait in the queue beyond its prefetch limit."""
     enough = threading.Event()
     stack.model.script(lambda request: Reply(text="Well.", held_until=enough))
-    until_it_says("agents", agents, 0, "is healthy")
+    wait_for_report("agents", agents, 0, "is healthy")
     for number in range(10):
         stack.orchestrator.run(SPEAKER, f"Task {number}.")
     backlog = stack.orchestrator._engine.dispatcher.backlog
     until(lambda: backlog("any") >= 2, 20, lambda: f"messages are left: {backlog('any')}")
-    stays_healthy("agents", agents)
+    assert_stays_healthy("agents", agents)
     assert backlog("any") >= 2
     server = stack.workers["agents"]
     server.process.terminate()
-    until(lambda: "Warm shutdown" in stack.log("agents"), 10, "it ends what it has begun")
-    assert health("agents", agents) == (0, "agents is healthy\n")
+    until(lambda: "Warm shutdown" in stack.log("agents"), 10, "the worker shuts down")
+    assert run_health_check("agents", agents) == (0, "agents is healthy\n")
     enough.set()
     server.process.wait(60)
-    assert health("agents", agents) == (0, "agents is healthy\n")
+    assert run_health_check("agents", agents) == (0, "agents is healthy\n")
 
 
-def test_command(tmp_path: Path) -> None:
+def test_the_command_reports_a_worker_that_does_not_consume(tmp_path: Path) -> None:
     ran = CliRunner().invoke(
         commands, ["health", "agents"], env={"ROBOCO_HEALTH_DIR": str(tmp_path)}, standalone_mode=False
     )

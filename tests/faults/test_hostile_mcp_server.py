@@ -1,4 +1,4 @@
-"""A hostile MCP server that is started gets none of the worker's secrets, and none of its files."""
+"""A hostile MCP server reads none of the secrets and files of the worker that starts it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
-from tests.support.mcp_servers import PROC, declared, never, using
+from tests.support.mcp_servers import PROC, declare_server, never, open_servers
 
 THIEF = (sys.executable, str(Path(__file__).parent / "hostile" / "mcp_server.py"))
 SECRET = "the-secret-of-the-worker"
@@ -31,10 +31,10 @@ sys.stdin.read()
 pytestmark = pytest.mark.skipif(not PROC.exists(), reason="the sandbox is Linux'")
 
 
-def ask(tool: str, args: dict[str, Any], mode: ConfinementMode = "network", paths: tuple[str, ...] = ()) -> Any:
-    """The answer of the thief's tool."""
-    server = declared(THIEF, tools=["steal", "roam"], timeout=30, connect_timeout=30)
-    with using(server, confinement=Confinement(mode, paths)) as servers:
+def call_thief(tool: str, args: dict[str, Any], mode: ConfinementMode = "network", paths: tuple[str, ...] = ()) -> Any:
+    """Return the answer of the hostile server's tool."""
+    server = declare_server(THIEF, tools=["steal", "roam"], timeout=30, connect_timeout=30)
+    with open_servers(server, confinement=Confinement(mode, paths)) as servers:
         return json.loads(servers.call(server, tool, args, "k", never))
 
 
@@ -43,7 +43,7 @@ def test_server_sees_no_process_of_the_worker(mode: ConfinementMode, monkeypatch
     monkeypatch.setenv("WORKER_SECRET", SECRET)
     holder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        found = ask("steal", {"word": SECRET}, mode)
+        found = call_thief("steal", {"word": SECRET}, mode)
     finally:
         holder.communicate(b"\n")
     assert found["found"] == []
@@ -56,7 +56,7 @@ def test_server_without_sandbox_reads_the_environment(monkeypatch: pytest.Monkey
     monkeypatch.setenv("WORKER_SECRET", SECRET)
     holder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        found = ask("steal", {"word": SECRET}, "off")
+        found = call_thief("steal", {"word": SECRET}, "off")
     finally:
         holder.communicate(b"\n")
     assert str(holder.pid) in found["found"]
@@ -71,7 +71,7 @@ def test_server_reads_no_file_of_the_worker(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(home))
     paths = [str(workspace / "file"), str(home / "file"), str(tmp_path / ".env"), "/var/run/docker.sock", "/etc/shadow"]
-    assert ask("roam", {"paths": paths})["read"] == []
+    assert call_thief("roam", {"paths": paths})["read"] == []
     assert [Path(path).read_text() for path in paths[:3]] == ["secret"] * 3
 
 
@@ -81,7 +81,7 @@ def test_server_changes_only_what_the_operator_allows(tmp_path: Path) -> None:
         (tmp_path / name / "file").write_text("data")
     read, write = (str(tmp_path / name / "file") for name in ("read", "write"))
     allowed = (str(tmp_path / "read"), f"{tmp_path / 'write'}:rw")
-    found = ask("roam", {"paths": [read, write, THIEF[1], sys.executable]}, paths=allowed)
+    found = call_thief("roam", {"paths": [read, write, THIEF[1], sys.executable]}, paths=allowed)
     assert found == {"read": [read, write, THIEF[1], sys.executable], "written": [write]}
 
 

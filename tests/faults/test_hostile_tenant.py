@@ -1,37 +1,37 @@
-"""A hostile tenant: no schema, pattern or template of its holds a worker or takes its memory.
+"""No schema, pattern or template of a hostile tenant exhausts a worker's time or memory.
 
-All of it runs in one process with limits of memory and processor time, which the kernel enforces.
+All inputs run in one process whose limits of memory and processor time the kernel enforces.
 """
 
 from tests.faults.hostile import tenant
-from tests.faults.hostile.bounded import answers
+from tests.faults.hostile.bounded import run_bounded
 
 
 def test_schemas_that_hide_work_are_refused() -> None:
-    found = answers()["refused_schemas"]
+    found = run_bounded()["refused_schemas"]
     assert found.keys() == tenant.REFUSED_SCHEMAS.keys()
     assert [name for name, answer in found.items() if not answer or len(answer) > 400] == []
 
 
-def test_validations_that_would_not_end_are_ended() -> None:
-    found = answers()["endless_schemas"]
+def test_endless_validations_are_ended() -> None:
+    found = run_bounded()["endless_schemas"]
     assert found.keys() == tenant.ENDLESS_SCHEMAS.keys()
     assert [name for name, answer in found.items() if "takes more than" not in answer] == []
 
 
 def test_heavy_patterns_are_refused_before_they_are_compiled() -> None:
-    found = answers()["heavy_patterns"]
+    found = run_bounded()["heavy_patterns"]
     assert found.keys() == set(tenant.HEAVY_PATTERNS)
     assert [pattern for pattern, answer in found.items() if not answer] == []
 
 
-def test_templates_beyond_the_language_are_refused_by_a_check() -> None:
-    found = answers()["refused_templates"]
+def test_templates_beyond_the_allowed_language_are_refused() -> None:
+    found = run_bounded()["refused_templates"]
     assert found.keys() == set(tenant.REFUSED_TEMPLATES)
     assert [template for template, answer in found.items() if not answer] == []
 
 
-def test_greedy_templates_end_as_mistakes() -> None:
-    found = answers()["greedy_templates"]
+def test_greedy_templates_end_with_an_error() -> None:
+    found = run_bounded()["greedy_templates"]
     assert found.keys() == set(tenant.GREEDY_TEMPLATES)
     assert [one for one, answer in found.items() if not answer.startswith("the template fails: line ")] == []

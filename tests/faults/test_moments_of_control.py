@@ -1,4 +1,4 @@
-"""Workers killed, stopped for longer than a lease, and ended, in the middle of what a person does to a task."""
+"""Workers killed, suspended for longer than a lease, or terminated, while a user acts on a task."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 
 from roboco import Task, Team, parse_team
 from roboco.domain.history.step import verify_chain
-from tests.faults.moments import SECONDS, Moment, Victim
+from tests.faults.moments import OUTCOME_TIMEOUT, Moment, Victim
 from tests.support.journeys import GRAPH
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.workers
 
 POOLS = ("coordinator", "agents", "tools")
 PREPARED = threading.Event()
-"""Set when what comes before the act is done."""
+"""Set once the preparation of the user's action is done."""
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
 TEAM = parse_team(
     {
@@ -40,57 +40,57 @@ DELEGATING = parse_team(
 )
 
 
-def speaks(request: Request) -> Reply:
-    """A word at a time, until the user has said that it should be shorter."""
+def reply_at_length(request: Request) -> Reply:
+    """Reply word by word, until the user asks for a shorter reply."""
     if request.last_user == "shorter":
         return Reply(text="in brief")
     return Reply(chunks=["word "] * 2000, interval=0.02)
 
 
-def calls(request: Request) -> Reply:
-    """A call of the client's and one that must be approved, and what came of them."""
+def call_tools(request: Request) -> Reply:
+    """Call a client tool and a tool that needs approval, then reply with their results."""
     if request.tool_results:
         return Reply(text=" and ".join(result for _, result in request.tool_results))
     return Reply(text="calling", tool_calls=[("client_ask", {}), ("add", {"a": 1, "b": 2})])
 
 
-def gives_away(request: Request) -> Reply:
-    """The work given to another team, when the task has been asked to pause."""
+def delegate_work(request: Request) -> Reply:
+    """Delegate the work to another team, once a pause of the task is requested."""
     if request.system == "helper":
         return Reply(text="found it")
     if request.tool_results:
-        return Reply(text="I was told")
+        return Reply(text="I have the result")
     calls = [("delegate", {"team": "helpers", "prompt": "look it up"})]
     return Reply(text="wait", held_until=PREPARED, tool_calls=calls)
 
 
 @dataclass(frozen=True)
-class Act:
-    """What is done to a task that has come so far, and what must come of it."""
+class ControlCase:
+    """A task, a user's action on it, and the expected outcome."""
 
     name: str
-    says: Callable[[Request], Reply]
+    script: Callable[[Request], Reply]
     ready: Callable[[Task], bool]
-    act: Callable[[Task], object]
-    ends: str
+    perform: Callable[[Task], object]
+    final_status: str
     check: Callable[[Task], None]
     prepare: Callable[[Task], object] = lambda task: None
     team: Team = TEAM
 
 
-def _cut_off(task: Task) -> None:
+def _check_stopped(task: Task) -> None:
     spoken = [step for step in task.history() if step.agent_name == "worker" and step.text != "in brief"]
     assert all(step.interrupted and set(step.text.split()) <= {"word"} for step in spoken)
     assert len(spoken) <= 1
 
 
-def _interrupted(task: Task) -> None:
-    _cut_off(task)
+def _check_interrupted(task: Task) -> None:
+    _check_stopped(task)
     assert [step.text for step in task.history() if step.agent_name == "user"] == ["go", "shorter"]
     assert task.history()[-1].text == "in brief"
 
 
-def _answered(task: Task) -> None:
+def _check_answered(task: Task) -> None:
     results = task.history()[2].results
     assert [result.result for result in results] == ["seven", 3]
     assert task.history()[-1].text == "seven and 3"
@@ -107,80 +107,86 @@ def _has_spoken(task: Task) -> bool:
     return any(message.text for message in task.session().messages[1:])
 
 
-def _given_away(task: Task) -> None:
+def _check_delegated(task: Task) -> None:
     [result] = task.history()[2].results
     assert result.result["text"] == "found it"
-    assert task.history()[-1].text == "I was told"
+    assert task.history()[-1].text == "I have the result"
 
 
 def _is_paused(task: Task) -> bool:
     return task.summary().status == "paused"
 
 
-INTERRUPT = Act("interrupt", speaks, _has_spoken, lambda task: task.interrupt("shorter"), "completed", _interrupted)
-STOP = Act("stop", speaks, _has_spoken, lambda task: task.stop(), "cancelled", _cut_off)
-ANSWER = Act("answer", calls, lambda task: task.summary().status == "approval", _answer_both, "completed", _answered)
+INTERRUPT = ControlCase(
+    "interrupt", reply_at_length, _has_spoken, lambda task: task.interrupt("shorter"), "completed", _check_interrupted
+)
+STOP = ControlCase("stop", reply_at_length, _has_spoken, lambda task: task.stop(), "cancelled", _check_stopped)
+ANSWER = ControlCase(
+    "answer", call_tools, lambda task: task.summary().status == "approval", _answer_both, "completed", _check_answered
+)
 
-RESUME = Act(
+RESUME = ControlCase(
     "resume",
-    gives_away,
+    delegate_work,
     _is_paused,
     lambda task: task.resume(),
     "completed",
-    _given_away,
+    _check_delegated,
     prepare=lambda task: task.pause(),
     team=DELEGATING,
 )
 
-CASES: tuple[tuple[str, Act, Moment], ...] = (
-    ("agents", INTERRUPT, Moment("told to end", GRAPH, script="cancel_request")),
-    ("agents", INTERRUPT, Moment("what was said appended, not committed", GRAPH, script="commit")),
-    ("agents", INTERRUPT, Moment("committed, not handed on", GRAPH, message="roboco.advance")),
-    ("agents", STOP, Moment("told to end", GRAPH, script="cancel_request")),
+CASES: tuple[tuple[str, ControlCase, Moment], ...] = (
+    ("agents", INTERRUPT, Moment("cancellation requested", GRAPH, script="cancel_request")),
+    ("agents", INTERRUPT, Moment("interrupted step appended, not committed", GRAPH, script="commit")),
+    ("agents", INTERRUPT, Moment("committed, coordinator not notified", GRAPH, message="roboco.advance")),
+    ("agents", STOP, Moment("cancellation requested", GRAPH, script="cancel_request")),
     ("coordinator", INTERRUPT, Moment("message appended, not committed", GRAPH, script="commit")),
-    ("coordinator", INTERRUPT, Moment("turn chosen, not handed out", GRAPH, message="roboco.turn")),
+    ("coordinator", INTERRUPT, Moment("turn recorded, not dispatched", GRAPH, message="roboco.turn")),
     ("coordinator", STOP, Moment("stop appended, not committed", GRAPH, script="commit")),
-    ("coordinator", ANSWER, Moment("approved call chosen, not handed out", GRAPH, message="roboco.tool")),
+    ("coordinator", ANSWER, Moment("approved call recorded, not dispatched", GRAPH, message="roboco.tool")),
     ("coordinator", ANSWER, Moment("results appended, not committed", GRAPH, script="commit")),
-    ("coordinator", RESUME, Moment("turn chosen, not handed out", GRAPH, message="roboco.turn")),
-    ("coordinator", RESUME, Moment("sub-task set up, not announced", GRAPH, script="create", answered=True)),
-    ("coordinator", RESUME, Moment("what it came to stored, not noted", GRAPH, script="inbox_add")),
+    ("coordinator", RESUME, Moment("turn recorded, not dispatched", GRAPH, message="roboco.turn")),
+    ("coordinator", RESUME, Moment("sub-task created, not dispatched", GRAPH, script="create", answered=True)),
+    ("coordinator", RESUME, Moment("sub-task's result stored, not in the inbox", GRAPH, script="inbox_add")),
     ("tools", ANSWER, Moment("approved call claimed", GRAPH, script="claim_call", answered=True)),
 )
-HAPPENINGS = ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM")
+DISRUPTIONS = ("SIGKILL", "SIGSTOP, SIGCONT", "SIGTERM")
 
 
-class Run:
-    """One task, something that is done to it, and what happens to a worker meanwhile."""
+class ControlScenario:
+    """A task, a user's action on it, and the disruption of a worker."""
 
-    def __init__(self, stack: Stack, victim: Victim, act: Act, moment: Moment) -> None:
+    def __init__(self, stack: Stack, victim: Victim, act: ControlCase, moment: Moment) -> None:
         self._stack, self._victim, self._act = stack, victim, act
         PREPARED.clear()
-        stack.model.script(act.says)
+        stack.model.script(act.script)
         self.task = stack.orchestrator.run(act.team, "go", client_tools=[ASK])
         act.prepare(self.task)
         PREPARED.set()
-        until(lambda: act.ready(self.task), SECONDS, f"it is ready for: {act.name}")
+        until(lambda: act.ready(self.task), OUTCOME_TIMEOUT, f"the task is ready for: {act.name}")
         self._held = moment.hold(victim.gate(moment))
-        act.act(self.task)
-        assert self._held.reached.wait(SECONDS), f"it never came to: {moment.name}"
+        act.perform(self.task)
+        assert self._held.reached.wait(OUTCOME_TIMEOUT), f"the run does not reach: {moment.name}"
 
-    def goes_through(self, happening: str) -> None:
-        """What happens to the worker, and what must come of it."""
-        if happening == "SIGKILL":
+    def disrupt(self, disruption: str) -> None:
+        """Disrupt the worker, and check the outcome."""
+        if disruption == "SIGKILL":
             self._victim.kill(self._held)
-        elif happening == "SIGTERM":
-            self._victim.end(self._held)
+        elif disruption == "SIGTERM":
+            self._victim.terminate(self._held)
         else:
-            with self._victim.stopped(self._held):
+            with self._victim.suspended(self._held):
                 self.check()
-            self._victim.bury_zombies()
+            self._victim.kill_zombies()
         self.check()
 
     def check(self) -> None:
-        """The task has ended as it should, and so a follower is shown it."""
-        until(lambda: self.task.summary().status.ended, SECONDS, lambda: f"it ends: {self.task.session()}")
-        assert self.task.summary().status == self._act.ends
+        """Assert the expected end of the task, and that a follower receives all of it."""
+        until(
+            lambda: self.task.summary().status.ended, OUTCOME_TIMEOUT, lambda: f"the task ends: {self.task.session()}"
+        )
+        assert self.task.summary().status == self._act.final_status
         self._act.check(self.task)
         history = self.task.history()
         transcript = Transcript()
@@ -195,8 +201,10 @@ class Run:
 
 
 @pytest.fixture(scope="module", params=POOLS)
-def staged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
-    """A stack without the pool's worker, and that worker behind gates."""
+def pool_with_victim(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Any]]:
+    """A pool, a stack without a worker of it, and the victim, that worker behind gates."""
     others = tuple(pool for pool in POOLS if pool != request.param)
     with ExitStack() as exits:
         stack = exits.enter_context(Stack(tmp_path_factory.mktemp("stack"), pools=others))
@@ -205,10 +213,10 @@ def staged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield request.param, (stack, victim)
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
-def test_a_worker_in_the_middle_of_it(staged: tuple[str, Any], happening: str) -> None:
-    pool, (stack, victim) = staged
+@pytest.mark.parametrize("disruption", DISRUPTIONS)
+def test_a_user_action_survives_its_worker(pool_with_victim: tuple[str, Any], disruption: str) -> None:
+    pool, (stack, victim) = pool_with_victim
     cases = [(act, moment) for where, act, moment in CASES if where == pool]
     assert cases
     for act, moment in cases:
-        Run(stack, victim, act, moment).goes_through(happening)
+        ControlScenario(stack, victim, act, moment).disrupt(disruption)

@@ -1,10 +1,10 @@
-"""A worker of the coordinator pool killed, stopped for longer than a lease, and ended, at each named moment."""
+"""A coordinator worker killed, suspended for longer than a lease, or terminated, at each named moment."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.moments import COORDINATOR, HAPPENINGS, Case, Moment, Victim
+from tests.faults.moments import COORDINATOR, DISRUPTIONS, Moment, Scenario, Victim
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
@@ -25,7 +25,7 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("disruption", DISRUPTIONS)
 @pytest.mark.parametrize("moment", COORDINATOR, ids=lambda moment: moment.name)
-def test_a_worker_of_coordinator(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
-    HAPPENINGS[happening](Case(stack, victim, moment))
+def test_a_task_survives_its_coordinator(stack: Stack, victim: Victim, moment: Moment, disruption: str) -> None:
+    DISRUPTIONS[disruption](Scenario(stack, victim, moment))

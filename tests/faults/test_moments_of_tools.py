@@ -1,10 +1,10 @@
-"""A worker of the tools pool killed, stopped for longer than a lease, and ended, at each named moment."""
+"""A tools worker killed, suspended for longer than a lease, or terminated, at each named moment."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.moments import HAPPENINGS, RUNNING, TOOLS, Case, Moment, Victim
+from tests.faults.moments import DISRUPTIONS, RUNNING, TOOLS, Moment, Scenario, Victim
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
@@ -25,13 +25,13 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("disruption", DISRUPTIONS)
 @pytest.mark.parametrize("moment", TOOLS, ids=lambda moment: moment.name)
-def test_a_worker_of_tools(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
-    HAPPENINGS[happening](Case(stack, victim, moment))
+def test_a_task_survives_its_tools_worker(stack: Stack, victim: Victim, moment: Moment, disruption: str) -> None:
+    DISRUPTIONS[disruption](Scenario(stack, victim, moment))
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
-def test_a_worker_whose_tool_is_running(stack: Stack, victim: Victim, happening: str) -> None:
-    """Seen in the file to which the tool writes when it begins."""
-    HAPPENINGS[happening](Case(stack, victim, RUNNING))
+@pytest.mark.parametrize("disruption", DISRUPTIONS)
+def test_a_task_survives_a_worker_with_running_tools(stack: Stack, victim: Victim, disruption: str) -> None:
+    """The moment is observed in the file to which the tool writes when it starts."""
+    DISRUPTIONS[disruption](Scenario(stack, victim, RUNNING))

@@ -1,4 +1,4 @@
-"""A model's server that breaks down, with real workers: its tasks wait, are paused after the limit, and continue."""
+"""An outage of a model server with real workers: tasks wait, are paused after the limit, and continue."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from tests.support.stack import Stack, until
 pytestmark = pytest.mark.workers
 
 ECHO = team_of(agents=[{"name": "echo", "prompt": "echo"}])
-LIMIT = 4
+OUTAGE_TIMEOUT = 4
 
 
-def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_path: Path) -> None:
-    with Stack(tmp_path, outage_timeout=LIMIT) as stack:
+def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Path) -> None:
+    with Stack(tmp_path, outage_timeout=OUTAGE_TIMEOUT) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
         wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"
-        until(lambda: wanted in reason(stack, "delayed"), 30, "the reason is told")
+        until(lambda: wanted in waiting_reason(stack, "delayed"), 30, "the reason is shown")
         result = task.result(60)
         assert result.status == "paused"
         assert "s. The task continues when it is resumed, or when the model answers another task" in result.reason
@@ -27,11 +27,11 @@ def test_tasks_wait_for_a_model_that_is_down_and_continue_when_it_answers(tmp_pa
 
         stack.model.script(lambda request: Reply(text="hello again"))
         assert stack.orchestrator.run(ECHO, "Hello.", task_id="another").result(30).status == "completed"
-        until(lambda: stack.orchestrator.task("delayed").result(30).status == "completed", 30, "it is resumed")
+        until(lambda: stack.orchestrator.task("delayed").result(30).status == "completed", 30, "the task is resumed")
         assert [step.text for step in task.history()] == ["Hello.", "hello again"]
 
 
-def reason(stack: Stack, task_id: str) -> str:
-    """Why the task waits, as its summary on the board says."""
+def waiting_reason(stack: Stack, task_id: str) -> str:
+    """Return the reason for which the task waits, from the task store."""
     now = stack.orchestrator._engine.task_store.load(task_id, 1)
     return "" if now is None else now.reason

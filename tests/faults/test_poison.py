@@ -1,4 +1,4 @@
-"""What ends its worker each time: tried a bounded number of times, listed as a dead letter, and sent again by hand."""
+"""Work that always kills its worker: a limited number of attempts, a dead letter, and its requeue by an operator."""
 
 import json
 import os
@@ -28,13 +28,13 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
-def letter_of(stack: Stack) -> DeadLetter:
-    """The oldest dead letter, when there is one."""
+def wait_for_letter(stack: Stack) -> DeadLetter:
+    """Wait for a dead letter, and return the oldest."""
     until(stack.orchestrator.dead_letters, 60, "there is a dead letter")
     return stack.orchestrator.dead_letters()[0]
 
 
-def test_a_tool_call_that_ends_its_worker(stack: Stack) -> None:
+def test_a_tool_call_that_kills_its_worker_becomes_a_dead_letter(stack: Stack) -> None:
     def calling(request: Request) -> Reply:
         return Reply(text="done") if request.count("assistant") else Reply(tool_calls=[("die", {})])
 
@@ -50,14 +50,14 @@ def test_a_tool_call_that_ends_its_worker(stack: Stack) -> None:
     assert task.result(60).status == "completed"
     assert "lost 3 times" in str(task.history()[2].results[0].error)
     assert len((stack.folder / "calls.txt").read_text().splitlines()) == 3
-    letter = letter_of(stack)
+    letter = wait_for_letter(stack)
     assert (letter.name, letter.attempts, letter.task_id) == ("roboco.tool", 3, task.task_id)
     with pytest.raises(UsageError, match="cannot be sent again"):
         stack.orchestrator.requeue_dead_letter(letter.letter_id)
 
 
-def test_a_turn_that_ends_its_worker(stack: Stack) -> None:
-    """Seen from outside: each time that the model is asked, the worker that asked is killed."""
+def test_a_turn_that_kills_its_worker_fails_its_task(stack: Stack) -> None:
+    """The test kills the worker at each request to the model."""
 
     def deadly(request: Request) -> Reply:
         os.kill(stack.workers["agents"].pid, signal.SIGKILL)
@@ -66,18 +66,18 @@ def test_a_turn_that_ends_its_worker(stack: Stack) -> None:
     stack.model.script(deadly)
     task = stack.orchestrator.run(parse_team(ECHO), "Go.")
     for asked in (1, 2, 3):
-        until(lambda asked=asked: len(stack.model.requests) >= asked, 30, "the model is asked")  # type: ignore[misc]
+        until(lambda asked=asked: len(stack.model.requests) >= asked, 30, "the model receives a request")  # type: ignore[misc]
         until(lambda: not stack.workers["agents"].alive(), 10, "the worker is gone")
         stack.start("agents")
     result = task.result(60)
     assert result.status == "failed"
     assert result.reason.startswith("echo's turn was lost 3 times, with its worker")
     assert len(stack.model.requests) == 3
-    assert letter_of(stack).detail == "echo, step 1"
+    assert wait_for_letter(stack).detail == "echo, step 1"
 
 
-def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> None:
-    """All are asked side by side, and lose an attempt together; after that each is tried alone."""
+def test_a_turn_that_kills_its_worker_fails_no_other_task(stack: Stack) -> None:
+    """All turns run side by side and lose an attempt together. After that each turn runs alone."""
     healthy, asked = 4, threading.Semaphore(0)
     kills: list[int] = []
 
@@ -85,7 +85,7 @@ def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> 
         if "poison" not in str(request.messages):
             asked.release()
             return Reply(text="hello", delay=1.0)
-        for _ in range(healthy):  # as many as are asked beside it
+        for _ in range(healthy):  # waits for the requests of the healthy tasks
             asked.acquire(timeout=0.5)
         kills.append(stack.workers["agents"].pid)
         os.kill(kills[-1], signal.SIGKILL)
@@ -107,14 +107,14 @@ def test_a_turn_that_ends_its_worker_takes_no_other_turn_along(stack: Stack) -> 
     assert len(kills) == 3
 
 
-def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path) -> None:
+def test_a_submission_that_kills_its_worker_can_be_requeued(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=("agents",), max_attempts=3) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
         stack.start("submit", modules="tests.support.crashing_workers")
         arguments = {"task_id": "DEADLY", "team": ECHO, "prompt": "Go."}
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator")
-        letter = letter_of(stack)
+        letter = wait_for_letter(stack)
         assert (letter.name, letter.attempts, letter.queue) == ("roboco.submit", 3, "roboco.coordinator")
         assert "3 workers were lost" in letter.reason
         assert stack.workers["submit"].alive()
@@ -131,17 +131,19 @@ def test_a_submission_that_ends_its_worker_is_sent_again_by_hand(tmp_path: Path)
         assert stack.orchestrator.task("DEADLY").result(60).status == "completed"
 
 
-def test_a_message_that_no_worker_knows_is_sent_again_when_one_does(stack: Stack) -> None:
-    """The order of a deployment: a producer first, its workers later."""
+def test_a_message_with_an_unknown_name_can_be_requeued(stack: Stack) -> None:
+    """A deployment updates the producer before its workers."""
     with Celery(broker=stack.valkey.url) as producer:
         producer.send_task("roboco.tomorrow", kwargs={"text": "ü" * 1000}, queue="roboco.coordinator")
-    letter = letter_of(stack)
+    letter = wait_for_letter(stack)
     assert (letter.name, letter.truncated) == ("roboco.tomorrow", False)
     assert "deploy workers before" in letter.reason
     stack.orchestrator.requeue_dead_letter(letter.letter_id)
-    until(lambda: stack.log("coordinator").count("was stored as a dead letter") == 2, 20, "it came again")
-    until(lambda: letter_of(stack).letter_id != letter.letter_id, 10, "it is a letter of its own")
-    again = letter_of(stack)
+    until(
+        lambda: stack.log("coordinator").count("was stored as a dead letter") == 2, 20, "the message is refused again"
+    )
+    until(lambda: wait_for_letter(stack).letter_id != letter.letter_id, 10, "it is another dead letter")
+    again = wait_for_letter(stack)
     assert (again.body, again.reason, again.headers["id"]) == (letter.body, letter.reason, letter.headers["id"])
     with pytest.raises(UsageError, match="roboco dead-letters lists them"):
         stack.orchestrator.requeue_dead_letter("another")

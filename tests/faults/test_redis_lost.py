@@ -1,4 +1,4 @@
-"""Redis emptied in the middle of a run: the task goes on from its workspace."""
+"""Redis emptied or restarted during a run: the task continues from its workspace."""
 
 import pytest
 import redis
@@ -11,13 +11,13 @@ from tests.support.transcript import Transcript
 pytestmark = pytest.mark.workers
 
 
-def slow(request: Request) -> Reply:
+def answer_slowly(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.05)
 
 
 @pytest.mark.parametrize("chunk", [1, 12])
-def test_flushall_in_the_middle_of_a_turn(stack: Stack, chunk: int) -> None:
-    stack.model.script(slow)
+def test_a_task_survives_flushall_during_a_turn(stack: Stack, chunk: int) -> None:
+    stack.model.script(answer_slowly)
     task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()
     for item in task.stream():
@@ -33,9 +33,9 @@ def test_flushall_in_the_middle_of_a_turn(stack: Stack, chunk: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["with its data", "without its data"])
-def test_redis_killed_and_started_again(stack: Stack, keep: bool) -> None:
-    """Workers that end because of it are started again, as whoever runs them does."""
-    stack.model.script(slow)
+def test_a_task_survives_a_restart_of_redis(stack: Stack, keep: bool) -> None:
+    """Workers that end because of the loss are restarted, as a process manager does."""
+    stack.model.script(answer_slowly)
     task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()
     for item in task.stream():

@@ -1,4 +1,4 @@
-"""A rolling deploy under load: every worker is replaced while 50 tasks run, and nobody notices."""
+"""A rolling deploy under load: every worker is replaced while 50 tasks run, without an effect on them."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from roboco import Task, parse_team
 from roboco.domain.history.step import verify_chain
-from tests.faults.moments import ENDING
+from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 from tests.support.transcript import Transcript
@@ -40,24 +40,24 @@ CLERKS = parse_team(
 SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
 
 
-class Clerks:
-    """What the model says: one tool after another, until it is told that this is enough."""
+class ClerkScript:
+    """A model script that calls one tool after another until `finish` is set."""
 
     def __init__(self) -> None:
-        self.enough = threading.Event()
+        self.finish = threading.Event()
 
     def __call__(self, request: Request) -> Reply:
         place = request.count("assistant")
-        if place > 1 and self.enough.is_set():
+        if place > 1 and self.finish.is_set():
             return Reply(text="All is done.", interval=0.05)
         call = ("append_soon", {}) if place == 1 else ("add", {"a": place, "b": 1})
         return Reply(text="I do the next thing.", tool_calls=[call], interval=0.6)
 
 
-def test_rolling_deploy_under_load(tmp_path: Path) -> None:
-    """All pools at once, one worker of each after another; the new one consumes before the old one is told to end."""
+def test_a_rolling_deploy_under_load_repeats_no_turn(tmp_path: Path) -> None:
+    """One worker of each pool after another is replaced. The new one consumes before the old one gets SIGTERM."""
     workers = [f"{pool}-{number}" for number in (1, 2) for pool in POOLS]
-    clerks = Clerks()
+    clerks = ClerkScript()
     with Stack(tmp_path, workers, lease_seconds=10.0, redelivery_delay=3.0, agents_concurrency=30) as stack:
         stack.model.script(clerks)
         tasks = [stack.orchestrator.run(CLERKS, f"Task {number}.") for number in range(TASKS)]
@@ -73,20 +73,20 @@ def test_rolling_deploy_under_load(tmp_path: Path) -> None:
         assert stack.model.violations == []
 
 
-def replace_all(stack: Stack, clerks: Clerks, tasks: list[Task]) -> None:
-    """Replace every worker while all tasks run, and have them come to an end when the last old one has ended."""
+def replace_all(stack: Stack, clerks: ClerkScript, tasks: list[Task]) -> None:
+    """Replace every worker while all tasks run. Let the tasks finish once the last old worker has ended."""
     try:
         stack.model.wait_for(lambda records: len({one.request.last_user for one in records}) == TASKS, 30)
         leaving = [name for old, new in ((1, 3), (2, 4)) for name in replace(stack, old, new)]
         for name in leaving:
-            assert stack.workers[name].process.wait(ENDING) == 0, stack.log(name)[-3000:]
+            assert stack.workers[name].process.wait(SHUTDOWN_TIMEOUT) == 0, stack.log(name)[-3000:]
         assert not any(task.summary().status.ended for task in tasks), "all run while everything is replaced"
     finally:
-        clerks.enough.set()
+        clerks.finish.set()
 
 
 def replace(stack: Stack, old: int, new: int) -> list[str]:
-    """Have a worker of each pool take the place of another one, and tell that to end: the names of those that do."""
+    """Start a new worker of each pool, and send SIGTERM to the old one. Return the names of the old ones."""
     for pool in POOLS:
         stack.start(f"{pool}-{new}")
     for pool in POOLS:
@@ -97,7 +97,7 @@ def replace(stack: Stack, old: int, new: int) -> list[str]:
 
 
 def follow(task: Task) -> Transcript:
-    """What a follower is shown, from the beginning to the end."""
+    """Return the transcript of a follower from the start to the end."""
     transcript = Transcript()
     for item in task.stream():
         transcript.take(item)
@@ -105,7 +105,7 @@ def follow(task: Task) -> Transcript:
 
 
 def check_history(stack: Stack, task: Task, transcript: Transcript) -> None:
-    """Every step is there once, at its place, and was made at the first attempt."""
+    """Assert that every step exists once, in order, and from the first attempt."""
     steps = task.history()
     assert [step.seq for step in steps] == list(range(len(steps)))
     assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == len(steps)
@@ -118,7 +118,7 @@ def check_history(stack: Stack, task: Task, transcript: Transcript) -> None:
 
 
 def check_requests(stack: Stack, tasks: list[Task]) -> None:
-    """The model was asked once for each turn that stands in a history."""
+    """Assert that the model received one request for each turn of the histories."""
     asked = Counter((one.request.last_user, one.request.count("assistant")) for one in stack.model.requests)
     turns = {
         (f"Task {number}.", place)
@@ -130,14 +130,14 @@ def check_requests(stack: Stack, tasks: list[Task]) -> None:
 
 
 def check_lines(stack: Stack, tasks: list[Task]) -> None:
-    """What cannot be taken back was done once for each task."""
+    """Assert that the irreversible tool had its effect once for each task."""
     lines = Counter(Path(stack.folder / "lines.txt").read_text().split())
     assert len(lines) == len(tasks)
     assert set(lines.values()) == {1}
 
 
-def test_turn_longer_than_the_grace_is_made_again(tmp_path: Path) -> None:
-    """Its worker is killed when the grace is over; one lease later another one makes the turn, and nothing is lost."""
+def test_a_turn_longer_than_the_grace_period_is_repeated(tmp_path: Path) -> None:
+    """The worker is killed at the end of the grace period. One lease later another worker repeats the turn."""
     with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0) as stack:
         stack.model.script(
             lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
@@ -146,7 +146,7 @@ def test_turn_longer_than_the_grace_is_made_again(tmp_path: Path) -> None:
         stack.model.wait_for(lambda records: bool(records) and records[0].chunks_sent > 1, 20)
         busy = next(name for name in ("agents-1", "agents-2") if "roboco.turn[" in stack.log(name))
         stack.kill(busy, signal.SIGTERM)
-        until(lambda: "Warm shutdown" in stack.log(busy), 10, "it ends what it has begun")
+        until(lambda: "Warm shutdown" in stack.log(busy), 10, "the worker shuts down")
         stack.kill(busy)
         assert task.result(60).status == "completed"
         assert [step.metadata.get("attempt", 1) for step in task.history() if step.by_agent] == [2]

@@ -1,4 +1,4 @@
-"""The S3 server, or it and Redis, killed in mid-run and started again a second later: the task goes on and ends."""
+"""The S3 server, or S3 and Redis, killed during a run and restarted a second later: the task continues and ends."""
 
 import os
 import signal
@@ -17,16 +17,16 @@ from tests.support.transcript import Transcript
 pytestmark = [pytest.mark.workers, pytest.mark.s3]
 
 
-def slow(request: Request) -> Reply:
+def answer_slowly(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.05)
 
 
 @pytest.mark.parametrize("redis", ["redis stays", "redis goes too, with its data", "redis goes too, without its data"])
-def test_s3_killed_and_started_again(tmp_path: Path, redis: str) -> None:
+def test_a_task_survives_a_restart_of_s3(tmp_path: Path, redis: str) -> None:
     s3 = start_seaweed(tmp_path / "seaweed")
     try:
         with s3_environment(s3), Stack(tmp_path, s3=s3) as stack:
-            stack.model.script(slow)
+            stack.model.script(answer_slowly)
             task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
             transcript = Transcript()
             for item in task.stream():
@@ -36,7 +36,7 @@ def test_s3_killed_and_started_again(tmp_path: Path, redis: str) -> None:
                     s3.process.wait()
                     if "goes" in redis:
                         stack.restart_redis(keep="with its" in redis)
-                    time.sleep(1.0)  # how long it is away
+                    time.sleep(1.0)  # the length of the outage
                     s3 = start_seaweed(tmp_path / "seaweed", s3.port)
             assert task.result(60).status == "completed"
             assert shape(task.history()) == GRAPH.expected

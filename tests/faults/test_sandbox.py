@@ -1,4 +1,4 @@
-"""Code that means harm, in the sandbox: nothing reaches out, nothing outlives the run, and the worker is as before."""
+"""Hostile code in the sandbox: it reaches nothing outside, does not outlive the run, and changes no worker."""
 
 import gc
 import os
@@ -20,7 +20,7 @@ from roboco.adapters.sandbox.programs import find_programs
 from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.errors import UsageError
 from tests.faults.sandbox_attacks import ATTACKS, Attack
-from tests.faults.sandbox_payloads import BOMB, DAEMON, OUT, OWN_WRAPPER
+from tests.faults.sandbox_payloads import DAEMON, ENDLESS_OUTPUT, FORGE_WRAPPER, FORK_BOMB
 from tests.support.stack import until
 
 SECRET = "the-secret-of-the-host"
@@ -28,14 +28,14 @@ SECRET = "the-secret-of-the-host"
 
 @pytest.fixture(autouse=True)
 def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The worker's side after a run: no process more, no file, no descriptor, and what it had is unchanged."""
-    _able()
+    """Assert that a test leaves no process, file or descriptor behind, and no file of the host changed."""
+    require_sandbox()
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setenv("ROBOCO_TEST_SECRET", SECRET)
     (tmp_path / "secret").write_text(SECRET)
-    gc.collect()  # what other tests left open is closed now, not in the middle of this one
+    gc.collect()  # closes the leftovers of other tests before this one
     before, descriptors = contained_processes(), open_descriptors()
     yield
     until(lambda: contained_processes() <= before, 5, "no process of the sandbox is left")
@@ -57,14 +57,14 @@ def test_an_attack_is_contained(attack: Attack, tmp_path: Path) -> None:
                 listener.recv(1) if listener is udp else listener.accept()
 
 
-def test_a_run_is_ended_at_its_time_however_much_it_does() -> None:
-    with Sandbox(SandboxLimits(seconds=4, printed=1 << 40)).run(OUT, {}, never) as ran:
+def test_a_run_with_endless_output_ends_at_its_time_limit() -> None:
+    with Sandbox(SandboxLimits(seconds=4, printed=1 << 40)).run(ENDLESS_OUTPUT, {}, never) as ran:
         assert ran.end_reason == "time"
         assert "bytes of output left out here" in ran.output
 
 
-@pytest.mark.parametrize("code", ["while True: pass", OUT, BOMB, DAEMON + "time.sleep(60)"])
-def test_a_cancelled_run_is_over_at_once(code: str) -> None:
+@pytest.mark.parametrize("code", ["while True: pass", ENDLESS_OUTPUT, FORK_BOMB, DAEMON + "time.sleep(60)"])
+def test_a_cancelled_run_ends(code: str) -> None:
     asked: list[float] = []
 
     def cancelled() -> bool:
@@ -75,14 +75,14 @@ def test_a_cancelled_run_is_over_at_once(code: str) -> None:
         assert ran.end_reason == "cancelled"
 
 
-def test_a_block_that_fails_leaves_nothing() -> None:
+def test_a_block_that_raises_leaves_no_file() -> None:
     read: list[str] = []
     with pytest.raises(ZeroDivisionError), Sandbox().run("open('a', 'w').write('a')", {}, never) as ran:
         read.append(ran.files[0].path.read_text() * (1 // len(ran.output)))
     assert not read
 
 
-def test_a_question_that_fails_ends_the_run() -> None:
+def test_a_cancellation_check_that_raises_ends_the_run() -> None:
     def cancelled() -> bool:
         raise ZeroDivisionError
 
@@ -91,7 +91,7 @@ def test_a_question_that_fails_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("code", ["", OWN_WRAPPER + "os.setsid()"])
+@pytest.mark.parametrize("code", ["", FORGE_WRAPPER + "os.setsid()"])
 def test_a_run_dies_with_its_worker(number: int, code: str) -> None:
     code += "\nprint('runs', flush=True)\nwhile True: pass"
     runs = "from roboco.adapters.sandbox.sandbox import Sandbox as S\ns = S()\n"
@@ -102,10 +102,10 @@ def test_a_run_dies_with_its_worker(number: int, code: str) -> None:
     finally:
         worker.send_signal(number)
         worker.wait()
-    until(lambda: contained_processes() <= before, 5, "the run is dead")
+    until(lambda: contained_processes() <= before, 5, "the run has ended")
 
 
-RUNS_WHEN_ASKED = """
+RUN_ON_REQUEST = """
 import os, sys
 from roboco.adapters.sandbox.sandbox import Sandbox
 sandbox = Sandbox()
@@ -120,22 +120,22 @@ for _ in iter(sys.stdin.readline, ""):
 """
 
 
-def test_a_worker_may_die_at_any_moment_of_the_start() -> None:
-    """A start takes about 30 ms, of which bubblewrap needs a few: killed a little later each time."""
+def test_a_worker_that_dies_during_the_start_leaves_no_process() -> None:
+    """A start takes about 30 ms. The worker is killed a millisecond later in each attempt."""
     before = contained_processes()
-    asked = subprocess.Popen([sys.executable, "-c", RUNS_WHEN_ASKED], stdin=PIPE, stdout=PIPE, text=True)
+    asked = subprocess.Popen([sys.executable, "-c", RUN_ON_REQUEST], stdin=PIPE, stdout=PIPE, text=True)
     assert asked.stdin is not None
     assert asked.stdout is not None
     with asked, asked.stdin:
         for tenths in range(0, 300, 10):
             print("run", file=asked.stdin, flush=True)
             worker = int(asked.stdout.readline())
-            time.sleep(tenths / 10_000)  # the moment is what is tried
+            time.sleep(tenths / 10_000)  # the moment of the kill
             os.kill(worker, signal.SIGKILL)
-    until(lambda: contained_processes() <= before and not wrappers(), 5, "nothing is left")
+    until(lambda: contained_processes() <= before and not bubblewrap_pids(), 5, "nothing is left")
 
 
-def test_an_input_is_not_changed_by_what_happens_to_its_copy(tmp_path: Path) -> None:
+def test_a_run_changes_only_its_copy_of_an_input(tmp_path: Path) -> None:
     original = tmp_path / "data.csv"
     original.write_text("a,b\n")
     code = "open('data.csv', 'a').write('1,2'); print(open('data.csv').read())"
@@ -144,7 +144,7 @@ def test_an_input_is_not_changed_by_what_happens_to_its_copy(tmp_path: Path) -> 
     assert original.read_text() == "a,b\n"
 
 
-def test_what_is_beyond_the_limits_is_not_run(tmp_path: Path) -> None:
+def test_code_and_inputs_beyond_the_limits_are_refused(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(2000))
     for code, inputs in (
         ("#" * 2000, {}),
@@ -158,7 +158,7 @@ def test_what_is_beyond_the_limits_is_not_run(tmp_path: Path) -> None:
 
 @contextmanager
 def listeners() -> Iterator[tuple[socket.socket, socket.socket, str]]:
-    """Servers of the host that hear of every attempt: TCP and UDP on one port, and an abstract Unix socket."""
+    """Run servers on the host: TCP and UDP on one port, and an abstract Unix socket."""
     name = f"roboco-test-{os.getpid()}-{time.monotonic_ns()}"
     with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket(socket.AF_UNIX) as unix:
         tcp.bind(("127.0.0.1", 0))
@@ -172,16 +172,16 @@ def listeners() -> Iterator[tuple[socket.socket, socket.socket, str]]:
 
 
 def open_descriptors() -> set[tuple[str, str]]:
-    """The descriptors of this process and what they refer to."""
+    """Return the descriptors of this process with their targets."""
     found = set()
     for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # that of the listing itself
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             found.add((descriptor.name, os.readlink(descriptor)))
     return found
 
 
 def contained_processes() -> set[str]:
-    """Processes of this machine that live in a namespace of processes below ours."""
+    """Return the processes of this machine in a PID namespace below this one."""
     found = set()
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -193,8 +193,8 @@ def contained_processes() -> set[str]:
     return found
 
 
-def wrappers() -> list[str]:
-    """Processes of bubblewrap, also those that have not made a namespace yet."""
+def bubblewrap_pids() -> list[str]:
+    """Return the processes of bubblewrap, also those without a namespace yet."""
     found = []
     for name in Path("/proc").glob("[0-9]*/comm"):
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -207,7 +207,7 @@ def never() -> bool:
     return False
 
 
-def _able() -> None:
+def require_sandbox() -> None:
     refusal = Sandbox().refusal()
     if refusal and os.environ.get("CI") and any(find_programs()):
         pytest.fail(refusal)

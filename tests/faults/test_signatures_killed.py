@@ -1,4 +1,4 @@
-"""Teams as signatures while workers are killed: each goes on, although messages are lost with their workers."""
+"""Teams in a Celery canvas while workers are killed: each completes, although workers lose messages."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.workers
 TEAM = {"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]}
 TEAMS = 12
 KILLS = ("shop", "coordinator", "shop")
-"""Whose worker is killed, each time that some more has been published."""
+"""The pools whose workers are killed in order, each after a further publication."""
 
 
 @pytest.fixture
@@ -33,21 +33,21 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
-def published(stack: Stack) -> list[str]:
-    """What the shop has published."""
+def read_published(stack: Stack) -> list[str]:
+    """Return the lines that the shop has published."""
     path = stack.folder / "shop.txt"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_killed_workers_of_the_shop_and_of_the_coordinator(stack: Stack) -> None:
-    """The shop's own messages may get lost with its worker, as Celery has it on Redis; what a team came to does not."""
+def test_teams_complete_although_their_workers_are_killed(stack: Stack) -> None:
+    """Celery on Redis may lose the shop's messages with its worker. Results of teams are never lost."""
     with shop_app(stack.valkey.url, stack.settings) as app:
-        results = [_begin(app, number) for number in range(TEAMS)]
+        results = [start_team(app, number) for number in range(TEAMS)]
         tasks = [team_task_id(result.parent.id) for result in results]
         files = stack.orchestrator._engine.files
         until(lambda: all(files.get(summary_path(task_id)) for task_id in tasks), 60, "all are submitted")
         for number, pool in enumerate(KILLS):
-            until(lambda least=number: len(published(stack)) > least, 90, "more is published")  # type: ignore[misc]
+            until(lambda least=number: len(read_published(stack)) > least, 90, "more is published")  # type: ignore[misc]
             stack.kill(pool)
             stack.workers[pool].process.wait()
             stack.start(
@@ -55,11 +55,11 @@ def test_killed_workers_of_the_shop_and_of_the_coordinator(stack: Stack) -> None
             )
         for number, result in enumerate(results):
             assert result.parent.get(timeout=120) == f"read text {number}"
-        until(lambda: not files.names(NOTIFY_MARKERS), 60, "all is confirmed")
-    counts = Counter(published(stack))
+        until(lambda: not files.names(NOTIFY_MARKERS), 60, "all notifications are confirmed")
+    counts = Counter(read_published(stack))
     assert set(counts) <= {f"published read text {number}" for number in range(TEAMS)}
-    assert sum(counts.values()) - len(counts) <= len(KILLS)  # each kill may strike between sending and noting it
+    assert sum(counts.values()) - len(counts) <= len(KILLS)  # a kill may hit between a publication and its confirmation
 
 
-def _begin(app: Celery, number: int) -> Any:
+def start_team(app: Celery, number: int) -> Any:
     return chain(roboco.team(TEAM, app=app).s(f"text {number}"), app.signature("shop.publish")).apply_async()

@@ -1,4 +1,4 @@
-"""A workspace that misbehaves: slow, refusing, answering too late, full. Nothing is lost, nothing stands twice."""
+"""A workspace that is slow, refuses, answers too late, or is full: no step is lost or repeated."""
 
 import errno
 import logging
@@ -12,15 +12,15 @@ import pytest
 from roboco import Task, TransientError, parse_team
 from roboco.adapters.local.seaweed import S3Server
 from roboco.domain.history.step import verify_chain
-from tests.support.journeys import GRAPH, PARALLEL, Journey, answer, shape
-from tests.support.servers.gate import Gate, Held
+from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
+from tests.support.servers.gate import Gate, HeldRequest
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, s3_environment, until
 from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 
-TIMEOUT = 2.5
+S3_TIMEOUT = 2.5
 REFUSAL = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 ECHO = parse_team({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
 DESK = parse_team(
@@ -31,29 +31,29 @@ LARGE = "x" * 200_000
 
 @pytest.fixture(scope="module")
 def gate(s3: S3Server) -> Iterator[Gate]:
-    """A gate before the S3 server; tests leave it open."""
+    """A gate before the S3 server. Tests leave it open."""
     with Gate(s3.port) as entered:
         yield entered
 
 
 @pytest.fixture(scope="module")
 def stack(s3: S3Server, gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Workers that reach S3 through the gate; the test's own orchestrator does as well."""
+    """Workers and an orchestrator that reach S3 through the gate."""
     folder, endpoint = tmp_path_factory.mktemp("stack"), f"http://127.0.0.1:{gate.port}"
     with (
         s3_environment(s3),
-        Stack(folder, s3=s3, s3_endpoint_url=endpoint, s3_timeout=TIMEOUT, lease_seconds=4.0) as running,
+        Stack(folder, s3=s3, s3_endpoint_url=endpoint, s3_timeout=S3_TIMEOUT, lease_seconds=4.0) as running,
     ):
         yield running
 
 
-def slow(request: Request) -> Reply:
+def answer_slowly(request: Request) -> Reply:
     reply = answer(request)
     return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.03)
 
 
-def check(stack: Stack, journey: Journey, task: Task, asked: int) -> None:
-    """The history is as ever, a follower sees it all, and no turn was made twice."""
+def check(stack: Stack, journey: StackJourney, task: Task, asked: int) -> None:
+    """Assert the journey's history, that a follower receives all of it, and that no turn was repeated."""
     assert task.result(120).status == "completed"
     history = task.history()
     assert shape(history) == journey.expected
@@ -67,8 +67,8 @@ def check(stack: Stack, journey: Journey, task: Task, asked: int) -> None:
 
 
 @pytest.mark.s3
-def test_slow(stack: Stack, gate: Gate) -> None:
-    """Each request takes two seconds, and a lease lasts four."""
+def test_a_slow_s3_repeats_no_turn(stack: Stack, gate: Gate) -> None:
+    """Each request takes two seconds. A lease lasts four."""
     stack.model.script(lambda request: Reply(text="hello"))
     asked = len(stack.model.requests)
     gate.delay = 2.0
@@ -82,8 +82,8 @@ def test_slow(stack: Stack, gate: Gate) -> None:
 
 
 @pytest.mark.s3
-def test_refusing_in_mid_run(stack: Stack, gate: Gate) -> None:
-    stack.model.script(slow)
+def test_a_step_waits_while_s3_refuses(stack: Stack, gate: Gate) -> None:
+    stack.model.script(answer_slowly)
     asked = len(stack.model.requests)
     task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     chunks = 0
@@ -109,12 +109,12 @@ def test_refusing_in_mid_run(stack: Stack, gate: Gate) -> None:
         r"PUT /[^ ]*/task.json",
         r"DELETE /[^ ]*_open/",
     ],
-    ids=["a turn's step", "the results", "the fold", "the summary", "the marker"],
+    ids=["a turn's step", "the results", "the compacted history", "the summary", "the marker"],
 )
-def test_answering_after_the_time_out_though_it_was_stored(stack: Stack, gate: Gate, request_line: str) -> None:
+def test_a_write_answered_after_the_timeout_takes_effect_once(stack: Stack, gate: Gate, request_line: str) -> None:
     stack.model.script(answer)
     asked = len(stack.model.requests)
-    held: Held = gate.hold(request_line.encode(), answer=True)
+    held: HeldRequest = gate.hold(request_line.encode(), answer=True)
     task = stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
     assert held.reached.wait(30)
     check(stack, PARALLEL, task, asked)
@@ -123,9 +123,9 @@ def test_answering_after_the_time_out_though_it_was_stored(stack: Stack, gate: G
 
 
 @contextmanager
-def full(stack: Stack, pool: str) -> Iterator[None]:
-    """No file of the pool's processes may grow beyond 64 KiB: as on a disk that is full, writing fails half-way."""
-    processes = [stack.workers[pool].pid, *_children(stack.workers[pool].pid)]
+def fill_disk(stack: Stack, pool: str) -> Iterator[None]:
+    """Limit the files of the pool's processes to 64 KiB, so that a write fails half-way, as on a full disk."""
+    processes = [stack.workers[pool].pid, *_child_pids(stack.workers[pool].pid)]
     before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in processes}
     for pid, (_, hard) in before.items():
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (64 * 1024, hard))
@@ -136,22 +136,22 @@ def full(stack: Stack, pool: str) -> Iterator[None]:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
 
-def _children(pid: int) -> list[int]:
+def _child_pids(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process's limits are set on Linux alone")
-def test_a_disk_that_is_full(folder_stack: Stack) -> None:
-    """The step waits in the worker, whose log says where and why, until there is room. The model is asked once."""
+def test_a_step_waits_while_the_disk_is_full(folder_stack: Stack) -> None:
+    """The worker keeps the step until the disk has room, and logs the path and the error. The model is asked once."""
     folder_stack.model.script(lambda request: Reply(text=LARGE))
     asked = len(folder_stack.model.requests)
-    with full(folder_stack, "agents"):
+    with fill_disk(folder_stack, "agents"):
         task = folder_stack.orchestrator.run(ECHO, "Hello.")
         until(lambda: "waits until its server answers" in folder_stack.log("agents"), 30, "the step waits")
         assert len(task.history()) == 1
-        told = folder_stack.log("agents")
-        assert f"history.jsonl cannot be written: [Errno {errno.EFBIG}]" in told
-        assert "make room" in told
+        log = folder_stack.log("agents")
+        assert f"history.jsonl cannot be written: [Errno {errno.EFBIG}]" in log
+        assert "make room" in log
     assert task.result(30).status == "completed"
     assert [step.text for step in task.history()] == ["Hello.", LARGE]
     assert verify_chain(folder_stack.orchestrator._engine.histories.lines(task.task_id)) == 2
@@ -159,9 +159,9 @@ def test_a_disk_that_is_full(folder_stack: Stack) -> None:
     folder_stack.model.script(answer)
 
 
-def test_a_submission_to_a_full_disk_is_refused_and_leaves_nothing(folder_stack: Stack) -> None:
+def test_a_submission_to_a_full_disk_is_refused_and_leaves_no_file(folder_stack: Stack) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    logging.disable()  # the log's own file may be larger than the limit
+    logging.disable()  # the log file may be larger than the limit
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))
     try:
         with pytest.raises(TransientError, match="make room"):
@@ -175,8 +175,8 @@ def test_a_submission_to_a_full_disk_is_refused_and_leaves_nothing(folder_stack:
     assert again.result(30).status == "completed"
 
 
-def test_a_broken_history_stands_still_until_a_person_has_restored_it(folder_stack: Stack) -> None:
-    """Redis is lost, and in the workspace a line: the operator is told which, and what to do."""
+def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_stack: Stack) -> None:
+    """Redis is emptied, and a line of the workspace is changed. The log names the step and the command to continue."""
     stack = folder_stack
     stack.model.script(lambda request: Reply(text="hello"))
     task = stack.orchestrator.run(DESK, "Hello.")
@@ -184,24 +184,24 @@ def test_a_broken_history_stands_still_until_a_person_has_restored_it(folder_sta
     path = stack.folder / "workspace" / task.task_id / "history.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"hello", b"hullo"))
-    _forget_in_redis(stack, task.task_id)
+    _delete_from_redis(stack, task.task_id)
     task.send("And you?")
     logged = "cannot continue, because its history is broken: step 1 ("
     until(lambda: logged in stack.log("coordinator"), 30, "the log names the broken step")
     [letter] = [one for one in stack.orchestrator.dead_letters() if one.task_id == task.task_id]
     assert f"roboco dead-letters requeue {letter.letter_id}" in stack.log("coordinator")
     assert "was changed: its digest does not match" in letter.reason
-    assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "nothing was written on a broken base"
+    assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "no step was appended to a broken history"
 
     path.write_bytes(whole)
     stack.orchestrator.requeue_dead_letter(letter.letter_id)
-    until(lambda: len(task.history()) == 4, 30, "the message is a step, and answered")
+    until(lambda: len(task.history()) == 4, 30, "the message is a step with a reply")
     assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == 4
     task.stop()
     task.result(30)
 
 
-def _forget_in_redis(stack: Stack, task_id: str) -> None:
+def _delete_from_redis(stack: Stack, task_id: str) -> None:
     client = stack.orchestrator._client
     for key in client.scan_iter(f"*{{{task_id}}}*"):
         client.delete(key)

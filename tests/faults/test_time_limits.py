@@ -1,4 +1,4 @@
-"""What takes too long at a coordinator: it ends, is tried a bounded number of times, and then named."""
+"""Work beyond the coordinator's time limit: it is ended, retried a limited number of times, and then a dead letter."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from tests.faults.test_poison import ECHO, letter_of
+from tests.faults.test_poison import ECHO, wait_for_letter
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
 
@@ -22,9 +22,9 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
             for submitted in (task_id, "good"):
                 arguments = {"task_id": submitted, "team": ECHO, "prompt": "Go."}
                 producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", time_limit=900)
-        until(lambda: list(stack.orchestrator.tasks()), 20, "another task is taken")
+        until(lambda: list(stack.orchestrator.tasks()), 20, "another task is accepted")
         assert stack.orchestrator.task("good").result(60).status == "completed"
-        letter = letter_of(stack)
+        letter = wait_for_letter(stack)
         assert (letter.name, letter.attempts, letter.queue, letter.truncated) == (
             "roboco.submit",
             2,
@@ -32,20 +32,20 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
             0,
         )
         assert "exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT)" in letter.reason
-        until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "nothing of it is held")
+        until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "no message is held")
         assert worker.alive()
 
 
-def test_a_look_that_takes_too_long_says_so(tmp_path: Path) -> None:
+def test_a_pass_beyond_the_time_limit_is_logged(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=(), coordinator_timeout=1) as stack:
         stack.start("slow", modules="tests.support.crashing_workers")
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.advance", kwargs={"task_id": "SLOW"}, queue="roboco.coordinator")
         wanted = "roboco.advance of task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_TIMEOUT)"
-        until(lambda: wanted in stack.log("slow"), 30, "its log says so")
+        until(lambda: wanted in stack.log("slow"), 30, "the log names the limit")
 
 
-UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+INVALID_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "roboco.turn": ({"task_id": "a", "seq": "x", "epoch": 1, "attempt": 1}, "agents"),
     "roboco.tool": ({"task_id": "a/../b", "seq": 1, "epoch": 1, "attempt": 1, "call_id": "c"}, "tools"),
     "roboco.advance": ({"task_id": ["a"]}, "coordinator"),
@@ -53,13 +53,13 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_unfit_arguments_are_dead_letters(tmp_path: Path) -> None:
+def test_messages_with_invalid_arguments_are_dead_letters(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack, Celery(broker=stack.valkey.url) as producer:
-        for name, (arguments, pool) in UNFIT.items():
+        for name, (arguments, pool) in INVALID_ARGUMENTS.items():
             producer.send_task(name, kwargs=arguments, queue=f"roboco.{pool}")
         producer.send_task("roboco.submit", args=["order-17"], queue="roboco.coordinator")
-        until(lambda: len(stack.orchestrator.dead_letters()) == len(UNFIT) + 1, 30, "each is a dead letter")
+        until(lambda: len(stack.orchestrator.dead_letters()) == len(INVALID_ARGUMENTS) + 1, 30, "each is a dead letter")
         letters = stack.orchestrator.dead_letters()
-        assert {letter.name for letter in letters} == {*UNFIT, "roboco.submit"}
+        assert {letter.name for letter in letters} == {*INVALID_ARGUMENTS, "roboco.submit"}
         assert all(letter.reason.startswith("invalid arguments: ") for letter in letters)
         assert all(worker.alive() for worker in stack.workers.values())

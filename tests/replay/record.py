@@ -1,4 +1,4 @@
-"""Records journeys as histories of v1: `python -m tests.replay.record NAME`. A released one is never recorded again."""
+"""Records journeys as histories of v1: `python -m tests.replay.record NAME`. Released ones are never recorded again."""
 
 import sys
 from pathlib import Path
@@ -12,9 +12,9 @@ FOLDER = Path(__file__).parent / "histories" / "v1"
 
 
 def record(name: str) -> None:
-    """Run the journey, and keep its team, its history and its summary."""
+    """Run the journey, and store its team, its history and its summary."""
     journey = {**JOURNEYS, **CONTROLLED}[name]
-    world = journey.travel(journey.world())
+    world = journey.run(journey.world())
     (FOLDER / f"{name}.team.json").write_bytes(world.files.held[team_path(TASK)] + b"\n")
     (FOLDER / f"{name}.task.json").write_bytes(world.files.held[summary_path(TASK)] + b"\n")
     (FOLDER / f"{name}.jsonl").write_bytes(b"".join(line + b"\n" for line in world.histories.lines(TASK)))

@@ -1,4 +1,4 @@
-"""Recorded histories: every prefix decides as it did when it was recorded."""
+"""Recorded histories: `decide` returns the recorded decision for every prefix."""
 
 from pathlib import Path
 
@@ -24,15 +24,15 @@ ROUTERS = {name: router for journey in JOURNEYS.values() for name, router in jou
 NAMES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
 
 
-def lines(name: str) -> list[bytes]:
+def read_lines(name: str) -> list[bytes]:
     return (FOLDER / f"{name}.jsonl").read_bytes().splitlines()
 
 
-def recorded(name: str) -> tuple[Team, list[TaskStep], TaskSummary]:
-    """The team, the history and how it ended."""
+def load_recording(name: str) -> tuple[Team, list[TaskStep], TaskSummary]:
+    """Return the team, the history and the summary."""
     team = Team.model_validate_json((FOLDER / f"{name}.team.json").read_bytes())
     summary = TaskSummary.model_validate_json((FOLDER / f"{name}.task.json").read_bytes())
-    return team, [parse_step(line) for line in lines(name)], summary
+    return team, [parse_step(line) for line in read_lines(name)], summary
 
 
 def router_of(team: Team) -> Router:
@@ -40,9 +40,9 @@ def router_of(team: Team) -> Router:
     return ROUTERS[model.router] if isinstance(model, Custom) else route
 
 
-def past_of(name: str) -> RecordedTask:
-    """The recorded task, as it is replayed for users too."""
-    team, steps, summary = recorded(name)
+def load_recorded_task(name: str) -> RecordedTask:
+    """Return the recorded task in the form that `roboco replay` uses."""
+    team, steps, summary = load_recording(name)
     return RecordedTask(
         team, tuple(steps), summary.status, summary.reason, started_at=steps[0].created_at, router=router_of(team)
     )
@@ -54,23 +54,23 @@ def test_there_are_recorded_histories() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_history_is_unchanged(name: str) -> None:
-    _, steps, summary = recorded(name)
-    assert verify_chain(lines(name)) == len(steps) == summary.steps
-    assert [step.line().encode() for step in steps] == lines(name)
+    _, steps, summary = load_recording(name)
+    assert verify_chain(read_lines(name)) == len(steps) == summary.steps
+    assert [step.line().encode() for step in steps] == read_lines(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_prefix_decides_as_recorded(name: str) -> None:
-    past = past_of(name)
+    past = load_recorded_task(name)
     positions = replay(past)
     assert [(one.seq, one.chosen, one.note) for one in positions if one.comparison != "same"] == []
     assert [one.seq for one in positions] == [*range(1, len(past.steps)), None]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_prefix_asks_for_what_its_next_step_brought(name: str) -> None:
-    """Without messages and results, a prefix waits for them, or has just these calls run."""
-    team, steps, _ = recorded(name)
+def test_every_prefix_decides_on_the_kind_of_its_next_step(name: str) -> None:
+    """Without messages and results, `decide` waits for them, or requests exactly the recorded calls."""
+    team, steps, _ = load_recording(name)
     for history, step in zip(history_prefixes(steps), steps[1:], strict=False):
         action: Action = decide(team, history, Situation(), router_of(team))
         if step.agent_name == USER:
@@ -82,8 +82,8 @@ def test_every_prefix_asks_for_what_its_next_step_brought(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_rehearsal_comes_to_what_was_recorded(name: str) -> None:
-    past = past_of(name)
+def test_a_rehearsal_reproduces_the_recording(name: str) -> None:
+    past = load_recorded_task(name)
     recording = Recording.model_validate_json(recording_of(past).model_dump_json())
     rehearsal = rehearse(past.team, recording, past.router)
     assert [(step.agent_name, step.parts) for step in rehearsal.steps] == [

@@ -1,4 +1,4 @@
-"""What Celery's tools hear: the events of an application's workers, received as Flower receives them."""
+"""Worker events of a Celery application, received as Flower receives them."""
 
 import threading
 from collections.abc import Iterator
@@ -13,40 +13,40 @@ from tests.support.stack import until
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The events so far, and the rows that Celery makes of them."""
+class ReceivedEvents:
+    """The events received so far, and the state that Celery derives from them."""
 
     rows: Any = field(default_factory=State)
-    told: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
 
     def state(self, celery_id: str) -> str | None:
-        """The state of a Celery task; None if nothing was heard of it."""
+        """Return the state of a Celery task, or None if no event names it."""
         row = self.rows.tasks.get(celery_id)
         return None if row is None else str(row.state)
 
-    def hear(self, event: dict[str, Any]) -> None:
-        """Take an event in."""
-        self.told.append(event)
+    def add(self, event: dict[str, Any]) -> None:
+        """Add a received event."""
+        self.events.append(event)
         self.rows.event(event)
 
 
 @contextmanager
-def watched(app: Celery) -> Iterator[Seen]:
-    """What is heard from now on, once the workers send events."""
-    seen, untyped = Seen(), app
+def capture_events(app: Celery) -> Iterator[ReceivedEvents]:
+    """Receive the workers' events during the block, which starts once a heartbeat has arrived."""
+    seen, untyped = ReceivedEvents(), app
     events: Any = untyped.events
     with app.connection_for_read() as connection:
-        receiver = events.Receiver(connection, handlers={"*": seen.hear})
+        receiver = events.Receiver(connection, handlers={"*": seen.add})
         thread = threading.Thread(target=lambda: receiver.capture(limit=None, timeout=None, wakeup=True), daemon=True)
         thread.start()
         try:
-            until(lambda: _heard(app, seen), 30, "a worker sends events")
+            until(lambda: _has_heartbeat(app, seen), 30, "a worker sends events")
             yield seen
         finally:
             receiver.should_stop = True
             thread.join(10)
 
 
-def _heard(app: Celery, seen: Seen) -> bool:
+def _has_heartbeat(app: Celery, seen: ReceivedEvents) -> bool:
     app.control.enable_events()
-    return any(event["type"] == "worker-heartbeat" for event in seen.told)
+    return any(event["type"] == "worker-heartbeat" for event in seen.events)

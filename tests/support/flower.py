@@ -1,4 +1,4 @@
-"""Flower: a real process of it, asked as a person or Prometheus asks."""
+"""A real Flower process, queried over HTTP as a browser or Prometheus does."""
 
 import base64
 import json
@@ -20,29 +20,29 @@ _USER = "watcher:only-for-tests"
 
 @dataclass(frozen=True)
 class Flower:
-    """Flower's answers."""
+    """A running Flower."""
 
     address: str
 
     def get(self, path: str) -> str:
-        """The text of an answer."""
+        """Return the body of a GET request."""
         headers = {"Authorization": f"Basic {base64.b64encode(_USER.encode()).decode()}"}
         with urllib.request.urlopen(urllib.request.Request(self.address + path, headers=headers), timeout=10) as answer:
             return str(answer.read().decode())
 
     def rows(self, search: str) -> dict[str, Any]:
-        """What a search finds: Celery tasks by id, in the order of their ids."""
+        """Return the Celery tasks that a search finds by id, sorted by id."""
         found = json.loads(self.get(f"/api/tasks?limit=500&search={urllib.parse.quote(search)}"))
         return {ident: found[ident] for ident in sorted(found)}
 
     def states(self, search: str) -> dict[str, str]:
-        """The state of each Celery task that a search finds."""
+        """Return the state of each Celery task that a search finds, by id."""
         return {ident: row["state"] for ident, row in self.rows(search).items()}
 
 
 @contextmanager
 def flower(stack: Stack, password: bool = True, **environment: str) -> Iterator[Flower]:
-    """Flower beside the stack, once it sees the workers."""
+    """Run Flower beside the stack. The block starts once Flower shows all workers."""
     port = free_port()
     command = [
         sys.executable,

@@ -1,7 +1,7 @@
-"""Workers forked from a process that has imported everything, since tests start hundreds of them.
+"""Workers forked from a process with all imports done, since tests start hundreds of workers.
 
-What `celery -A MODULE worker` does from its arguments on is the same. The command itself is what the benches, the
-command line's tests and those of `deploy/` start.
+From its arguments on, a forked worker runs as `celery -A MODULE worker` does. The benchmarks, the tests of the command
+line and those of `deploy/` start the command itself.
 """
 
 import atexit
@@ -29,11 +29,11 @@ IMPORTED = (
     "roboco.adapters.model.openai_model",
     "roboco.workers.compose_app",
 )
-"""What the process that forks imports: nothing that looks at the environment, which each worker has of its own."""
+"""Modules that the fork server imports. None of them reads the environment, which differs by worker."""
 
 
 class Forked(subprocess.Popen[bytes]):
-    """A child of the process that forks, with what `Server` asks of a child."""
+    """A child of the fork server, with the interface of `Popen` that `Server` uses."""
 
     def __init__(self, process: ForkServerProcess) -> None:
         self._process = process
@@ -52,12 +52,12 @@ class Forked(subprocess.Popen[bytes]):
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended, which was not told yet
+            with suppress(ProcessLookupError):  # it has ended, and `poll` does not report it yet
                 os.kill(self.pid, sig)
 
 
 def start(name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> Server:
-    """Start `python -m celery` with these arguments, as `roboco.adapters.local.process.start` would."""
+    """Start `python -m celery` with these arguments, as `roboco.adapters.local.process.start_server` would."""
     process = _context().Process(
         target=_run, args=(tuple(arguments), dict(env), log, cwd), name="MainProcess", daemon=True
     )
@@ -73,7 +73,7 @@ def _context() -> ForkServerContext:
 
 
 def _run(arguments: Sequence[str], env: dict[str, str], log: Path, cwd: Path) -> None:
-    """In the child: become what the command would have been."""
+    """Set the child up as the command's process, and run Celery."""
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
@@ -85,7 +85,7 @@ def _run(arguments: Sequence[str], env: dict[str, str], log: Path, cwd: Path) ->
     os.environ.update(env)
     sys.path[:0] = [str(cwd), *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
     sys.argv = ["celery", *arguments]
-    unknown = set(IMPORTED) - sys.modules.keys()  # the process that forks does not tell
+    unknown = set(IMPORTED) - sys.modules.keys()  # the fork server ignores modules that it cannot import
     assert not unknown, f"not imported: {unknown}"
     try:
         celery()

@@ -1,4 +1,4 @@
-"""The journeys: four teams, what the scripted model says for each, and the history that must come of it."""
+"""Journeys of a stack: four teams, the scripted model's answers, and the histories that must result."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,50 +8,54 @@ from roboco import Task, TaskStep, Team, parse_team
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResultPart
 from tests.support.servers.model_server import Reply, Request
 
-Shape = list[tuple[str, list[Any]]]
-"""A history without ids, times and digests: who, and what each part says."""
+HistoryShape = list[tuple[str, list[Any]]]
+"""A history without ids, times and digests: the agent of each step, and the content of its parts."""
 
 
 @dataclass(frozen=True)
-class Journey:
-    """A team on a prompt; `sent` are the messages that the user sends when asked, with the agent to answer."""
+class StackJourney:
+    """A team with a prompt. `sent` are the user's messages in turns of the user, each with the agent to answer."""
 
     name: str
     team: Team
     prompt: str
-    expected: Shape
+    expected: HistoryShape
     sent: tuple[tuple[str, str | None], ...] = ()
-    ends: str = "completed"
+    final_status: str = "completed"
 
     def run_to_end(self, task: Task, timeout: float = 60) -> str:
-        """Wait for the task, sending what the user says, and return its last status."""
+        """Wait for the task, send the user's messages, and return its last status."""
         for message, agent in self.sent:
             assert task.result(timeout).status == "user_turn"
             task.send(message, agent)
-            task_steps_at_least(task, message)
+            wait_for_message_step(task, message)
         return str(task.result(timeout).status)
 
 
-def task_steps_at_least(task: Task, message: str) -> None:
-    """Wait until the message is a step, so that the next look does not see the wait before it."""
+def wait_for_message_step(task: Task, message: str) -> None:
+    """Wait until the message is a step, so that `result` does not return the wait before it."""
     for item in task.stream():
         if item.type == "event_user_message" and getattr(item.data, "text", "") == message:
             return
 
 
-def shape(steps: Iterator[TaskStep] | list[TaskStep]) -> Shape:
-    """The steps without what differs between two runs of the same thing."""
-    return [(step.agent_name, [_said(part) for part in step.parts]) for step in steps]
+def shape(steps: Iterator[TaskStep] | list[TaskStep]) -> HistoryShape:
+    """Return the steps without the fields that differ between two runs."""
+    return [(step.agent_name, [_content_of(part) for part in step.parts]) for step in steps]
 
 
-def _said(part: object) -> Any:
+def _content_of(part: object) -> Any:
     match part:
         case TextPart():
             return part.text
         case ToolCallPart():
             return (part.tool_call.tool_name, part.tool_call.args)
         case ToolResultPart():
-            return part.tool_result.error if part.tool_result.is_error else {"result": _result(part.tool_result.result)}
+            return (
+                part.tool_result.error
+                if part.tool_result.is_error
+                else {"result": _content_of_result(part.tool_result.result)}
+            )
         case ArtifactPart():
             return part.artifact.uri
         case ErrorPart():
@@ -60,7 +64,7 @@ def _said(part: object) -> Any:
             raise AssertionError(part)
 
 
-def _result(result: Any) -> Any:
+def _content_of_result(result: Any) -> Any:
     match result:
         case {"uri": uri}:
             return uri
@@ -71,7 +75,7 @@ def _result(result: Any) -> Any:
 
 
 def answer(request: Request) -> Reply:
-    """What the model says: a function of the request alone."""
+    """Return the model's reply, a function of the request alone."""
     role = request.system.split()[0]
     return {
         "writer": _writer,
@@ -81,45 +85,48 @@ def answer(request: Request) -> Reply:
     }.get(role, _plain)(request)
 
 
-PACE = 0.005
-"""Seconds between two pieces of an answer."""
+CHUNK_INTERVAL = 0.005
+"""Seconds between two chunks of a reply."""
 
 
 def _writer(request: Request) -> Reply:
-    return Reply(text=f"Draft {_own(request) + 1}: waves come and go at night.", interval=PACE)
+    return Reply(text=f"Draft {_own_turns(request) + 1}: waves come and go at night.", interval=CHUNK_INTERVAL)
 
 
 def _critic(request: Request) -> Reply:
     drafts = sum("[writer]" in str(message.get("content")) for message in request.messages)
-    return Reply(text="APPROVED" if drafts >= 2 else "Too short, write it again.", interval=PACE)
+    return Reply(text="APPROVED" if drafts >= 2 else "Too short, write it again.", interval=CHUNK_INTERVAL)
 
 
 def _plain(request: Request) -> Reply:
     role = request.system.split()[0]
-    return Reply(text=f"{role} answers: {request.last_user}", interval=PACE)
+    return Reply(text=f"{role} answers: {request.last_user}", interval=CHUNK_INTERVAL)
 
 
 def _planner(request: Request) -> Reply:
-    """Calls two tools at once, then hands off together with a third call."""
-    if _own(request) == 0:
+    """Call three tools side by side, then hand off."""
+    if _own_turns(request) == 0:
         calls: list[tuple[str, dict[str, Any] | str]] = [
             ("slow_add", {"a": 1, "b": 2, "seconds": 0.4}),
             ("slow_add", {"a": 3, "b": 4, "seconds": 0.2}),
             ("artifact_write", {"name": "plan.md", "content": "add, then solve"}),
         ]
-        return Reply(text="I add first.", tool_calls=calls, interval=PACE)
+        return Reply(text="I add first.", tool_calls=calls, interval=CHUNK_INTERVAL)
     return Reply(
-        tool_calls=[("handoff", {"destination_agent": "solver", "reason": "the sums are there"})], interval=PACE
+        tool_calls=[("handoff", {"destination_agent": "solver", "reason": "the sums are there"})],
+        interval=CHUNK_INTERVAL,
     )
 
 
 def _solver(request: Request) -> Reply:
-    if _own(request) == 0:
-        return Reply(text="", tool_calls=[("memory_search", {"query": "slow_add", "limit": 1})], interval=PACE)
-    return Reply(text="The sums are 3 and 7.", interval=PACE)
+    if _own_turns(request) == 0:
+        return Reply(
+            text="", tool_calls=[("memory_search", {"query": "slow_add", "limit": 1})], interval=CHUNK_INTERVAL
+        )
+    return Reply(text="The sums are 3 and 7.", interval=CHUNK_INTERVAL)
 
 
-def _own(request: Request) -> int:
+def _own_turns(request: Request) -> int:
     return request.count("assistant")
 
 
@@ -127,7 +134,7 @@ def _agents(*names: str, **more: Any) -> list[dict[str, Any]]:
     return [{"name": name, "prompt": f"{name} of team {{{{ team.name }}}}"} | more.get(name, {}) for name in names]
 
 
-GRAPH = Journey(
+GRAPH = StackJourney(
     "graph",
     parse_team(
         {
@@ -157,7 +164,7 @@ GRAPH = Journey(
     ],
 )
 
-SEQUENTIAL = Journey(
+SEQUENTIAL = StackJourney(
     "sequential",
     parse_team({"name": "line", "agents": _agents("first", "second", "third")}),
     "Go.",
@@ -169,7 +176,7 @@ SEQUENTIAL = Journey(
     ],
 )
 
-MANUAL = Journey(
+MANUAL = StackJourney(
     "manual",
     parse_team({"name": "desk", "collaboration_model": {"type": "manual"}, "agents": _agents("ann", "ben")}),
     "Hello.",
@@ -182,7 +189,7 @@ MANUAL = Journey(
         ("ben", ["ben answers: Thanks."]),
     ],
     sent=(("And you?", "ben"), ("Thanks.", None)),
-    ends="user_turn",
+    final_status="user_turn",
 )
 
 
@@ -190,7 +197,7 @@ def _slow_add(effect: str) -> dict[str, Any]:
     return {"name": "slow_add", "function": "tests.support.tools_for_agents:slow_add", "effect": effect, "timeout": 20}
 
 
-PARALLEL = Journey(
+PARALLEL = StackJourney(
     "parallel",
     parse_team(
         {

@@ -1,4 +1,4 @@
-"""MCP servers that misbehave, over stdio: `KIND [FILE]`; as long as there is no such file, they are silent."""
+"""Misbehaving MCP servers over stdio: `KIND [FILE]`. As long as the file does not exist, the server is silent."""
 
 import json
 import os
@@ -7,21 +7,21 @@ import sys
 import time
 from typing import Any
 
-HUGE = "x" * 1_000_000
+MEGABYTE_TEXT = "x" * 1_000_000
 
 
-def say(message: object) -> None:
-    """One line."""
+def send(message: object) -> None:
+    """Print a message as one line."""
     print(message if isinstance(message, str) else json.dumps(message), flush=True)
 
 
 def tool(name: str, description: str = "", schema: object = None) -> dict[str, Any]:
-    """A tool as a list has it."""
+    """Return a tool as `tools/list` describes it."""
     return {"name": name, "description": description, "inputSchema": schema or {"type": "object"}}
 
 
 TOOLS: dict[str, list[dict[str, Any]]] = {
-    "huge": [tool("one", HUGE), tool("two", "", {"type": "object", "description": HUGE})],
+    "huge": [tool("one", MEGABYTE_TEXT), tool("two", "", {"type": "object", "description": MEGABYTE_TEXT})],
     "many": [tool(f"tool{number}") for number in range(10_000)],
     "bad-schema": [
         tool("one", "", {"type": "object", "properties": {"a": {"type": "strong"}}}),
@@ -33,18 +33,21 @@ TOOLS: dict[str, list[dict[str, Any]]] = {
 
 
 def list_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
-    """A page of the list of tools."""
+    """Return a page of the list of tools."""
     if kind == "endless":
         return {"tools": [], "nextCursor": "more"}
     if kind == "endless-large":
         page = int(request.get("params", {}).get("cursor") or 0)
-        return {"tools": [tool(f"tool{page}_{number}", HUGE) for number in range(9)], "nextCursor": str(page + 1)}
+        return {
+            "tools": [tool(f"tool{page}_{number}", MEGABYTE_TEXT) for number in range(9)],
+            "nextCursor": str(page + 1),
+        }
     listed = {"tools": TOOLS.get(kind, [tool("one")])}
     return listed | {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if kind == "modern" else listed
 
 
 def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request."""
+    """Return the result of a request."""
     match request["method"]:
         case "initialize":
             return {
@@ -76,7 +79,7 @@ def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(kind: str, request: dict[str, Any]) -> None:
-    """Answer, as the kind has it."""
+    """Answer the request as this kind of server does."""
     method = request["method"]
     if kind in ("mute", "deaf") and method == "tools/call":
         if kind == "deaf":
@@ -84,19 +87,19 @@ def answer(kind: str, request: dict[str, Any]) -> None:
         return
     if kind == "modern" and method == "initialize":
         error = {"code": -32022, "message": "no such version", "data": {"supported": ["2026-07-28"], "requested": "x"}}
-        say({"jsonrpc": "2.0", "id": request["id"], "error": error})
+        send({"jsonrpc": "2.0", "id": request["id"], "error": error})
         return
     if kind == "garbage":
-        say("\n".join(f"debug: this is no message {number}" for number in range(20)))
-        say({"jsonrpc": "2.0", "id": 999_999, "result": {}})
-        say({"hello": "world"})
+        send("\n".join(f"debug: this is no message {number}" for number in range(20)))
+        send({"jsonrpc": "2.0", "id": 999_999, "result": {}})
+        send({"hello": "world"})
     while kind in ("flood", "long-line") and method == "tools/call":
         sys.stdout.write("this is no message\n" if kind == "flood" else "x" * 65_536)
-    say({"jsonrpc": "2.0", "id": request["id"], "result": result_of(kind, request)})
+    send({"jsonrpc": "2.0", "id": request["id"], "result": result_of(kind, request)})
 
 
 def main(kind: str, *files: str) -> None:
-    """Answer what comes in."""
+    """Answer requests until the input ends."""
     if kind == "silent" or any(not os.path.exists(file) for file in files):
         for _ in sys.stdin:
             pass

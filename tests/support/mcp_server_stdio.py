@@ -1,6 +1,6 @@
 """A real MCP server for tests, over stdio, or over streamable HTTP with `--http PORT`.
 
-Its secrets come as the variable SHOP_TOKEN, or as the header Authorization, and leave it as a digest alone.
+It reads its secret from the variable SHOP_TOKEN or the header Authorization, and returns only a digest of it.
 """
 
 import argparse
@@ -54,13 +54,13 @@ def leak(ctx: Context) -> str:
 
 @server.tool(structured_output=False)
 def who(ctx: Context) -> str:
-    """A digest of the secret, and what else the environment holds."""
+    """Return a digest of the secret, and the names of the environment's variables."""
     return f"{hashlib.sha256(_secret(ctx).encode()).hexdigest()} {' '.join(sorted(os.environ))}"
 
 
 @server.tool(structured_output=False)
 async def slow(seconds: float, begun: str = "") -> str:
-    """Take a while."""
+    """Return after some seconds."""
     if begun:
         Path(begun).write_text(str(os.getpid()))
     await anyio.sleep(seconds)
@@ -69,19 +69,19 @@ async def slow(seconds: float, begun: str = "") -> str:
 
 @server.tool(structured_output=False)
 def process() -> str:
-    """The server's process."""
+    """Return the id of the server's process."""
     return str(os.getpid())
 
 
 @server.tool(structured_output=False)
 def picture() -> list[Any]:
-    """A picture with a word."""
+    """Return a text and a picture."""
     return ["a dot", Image(data=b"\x89PNG dot", format="png")]
 
 
 @server.tool(structured_output=False)
 def photo() -> list[Any]:
-    """A picture that models take, twice, with a sound and a file."""
+    """Return a valid picture twice, with a sound and a file."""
     pixel = Image(data=PIXEL, format="png")
     blob = BlobResourceContents(uri="shop://menu", mime_type="text/csv", blob=base64.b64encode(b"tea,3\n").decode())
     sound = Audio(data=b"OggS\0\2", format="ogg")
@@ -90,15 +90,15 @@ def photo() -> list[Any]:
 
 @server.tool(structured_output=False)
 def old() -> str:
-    """A tool that is to be retired."""
+    """Return a text. Tests remove this tool."""
     return "still here"
 
 
 @server.tool(structured_output=False)
-async def retire(name: str, ctx: Context, tell: bool = False) -> str:
-    """Take a tool away."""
+async def retire(name: str, ctx: Context, notify: bool = False) -> str:
+    """Remove a tool."""
     server.remove_tool(name)
-    if tell:
+    if notify:
         await ctx.session.send_tool_list_changed()
     return "retired"
 

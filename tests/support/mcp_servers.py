@@ -1,4 +1,4 @@
-"""What tests of MCP servers share: declarations, real server processes, and waiting for a condition."""
+"""Declarations of MCP servers for tests, real server processes, and waiting for a condition."""
 
 import os
 import shlex
@@ -18,26 +18,26 @@ from roboco.domain.team.mcp_server import McpServer
 SHOP = (sys.executable, str(Path(__file__).with_name("mcp_server_stdio.py")))
 HOSTILE = (sys.executable, str(Path(__file__).with_name("mcp_hostile_stdio.py")))
 WORKER = (sys.executable, "-m", "tests.support.mcp_worker")
-PROC = Path("/proc")  # Linux has it
+PROC = Path("/proc")  # on Linux only
 TOOLS = ["search", "reserve", "buy", "fail", "leak", "who", "slow", "process", "picture", "retire"]
 
 
 def never() -> bool:
-    """Nobody cancels."""
+    """Return False: the caller does not cancel."""
     return False
 
 
-def declared(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
-    """A server that is started; with `url`, one that is reached."""
+def declare_server(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
+    """Return the declaration of a server that is started by its command, or reached at `url`."""
     way = {} if "url" in fields else {"command": command}
     return McpServer.model_validate({**way, "tools": TOOLS, **fields})
 
 
 @contextmanager
-def using(server: McpServer, **options: Any) -> Iterator[McpServers]:
-    """The adapter, with this one server allowed; everything is ended at the end."""
+def open_servers(server: McpServer, **options: Any) -> Iterator[McpServers]:
+    """Yield the adapter with this server as the only allowed one. Close it at the end of the block."""
     allowed = shlex.join(server.command) if server.command else server.url or ""
-    options = {"confinement": Confinement("off")} | options  # tests name processes and files outside
+    options = {"confinement": Confinement("off")} | options  # tests name processes and files outside of the sandbox
     servers = McpServers((allowed,), (*server.env, *server.headers.values()), **options)
     try:
         yield servers
@@ -46,7 +46,7 @@ def using(server: McpServer, **options: Any) -> Iterator[McpServers]:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a port on which no process listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
@@ -54,27 +54,27 @@ def free_port() -> int:
 
 
 @contextmanager
-def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """The shop over streamable HTTP."""
+def run_http_server(port: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the shop over streamable HTTP."""
     process = subprocess.Popen([*SHOP, "--http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        eventually(lambda: _answers(port))
+        wait_until(lambda: _answers(port))
         yield process
     finally:
         process.kill()
         process.wait()
 
 
-def eventually(condition: Callable[[], bool], limit: float = 15.0) -> None:
-    """Wait until it holds; AssertionError after `limit` seconds."""
+def wait_until(condition: Callable[[], bool], limit: float = 15.0) -> None:
+    """Wait until the condition holds. Raise AssertionError after `limit` seconds."""
     until = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < until, "the condition did not come true in time"
         time.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
-    """Whether the process runs; one that ended and was not fetched does not."""
+def is_running(pid: int) -> bool:
+    """Return True if the process runs; a zombie does not."""
     status = Path(f"/proc/{pid}/stat")
     try:
         os.kill(pid, 0)

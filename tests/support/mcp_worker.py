@@ -11,12 +11,12 @@ from roboco.domain.team.mcp_server import McpServer
 
 
 def never() -> bool:
-    """Nobody cancels."""
+    """Return False: the caller does not cancel."""
     return False
 
 
 def hold(servers: McpServers, server: McpServer) -> None:
-    """Keep a conversation, and a child that inherited its files, until killed."""
+    """Keep a connection open, in this process and in a child that inherits it, until killed."""
     servers.tools(server)
     child = os.fork()
     if child == 0:
@@ -27,7 +27,7 @@ def hold(servers: McpServers, server: McpServer) -> None:
 
 
 def fork(servers: McpServers, server: McpServer) -> None:
-    """Say which processes answer the parent, a child, and the parent again."""
+    """Print which server processes answer the parent, a child, and the parent again."""
     before = servers.call(server, "process", {}, "k", never)
     child = os.fork()
     if child == 0:

@@ -16,17 +16,17 @@ USERS = ROOT / "deploy" / "redis-users.acl"
 PASSWORD = "a p@ss:word/of 17"
 
 
-def users() -> Iterator[tuple[str, list[str]]]:
-    """The names and rules of the users in the example, with the tests' password."""
+def example_users() -> Iterator[tuple[str, list[str]]]:
+    """Yield the names and rules of the users in the example, with the tests' password."""
     for line in USERS.read_text().splitlines():
         _, name, *rules = line.replace("REPLACE-THIS", PASSWORD.replace(" ", "\\0")).split()
         yield name, [rule.replace("\\0", " ") for rule in rules]
 
 
 @contextmanager
-def with_users(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
+def create_users(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
     with redis.Redis.from_url(valkey.url, decode_responses=True) as client:
-        for name, rules in users():
+        for name, rules in example_users():
             if name != "default":
                 client.execute_command("ACL", "SETUSER", name, *rules)
         yield {"redis_url": url_of(valkey, "roboco-client")}
@@ -38,15 +38,15 @@ def url_of(valkey: ValkeyServer, user: str) -> str:
 
 
 class StackOfUsers(Stack):
-    """Workers that are each the Redis user of their pool, beside a client that is another one. The model answers."""
+    """A stack whose workers and client each connect as a Redis user of their role."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, around=with_users, health_dir=folder)
+        super().__init__(folder, around=create_users, health_dir=folder)
 
     def __enter__(self) -> Self:
         entered = super().__enter__()
         self.model.script(answer)
-        denied(self)  # a worker that was quicker than the coordinator has tried to load a script
+        take_denials(self)  # a worker that starts before the coordinator tries to load a script
         return entered
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
@@ -55,8 +55,8 @@ class StackOfUsers(Stack):
         return super().start(pool, modules, ROBOCO_REDIS_URL=url, **environment)
 
 
-def denied(stack: Stack) -> set[str]:
-    """Return each kind of denial that the server has noted since the last call."""
+def take_denials(stack: Stack) -> set[str]:
+    """Return each kind of denial that the server has logged since the last call."""
     with redis.Redis.from_url(stack.valkey.url, decode_responses=True) as client:
         log: Any = client.acl_log()
         client.acl_log_reset()

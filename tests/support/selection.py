@@ -1,4 +1,4 @@
-"""Which tests run: those without the mark `slow`, unless files are named or `--slow` or `--all` is given.
+"""Selection of tests: those without the mark `slow`, unless files are named or `--slow` or `--all` is given.
 
 Under pytest-xdist the worker processes collect and the controller reports. The choice travels to the workers in
 `workerinput`; the number of tests left out travels back in `workeroutput`.
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 SLOW_FOLDER = "faults"
-"""Every test in this folder is slow: it kills workers, loses a server, or enumerates every failure of a run."""
+"""The folder in which every test is slow: it kills workers, loses a server, or enumerates every failure of a run."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -20,7 +20,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 class Selection:
-    """Deselects the tests that were not chosen, and reports their number."""
+    """A pytest plugin that deselects the tests that were not chosen, and reports their number."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -54,7 +54,7 @@ class Selection:
             self._config.workeroutput["left_out"] = self._left_out
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what was left out, and how to run it."""
+        """Print the number of tests left out, and how to run them."""
         if self._chosen == "fast" and self._left_out:
             terminalreporter.write_line(
                 f"{self._left_out} slow tests left out: killed workers, lost servers, enumerated failures, RabbitMQ, "

@@ -1,4 +1,4 @@
-"""A whole Roboco of real processes for one test: Valkey, workers, a workspace, and the scripted model server."""
+"""A complete deployment of real processes for a test: Valkey, workers, a workspace, and the scripted model server."""
 
 import os
 import shutil
@@ -22,21 +22,21 @@ ROOT = Path(__file__).parents[2]
 POOLS = ("coordinator", "agents", "tools")
 TOOLS = "tests.support.tools_for_agents"
 LONG_LEASE = 20.0
-"""The lease of a turn where no worker is killed: none that merely stands still for a while loses it."""
+"""Seconds of a lease where no worker is killed: a worker that is merely slow does not lose it."""
 
 
 class Stack:
-    """Started on entering, and gone on leaving; workers are `workers.NAME`, or a module of the test's own.
+    """A deployment that starts on entering and ends on leaving. `modules` is the package of the workers' modules.
 
-    `s3` is a running S3 server that the workspace is kept in, below a prefix of this test's own. `around` is entered
-    with its Valkey and gives settings: other servers, or another way to these. `changes` are settings other than the
-    tests' own.
+    `s3` is a running S3 server for the workspace, which has a prefix for each test. `around` is a context manager that
+    receives the Valkey server and yields settings, for example other servers or proxies. `changes` override the tests'
+    settings.
     """
 
     level = "INFO"
-    """What the workers log."""
+    """The log level of the workers."""
     forks = True
-    """Whether workers are forked, which is quick, or started by the command that users type."""
+    """True to fork workers, which is quick; False to start them by the command that users type."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Stack:
 
     @property
     def s3_port(self) -> int | None:
-        """The port of the S3 server, if the workspace is in one."""
+        """The port of the S3 server, or None if the workspace is a folder."""
         return self._s3.port if self._s3 else None
 
     @property
@@ -114,7 +114,7 @@ class Stack:
         )
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
-        """Start a worker of the pool; an earlier one of this name must be gone. "agents-2" is another one of agents."""
+        """Start a worker; an earlier one of this name has ended. "agents-2" is a second worker of the pool agents."""
         module = f"{modules or self._modules}.{pool.partition('-')[0]}"
         name = f"{pool}-{len(self.workers)}-{time.monotonic_ns()}"
         arguments = ["-A", module, "worker", "-l", self.level, "-n", name]
@@ -149,7 +149,7 @@ class Stack:
         self.start(pool)
 
     def restart_redis(self, keep: bool) -> None:
-        """Kill Redis with SIGKILL and start it again at its port, with its data or without; workers that end too."""
+        """Kill Redis with SIGKILL and restart it on its port, with or without its data. Restart workers that ended."""
         os.kill(self.valkey.pid, signal.SIGKILL)
         self.valkey.process.wait()
         if not keep:
@@ -160,12 +160,12 @@ class Stack:
                 self.start(pool)
 
     def log(self, pool: str) -> str:
-        """What the pool's workers have printed."""
+        """Return the output of the pool's workers."""
         path = self.folder / f"{pool}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def noted(self) -> int:
-        """How many lines the tests' tools have written."""
+    def count_tool_lines(self) -> int:
+        """Return the number of lines that the tests' tools have written."""
         path = self.folder / "calls.txt"
         return path.read_text().count("\n") if path.exists() else 0
 
@@ -177,7 +177,7 @@ class Stack:
 
 
 def until(condition: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
-    """Wait until the condition holds; AssertionError after so many seconds, which says what was waited for."""
+    """Wait until the condition holds. Raise AssertionError with the description after these seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -187,7 +187,7 @@ def until(condition: Callable[[], object], seconds: float, what: str | Callable[
 
 @contextmanager
 def s3_environment(s3: S3Server | None) -> Iterator[None]:
-    """The credentials of the S3 server in this process's environment, which workers inherit."""
+    """Put the credentials of the S3 server into this process's environment, which workers inherit."""
     if s3 is None:
         yield
         return

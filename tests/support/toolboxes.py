@@ -21,7 +21,7 @@ def toolbox_of(
     folder: Path,
     time_up: type[Exception] = TimeoutError,
 ) -> FunctionToolbox:
-    """A toolbox that keeps its index in the folder, and may start no servers."""
+    """Return a toolbox that keeps its index in the folder, and may start no MCP servers."""
     index = MemoryIndex(histories, artifact_reader(files), folder)
     builtin = BuiltinTools(files, index, partial(run_code, files, Sandbox()))
     return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up)

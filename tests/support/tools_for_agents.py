@@ -1,4 +1,4 @@
-"""Tools that the tests' teams use."""
+"""Tools of the tests' teams."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ def add(a: int, b: int) -> int:
 @tool
 def slow_add(a: int, b: int, seconds: float, context: ToolContext) -> int:
     """Add two numbers, slowly."""
-    _note(f"{context.call_id} {context.attempt} {context.idempotency_key}")
+    _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")
     time.sleep(seconds)
     return a + b
 
@@ -32,14 +32,14 @@ def raise_error(message: str) -> str:
 
 @tool
 def print_and_raise(line: str, variable: str) -> str:
-    """Print a line and a variable of the environment, and raise an error with it."""
+    """Print a line and a variable of the environment, and raise an error that contains the variable."""
     print(f"{line} {os.environ[variable]}")
     raise ValueError(f"refused with {os.environ[variable]}")
 
 
 @tool
 def hang(seconds: float, stubborn: bool = False) -> str:
-    """Do nothing for long; a stubborn one swallows what tells it to end."""
+    """Do nothing for some seconds. With `stubborn`, ignore the exception of the time limit."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -52,19 +52,19 @@ def hang(seconds: float, stubborn: bool = False) -> str:
 
 @tool
 def return_object() -> object:
-    """Return what is not JSON."""
+    """Return an object that is not JSON."""
     return object()
 
 
 @tool
 def append_line(when: str, context: ToolContext) -> str:
-    """Append a line: "early", "late" or "soon"."""
+    """Append a line, at the moment named by `when`: "early", "late" or "soon"."""
     return _append(when, context)
 
 
 @tool
 def append_soon(context: ToolContext) -> str:
-    """Append a line in the middle of half a second."""
+    """Append a line after a quarter of a second, and return after another one."""
     time.sleep(0.25)
     with (_folder() / "lines.txt").open("a") as file:
         file.write(f"{context.call_id}\n")
@@ -73,29 +73,29 @@ def append_soon(context: ToolContext) -> str:
 
 
 def find_line(args: dict[str, Any], key: str) -> str | bool:
-    """Whether there is a line for the key."""
+    """Return a text if the key has a line, else False."""
     lines = _folder() / "lines.txt"
     return "the line is there" if lines.exists() and key.partition("/")[2] in lines.read_text().split() else False
 
 
 @tool(verify=find_line)
 def append_known_line(when: str, context: ToolContext) -> str:
-    """Append a line that can be found again."""
+    """Append a line that `find_line` can find."""
     return _append(when, context)
 
 
 def _append(when: str, context: ToolContext) -> str:
-    """Append it at once and stay ("early"), stay and then append it ("late"), or append it and end soon ("soon")."""
-    _note(f"{context.call_id} {context.attempt}")
+    """Append first and keep running ("early"), run and append last ("late"), or append and end soon ("soon")."""
+    _log_call(f"{context.call_id} {context.attempt}")
     if when == "late":
-        _be_stubborn(60)
+        _sleep_despite_errors(60)
     with (_folder() / "lines.txt").open("a") as file:
         file.write(f"{context.call_id}\n")
-    _be_stubborn(2 if when == "soon" else 60)
+    _sleep_despite_errors(2 if when == "soon" else 60)
     return "appended"
 
 
-def _be_stubborn(seconds: float) -> None:
+def _sleep_despite_errors(seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(Exception):
@@ -104,8 +104,8 @@ def _be_stubborn(seconds: float) -> None:
 
 @tool
 def die() -> str:
-    """End the process that runs it."""
-    _note(f"dies in {os.getpid()}")
+    """Kill the process that runs the call."""
+    _log_call(f"dies in {os.getpid()}")
     os.kill(os.getpid(), signal.SIGKILL)
     return "?"
 
@@ -116,7 +116,7 @@ def large_text(size: int) -> str:
     return "x" * size
 
 
-def _note(line: str) -> None:
+def _log_call(line: str) -> None:
     with (_folder() / "calls.txt").open("a") as file:
         file.write(f"{line}\n")
 
@@ -127,23 +127,23 @@ def _folder() -> Path:
 
 @tool
 def wait_until_cancelled(seconds: float, context: ToolContext) -> str:
-    """Wait until nobody waits for the result any more, for so many seconds at most."""
-    _note(f"{context.call_id} begins")
+    """Wait until the call is cancelled, for at most these seconds."""
+    _log_call(f"{context.call_id} begins")
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not context.cancelled:
         time.sleep(0.02)
-    _note(f"{context.call_id} cancelled {context.cancelled}")
+    _log_call(f"{context.call_id} cancelled {context.cancelled}")
     return "cancelled" if context.cancelled else "in vain"
 
 
 @tool
-def tell_scope(context: ToolContext) -> dict[str, Any] | None:
-    """Return what the user wants tools to look at."""
+def return_scope(context: ToolContext) -> dict[str, Any] | None:
+    """Return the scope of the user's message."""
     return context.scope
 
 
 @tool
 def read_source(title: str) -> str:
-    """Read a long source, in whose middle stands what matters."""
-    line = "The sea was clear_cancellation, and nothing was noted in the logbook of that day.\n"
-    return f"{line * 500}The name of the lighthouse heartbeat was Annegret.\n{line * 500}"
+    """Read a long source whose only fact is in the middle."""
+    line = "The sea was calm, and nothing was noted in the logbook of that day.\n"
+    return f"{line * 500}The name of the lighthouse keeper was Annegret.\n{line * 500}"

@@ -1,4 +1,4 @@
-"""A transcript: what a follower that only obeys the stream ends up with."""
+"""The transcript of a follower that applies each item of the stream as documented."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from roboco.domain.stream.item import StepFinal, TextPartDelta
 
 @dataclass
 class Transcript:
-    """The text of each step, put together from deltas, and the positions of the final steps in order."""
+    """The text of each step, assembled from deltas, and the positions of the final steps in order."""
 
     texts: dict[str, str] = field(default_factory=dict)
     finals: list[int] = field(default_factory=list)
@@ -17,7 +17,7 @@ class Transcript:
     _final_ids: set[str] = field(default_factory=set)
 
     def take(self, item: StreamItem) -> None:
-        """Take one item in, as the docstrings of the items ask for."""
+        """Apply one item, as the docstring of its class demands."""
         self.types.append(item.type)
         match item.data:
             case TextPartDelta() as delta:

@@ -22,7 +22,7 @@ from openai import (
 )
 from openai.types.chat import ChatCompletionChunk
 
-from tests.support.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 ROOT = Path(__file__).parents[2]
 TOOLS: Any = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("add", "find")]
@@ -216,7 +216,7 @@ def test_garbage_replaces_the_end_of_a_stream(server: ModelServer, client: OpenA
     assert texts_of(read_stream(client)) == []
 
 
-def all_disconnected(records: list[Record]) -> bool:
+def all_disconnected(records: list[RequestRecord]) -> bool:
     return bool(records) and all(record.client_disconnected_at for record in records)
 
 

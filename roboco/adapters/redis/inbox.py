@@ -34,7 +34,7 @@ class RedisInbox:
         names = [self._keys.state(task_id), self._keys.inbox(task_id)]
         request = "1" if interrupt else "hold" if block_claim else "0"
         fixed = [request, self._keys.signals, task_id, "" if epoch is None else epoch, UNKNOWN_TASK_TTL]
-        for start in range(0, len(item_ids) or interrupt, PAGE_SIZE):
+        for start in range(0, len(item_ids) or interrupt or block_claim, PAGE_SIZE):
             self._scripts.run("inbox_add", names, *fixed, *item_ids[start : start + PAGE_SIZE])
 
     def count(self, task_id: str) -> int:

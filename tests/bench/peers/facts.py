@@ -16,7 +16,7 @@ from typing import Any
 from tests.bench.harness.bench_stack import new_name
 from tests.bench.peers.peer import VOID_MARK, Peer
 from tests.bench.processes.model import ENDLESS_CHUNKS
-from tests.support.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 from tests.support.stack import until
 
 TOKENS, ALL_TOKENS = 5, 15
@@ -186,7 +186,7 @@ def _describe_text(tokens: Sequence[str]) -> str:
     return f"all, and {beyond} tokens of the dead turn, {'marked' if marked else 'not marked'} as void"
 
 
-def _calls(model: ModelServer, prompt: str) -> list[Record]:
+def _calls(model: ModelServer, prompt: str) -> list[RequestRecord]:
     return [record for record in model.requests if record.request.system == prompt]
 
 

@@ -29,7 +29,7 @@ from collections import defaultdict
 
 from tests.support.servers import chat_protocol
 from tests.support.servers.http_connection import ClientGone, Connection
-from tests.support.servers.model_server import ModelServer, Record, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 SENT_MARK = b"@sent@"
 """Placeholder in a chunk for the time of sending, in ns since the epoch."""
@@ -56,7 +56,7 @@ class BenchModelServer(ModelServer):
         super().__init__(port, keep=0)
         self._groups: defaultdict[str, _StartGroup] = defaultdict(_StartGroup)
 
-    async def _answer(self, client: Connection, record: Record) -> None:
+    async def _answer(self, client: Connection, record: RequestRecord) -> None:
         loop = asyncio.get_running_loop()
         match record.request.system.split():
             case ["stream", chunks, interval]:
@@ -72,7 +72,7 @@ class BenchModelServer(ModelServer):
             case _:
                 await super()._answer(client, record)
 
-    def _note(self, record: Record, **facts: object) -> None:
+    def _note(self, record: RequestRecord, **facts: object) -> None:
         super()._note(record, **facts)
         match facts:
             case {"status": _}:
@@ -102,7 +102,7 @@ async def _stream(client: Connection, request: Request, chunks: int, interval: f
     await client.send_chunk(stream.ending, last=True)
 
 
-def _print_event(record: Record, event: str, at: float) -> None:
+def _print_event(record: RequestRecord, event: str, at: float) -> None:
     match record.request.system.split():
         case ["endless", _, name] | ["silent", name]:
             print(name, event, at, flush=True)

@@ -11,7 +11,7 @@ from roboco.errors import ModelError
 from roboco.ports.model import ModelStream
 from roboco.ports.model import Reply as ModelReply
 from roboco.ports.model import Request as ModelRequest
-from tests.support.servers.model_server import Record
+from tests.support.servers.model_server import RequestRecord
 from tests.support.stack import until
 
 API_KEY = "sk-secret-0123456789"
@@ -59,7 +59,7 @@ def delta(finish_reason: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"model": "m", "choices": [{"index": 0, "delta": fields, "finish_reason": finish_reason}]}
 
 
-def all_disconnected(records: list[Record]) -> bool:
+def all_disconnected(records: list[RequestRecord]) -> bool:
     """Return True if the server has requests, and the clients of all have disconnected."""
     return bool(records) and all(record.client_disconnected_at for record in records)
 

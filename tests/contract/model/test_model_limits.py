@@ -19,7 +19,7 @@ from tests.contract.model.model_calls import (
     read_failure,
     read_reply,
 )
-from tests.faults.hostile.model_server import call, endless, hung
+from tests.faults.hostile.model_server import call_delta, hang_after_text, send_endless_data
 from tests.support.servers.model_server import ModelServer, Reply
 
 pytestmark = IGNORE_ABANDONED_GENERATORS
@@ -38,7 +38,7 @@ def test_a_text_without_end_is_truncated_while_it_is_streamed(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_TEXT_BYTES", 1001)
-    hung(server, 100, "ü" * 20)
+    hang_after_text(server, 100, "ü" * 20)
     text, result = read_truncated_reply(server, model)
     assert text == "ü" * 500
     assert result.limit == "1001 bytes of text"
@@ -50,30 +50,30 @@ def test_arguments_without_end_are_truncated(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_ARGUMENT_CHARS", 1000)
-    endless(server, call(0, '{"a": "'), *[call(1, "x" * 50)] * 30)
+    send_endless_data(server, call_delta(0, '{"a": "'), *[call_delta(1, "x" * 50)] * 30)
     _, result = read_truncated_reply(server, model)
     assert sum(len(requested.arguments) for requested in result.calls) == 1000
 
 
 @pytest.mark.parametrize("far", [0, 10**9, -(10**9)])
 def test_calls_without_end_are_truncated(server: ModelServer, model: OpenAIModel, far: int) -> None:
-    endless(server, *(call(far + index) for index in range(500)))
+    send_endless_data(server, *(call_delta(far + index) for index in range(500)))
     _, result = read_truncated_reply(server, model)
     assert len(result.calls) == assembly.MAX_REPLY_CALLS
     assert {requested.arguments for requested in result.calls} == {"{}"}
 
 
 def test_new_ids_without_end_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
-    endless(server, *(call(None, id=f"c{number}") for number in range(500)))
+    send_endless_data(server, *(call_delta(None, id=f"c{number}") for number in range(500)))
     assert len(read_truncated_reply(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
 
 
-@pytest.mark.parametrize("chunk", [delta(), delta(content=""), call(0, ""), {}], ids=str)
+@pytest.mark.parametrize("chunk", [delta(), delta(content=""), call_delta(0, ""), {}], ids=str)
 def test_empty_chunks_without_end_are_truncated(
     server: ModelServer, model: OpenAIModel, chunk: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_REPLY_CHUNKS", 100)
-    endless(server, *[chunk] * 200)
+    send_endless_data(server, *[chunk] * 200)
     assert read_truncated_reply(server, model)[0] == ""
 
 
@@ -81,14 +81,14 @@ def test_an_answer_that_takes_too_long_is_truncated(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 0.0)
-    hung(server, 2, "word ")
+    hang_after_text(server, 2, "word ")
     assert read_truncated_reply(server, model)[1].limit == "0 seconds"
     server.wait_for(all_disconnected)
 
 
 def test_long_names_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
     chunk = delta("r" * 5000, tool_calls=[{"index": 0, "function": {"name": "n" * 5000}}]) | {"model": "m" * 5000}
-    endless(server, *[chunk] * 3)
+    send_endless_data(server, *[chunk] * 3)
     server.script(lambda request: Reply(garbage=b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()))
     _, result = read_reply(model.stream(make_request("hello", TOOL)))
     assert {len(result.model), len(result.finish_reason), len(result.calls[0].name)} == {assembly.MAX_NAME_CHARS}

@@ -6,7 +6,6 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Ticket
 from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_WINDOW, SHORT_LEASE, TaskUnderTest
 from tests.contract.samples import TASK
-from tests.support.memory_ports.board import MemoryBoard
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.leases import MemoryCalls, MemoryTurns
 from tests.support.memory_ports.rates import MemoryRates
@@ -19,6 +18,7 @@ from tests.support.memory_ports.schedule import (
     MemorySchedule,
 )
 from tests.support.memory_ports.server import MemoryServer
+from tests.support.memory_ports.task_store import MemoryTaskStore
 
 
 class TaskInMemory(TaskUnderTest):
@@ -28,7 +28,7 @@ class TaskInMemory(TaskUnderTest):
         super().__init__()
         self._server = server = MemoryServer()
         self.clock = clock = ManualClock()
-        self.store = MemoryBoard(server, clock)
+        self.store = MemoryTaskStore(server, clock)
         self.turns = MemoryTurns(server, clock, LONG_LEASE)
         self.calls = MemoryCalls(server, clock, LONG_LEASE)
         self.short_lease_turns = MemoryTurns(server, clock, SHORT_LEASE)

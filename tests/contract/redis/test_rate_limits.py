@@ -180,8 +180,6 @@ def test_a_ticket_that_is_not_renewed_in_time_loses_its_place(redis_task: TaskOn
     """The ticket may belong to a worker that died; the other tickets wait for it no longer."""
     scripts = Scripts(redis_task.client)
     rates = RedisRateLimiter(scripts, redis_task.keys, OPERATOR_LIMITS, 0.1, grace=0.1, slot=RATE_SLOT)
-        Scripts(redis_task.client), redis_task.keys, OPERATOR_LIMITS, 0.1, grace=0.1, slot=RATE_SLOT
-    )
     wait = [rates.reserve(TOKEN_LIMITED, make_ticket(name), 100) for name in "abc"][-1]
     redis_task.pass_time(wait + 0.2)
     assert rates.reserve(TOKEN_LIMITED, make_ticket("d"), 100) == 0

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from random import Random
 
 from tests.faults.explore.case import KINDS, LOSSES, Case
-from tests.faults.explore.explore import shrunk, violations
+from tests.faults.explore.explore import shrink, violations
 from tests.faults.explore.shapes import SHAPES
 
 
 def main() -> int:
-    """Run the command: 1 if an invariant is broken."""
+    """Run the command. Return 1 if an invariant is broken."""
     options = _options()
     if options.case is None:
         return _explore(options)
@@ -42,7 +42,7 @@ def _explore(options: argparse.Namespace) -> int:
             found[invariant] += 1
             if found[invariant] == 1:
                 print(f"after {time.monotonic() - began:.1f} s, {count} schedules", flush=True)
-                _report(shrunk(case, invariant), invariant)
+                _report(shrink(case, invariant), invariant)
         if found and not options.all:
             return 1
     rate = count / (time.monotonic() - began)
@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--shape", action="append", choices=sorted(SHAPES), help="default: all of them")
     parser.add_argument("--only", action="append", default=[], help="look for this invariant; default: for all")
     parser.add_argument("--without", action="append", default=[], choices=sorted(KINDS), help="never disturb like this")
-    parser.add_argument("--losses", type=int, help=f"at most so many of {', '.join(LOSSES)} in a case; default: any")
+    parser.add_argument("--losses", type=int, help=f"maximal number of {', '.join(LOSSES)} in a case; default: any")
     parser.add_argument("--all", action="store_true", help="go on after a violation, with one case of each invariant")
     parser.add_argument("--case", help="replay this case")
     parser.add_argument("--trace", action="store_true", help="with --case: print each port call")

@@ -1,4 +1,4 @@
-"""Case: a shape and the disturbances of one schedule, as a line such as "manual 12:hold:1 0:stop:0"."""
+"""A case: a shape and the disturbances of one schedule, as a line such as "manual 12:hold:1 0:stop:0"."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from random import Random
 
 from tests.faults.explore.shapes import SHAPES
 
-PROCESS = {
+PROCESS_FAULTS = {
     "hold": 24,
     "die": 6,
     "die-late": 6,
@@ -16,7 +16,7 @@ PROCESS = {
     "twice": 5,
 }
 """Disturbances of the process that makes the port call, with their weights."""
-AROUND = {
+ENVIRONMENT_FAULTS = {
     "release": 6,
     "deliver": 10,
     "again": 3,
@@ -31,7 +31,7 @@ AROUND = {
     "back": 4,
 }
 """Disturbances by other workers, the broker, time and Redis."""
-USERS = {
+USER_ACTIONS = {
     "send": 8,
     "interrupt": 4,
     "stop": 6,
@@ -46,30 +46,30 @@ USERS = {
     "submit": 1,
 }
 """Actions of users."""
-KINDS = PROCESS | AROUND | USERS
+KINDS = PROCESS_FAULTS | ENVIRONMENT_FAULTS | USER_ACTIONS
 _SCHEDULING = ("hold", "release", "deliver", "again", "sweep", "pass")
 LOSSES = ("wipe", "restart", "back")
 """Disturbances in which Redis is restarted or loses data."""
 THEMES = (
     tuple(KINDS),
-    ("hold", *USERS),
+    ("hold", *USER_ACTIONS),
     ("pause", "resume", "step", "send", "interrupt", "stop"),
-    (*PROCESS, *_SCHEDULING, "lose", "copy", "send", "stop"),
+    (*PROCESS_FAULTS, *_SCHEDULING, "lose", "copy", "send", "stop"),
     (*_SCHEDULING, *LOSSES, "die", "send", "stop", "pause"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
-    *(f"board.{method}" for method in ("create", "record_decision", "commit", "reset_logs", "expire")),
+    *(f"task_store.{method}" for method in ("create", "record_decision", "commit", "reset_logs", "expire")),
     *(f"files.{method}" for method in ("put", "create", "delete", "copy")),
     *("histories.append", "histories.create", "turns.", "calls.", "inbox.", "dispatcher."),
 )
 """Calls that change the state of tasks."""
-LARGEST = 7
-_LATER = (1, 4, 12, 40)
+MAX_CHOICE = 7
+_LATER_GAPS = (1, 4, 12, 40)
 _COUNTS = (1, 2, 3, 4, 5, 6, 8, 10)
-IDLE = 200
-"""A gap that lasts until no process has anything left to do: nothing waits for a disturbance then."""
-_FIRST = (20, 50, 120)
+GAP_UNTIL_IDLE = 200
+"""A gap that lasts until all processes are idle."""
+_FIRST_GAPS = (20, 50, 120)
 FOLLOWS = {
     "pause": ("resume", "step"),
     "resume": ("send", "interrupt"),
@@ -82,7 +82,7 @@ FOLLOWS = {
 
 @dataclass(frozen=True)
 class Disturbance:
-    """After `gap` more port calls, or `writes` only, this happens; `choice` selects among its variants."""
+    """A disturbance after `gap` more port calls, or writes if `writes` is set. `choice` selects among its variants."""
 
     gap: int
     kind: str
@@ -94,16 +94,16 @@ class Disturbance:
 
     @classmethod
     def parse(cls, word: str) -> "Disturbance":
-        """Return the disturbance of such a word."""
+        """Return the disturbance that a word of a line describes."""
         gap, kind, choice = word.split(":")
         return cls(int(gap.removeprefix("w")), kind, int(choice), gap.startswith("w"))
 
     def is_due(self, gap: int, name: str) -> bool:
-        """Whether it happens at a call of this port, which counts down the rest of the gap otherwise."""
-        return gap <= 0 and self.counts(name)
+        """Return True if the disturbance happens at a call with this name, when `gap` calls are left."""
+        return gap <= 0 and self.applies_to(name)
 
-    def counts(self, name: str) -> bool:
-        """Whether calls of this port count."""
+    def applies_to(self, name: str) -> bool:
+        """Return True if calls with this name count down the gap."""
         return not self.writes or name.startswith(WRITES)
 
 
@@ -119,7 +119,7 @@ class Case:
 
     @classmethod
     def parse(cls, line: str) -> "Case":
-        """Return the case of such a line."""
+        """Return the case that a line describes."""
         shape, *words = line.split()
         return cls(shape, tuple(map(Disturbance.parse, words)))
 
@@ -131,24 +131,27 @@ class Case:
         without: Sequence[str] = (),
         losses: int | None = None,
     ) -> "Case":
-        """Draw a case of one theme: a few disturbances, near each other or far apart, with at most so many losses."""
+        """Return a random case of one theme: a few disturbances, near or far apart, with at most `losses` losses."""
         theme = [kind for kind in random.choice(THEMES) if kind not in without]
         kinds = _limited(_kinds(random, theme, random.choice(_COUNTS)), losses)
         first, *later = kinds
-        disturbances = [_disturbance(random, first, _FIRST), *(_disturbance(random, kind, _LATER) for kind in later)]
+        disturbances = [
+            _disturbance(random, first, _FIRST_GAPS),
+            *(_disturbance(random, kind, _LATER_GAPS) for kind in later),
+        ]
         return cls(random.choice(shapes), tuple(disturbances))
 
 
 def _disturbance(random: Random, kind: str, gaps: Sequence[int]) -> Disturbance:
-    """Draw the gap among all port calls, or among writes, which are a third of them; users often wait."""
-    if kind in USERS and gaps is _LATER and random.random() < 0.3:
-        return Disturbance(IDLE, kind, random.randint(0, LARGEST))
+    """Return a disturbance after a random gap of port calls, or of writes, a third of the calls. Users often wait."""
+    if kind in USER_ACTIONS and gaps is _LATER_GAPS and random.random() < 0.3:
+        return Disturbance(GAP_UNTIL_IDLE, kind, random.randint(0, MAX_CHOICE))
     writes, gap = random.random() < 0.5, random.randrange(random.choice(gaps))
-    return Disturbance(gap // 3 if writes else gap, kind, random.randint(0, LARGEST), writes)
+    return Disturbance(gap // 3 if writes else gap, kind, random.randint(0, MAX_CHOICE), writes)
 
 
 def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:
-    """Draw kinds by their weights or evenly; often one that makes sense after the kind before it."""
+    """Return random kinds, weighted or evenly drawn; often one that FOLLOWS lists for the previous kind."""
     weights = [1 if random.random() < 0.5 else KINDS[kind] for kind in theme]
     kinds: list[str] = []
     while len(kinds) < count:
@@ -159,7 +162,7 @@ def _kinds(random: Random, theme: Sequence[str], count: int) -> list[str]:
 
 
 def _limited(kinds: list[str], losses: int | None) -> list[str]:
-    """Return the kinds with the losses beyond so many replaced by sweeps."""
+    """Return the kinds with all losses beyond this number replaced by sweeps."""
     found = [index for index, kind in enumerate(kinds) if kind in LOSSES]
     beyond = set() if losses is None else set(found[losses:])
     return ["sweep" if index in beyond else kind for index, kind in enumerate(kinds)]

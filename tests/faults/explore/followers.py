@@ -1,4 +1,4 @@
-"""Followers: clients that read both channels live, after a reconnection, or once the task is closed."""
+"""Clients that follow a task live, after a reconnection, or once the task is closed."""
 
 import json
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.intake.unattended import why_unattended
 from tests.faults.explore.violation import Violation
-from tests.support.memory_ports.reader import Reader
+from tests.support.memory_ports.reader import ItemReader
 from tests.support.memory_ports.world import World
 
 
-class PatientReader(Reader):
-    """A reader that drops text of a step that it holds, once Redis was emptied or set back.
+class LenientReader(ItemReader):
+    """A reader that drops the text of a step that it already holds, once Redis has lost data.
 
-    A worker that acts on a state which is behind the workspace may speak until it stores its step. The step counts.
+    A worker with a state older than the workspace may stream text until it stores its step. The stored step counts.
     """
 
     def __init__(self, world: World) -> None:
@@ -28,42 +28,42 @@ class PatientReader(Reader):
         self._world = world
 
     def show(self, item: ItemData) -> None:
-        """Take one item in."""
+        """Apply one item."""
         late = isinstance(item, TextPartDelta) and item.step_id in {step.step_id for step in self.steps}
         server = self._world.server
-        lost = server.run > 1 or server.wiped
+        lost = server.instance > 1 or server.wiped
         if lost and isinstance(item, StepFinal):
             self.texts[item.step.step_id] = item.step.text
         if not (late and lost):
             super().show(item)
 
 
-class Follower:
-    """Follows a task through its logs, and holds what a client shows; `ends` counts the ends that it received."""
+class TaskFollower:
+    """A follower of a task's logs, with the reader of a client. `ends` counts the received ends of the task."""
 
     def __init__(self, world: World, task_id: str) -> None:
         self.world = world
         self.task_id = task_id
-        self.reader = PatientReader(world)
+        self.reader = LenientReader(world)
         self.ends = 0
         self.violation: Violation | None = None
         self._view = MergedStream(Cursor(), partial(world.histories.read, task_id))
         self._position = StreamPosition()
-        self._seen = 0
+        self._published = 0
 
-    def look(self) -> None:
-        """Take in what the logs hold by now, unless nothing was published since the last look."""
+    def read_logs(self) -> None:
+        """Read the logs, if a message was published since the last read."""
         published = len(self.world.server.published)
-        if published == self._seen or self.ends or self.violation is not None:
+        if published == self._published or self.ends or self.violation is not None:
             return
-        self._seen = published
+        self._published = published
         try:
             self._take(self.replay(self.task_id, self._position))
         except AssertionError as error:
             self.violation = Violation("follower", str(error))
 
     def finish(self) -> None:
-        """Take in the rest of a closed task, as the client library does."""
+        """Read the rest of a closed task, as the client library does."""
         if self.ends or self.violation is not None:
             return
         logs = cast(RedisFollower, self)
@@ -74,7 +74,7 @@ class Follower:
             self._show(item.data)
 
     def replay(self, task_id: str, position: StreamPosition, page: int | None = None) -> Iterator[Record]:
-        """Yield what the logs hold after the position, merged as RedisFollower does."""
+        """Yield the records of the logs after the position, merged as RedisFollower does."""
         task = self.world.server.held.tasks.get(task_id)
         if task is None:
             return

@@ -1,4 +1,4 @@
-"""Invariants: the promises that hold once the deployment is quiet."""
+"""The invariants that hold once the deployment is quiet."""
 
 import json
 from collections import Counter
@@ -15,33 +15,33 @@ from roboco.domain.stream.event_file import to_stored
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.intake.accept_item import stored_item
 from roboco.ports.task_store import Phase
-from tests.faults.explore.followers import Follower
+from tests.faults.explore.followers import TaskFollower
 from tests.faults.explore.run import Run
-from tests.faults.explore.users import Deed
-from tests.faults.explore.violation import Violation, hold
+from tests.faults.explore.users import UserAction
+from tests.faults.explore.violation import Violation, require
 from tests.support.memory_ports.server import StoredTask
 from tests.support.memory_ports.world import TASK, World
 
 END = "event_task_end"
-SAYS_NOTHING = ("event_stream_reset", "event_error", "content_chunk")
-"""Records that may follow the end of a task: of a worker that has not learned of it, or of a new generation."""
-BECOMES_A_STEP = ("send", "interrupt", "raise")
-GOES_ON = ("resume", "step")
-ANSWERS = ("approve", "deny", "answer")
+MAY_FOLLOW_THE_END = ("event_stream_reset", "event_error", "content_chunk")
+"""Records that may follow the end of a task: of a worker that does not know of it yet, or of a new generation."""
+STEP_ACTIONS = ("send", "interrupt", "raise")
+CONTINUING_ACTIONS = ("resume", "step")
+ANSWERING_ACTIONS = ("approve", "deny", "answer")
 
 
 def check(run: Run) -> list[Violation]:
-    """Return the promises that are broken; the deployment is quiet."""
+    """Return the broken invariants of a quiet deployment."""
     world = run.world
     checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
-    for task in [Checked(world, task_id) for task_id in run.users.tasks()]:
+    for task in [CheckedTask(world, task_id) for task_id in run.users.tasks()]:
         checks += [partial(one, run, task) for one in _checks(run, task)]
-    checks += [partial(_check_deed, run, deed) for deed in run.users.deeds]
+    checks += [partial(_check_action, run, deed) for deed in run.users.actions]
     checks.append(partial(_check_pauses, run))
-    return [broken for one in checks if (broken := _broken(one)) is not None]
+    return [broken for one in checks if (broken := _violation_of(one)) is not None]
 
 
-def _broken(one: Callable[[], None]) -> Violation | None:
+def _violation_of(one: Callable[[], None]) -> Violation | None:
     try:
         one()
     except Violation as broken:
@@ -51,15 +51,15 @@ def _broken(one: Callable[[], None]) -> Violation | None:
 
 def _check_processes(run: Run) -> None:
     world = run.world
-    hold("exception", not run.errors, run.errors[:1])
-    hold("broker", not world.dispatcher.queue, world.dispatcher.queue)
-    hold("signals", not world.server.listening, world.server.listening)
-    hold("dead letters", not world.server.held.letters, world.server.held.letters)
-    hold("forgotten", not _orphans(world), _orphans(world))
+    require("exception", not run.errors, run.errors[:1])
+    require("broker", not world.dispatcher.queue, world.dispatcher.queue)
+    require("signals", not world.server.listeners, world.server.listeners)
+    require("dead letters", not world.server.held.letters, world.server.held.letters)
+    require("forgotten", not _orphaned_keys(world), _orphaned_keys(world))
 
 
-class Checked:
-    """A task as the workspace and Redis have it."""
+class CheckedTask:
+    """The state of a task in the workspace and in Redis."""
 
     def __init__(self, world: World, task_id: str) -> None:
         self.world = world
@@ -67,179 +67,182 @@ class Checked:
 
     @property
     def open(self) -> bool:
-        """Whether its marker is there."""
+        """True if the marker of open tasks exists."""
         return open_marker_path(self.task_id) in self.world.files.held
 
     @cached_property
     def summary(self) -> TaskSummary:
-        """Its `task.json`."""
+        """The content of `task.json`."""
         return self.world.summary(self.task_id)
 
     @cached_property
     def history(self) -> list[TaskStep]:
-        """Its steps."""
+        """The committed steps."""
         return self.world.history(self.task_id)
 
     @property
-    def board(self) -> StoredTask | None:
-        """Its state in Redis."""
+    def stored(self) -> StoredTask | None:
+        """The state in Redis, or None."""
         return self.world.server.held.tasks.get(self.task_id)
 
     @cached_property
     def stored_events(self) -> list[bytes]:
-        """The lines of its `events.jsonl`."""
+        """The lines of `events.jsonl`."""
         return (self.world.files.held.get(events_path(self.task_id)) or b"").splitlines()
 
     def inbox(self) -> list[Item]:
-        """The items that wait in its workspace."""
+        """Return the items in the workspace's inbox."""
         held = self.world.files.held
         return [parse_item(held[path]) for path in held if path.startswith(inbox_path(self.task_id))]
 
 
-TaskCheck = Callable[[Run, "Checked"], None]
+TaskCheck = Callable[[Run, "CheckedTask"], None]
 
 
-def _checks(run: Run, task: Checked) -> list[TaskCheck]:
+def _checks(run: Run, task: CheckedTask) -> list[TaskCheck]:
     if task.open:
         return [_check_history, _check_waiting, _check_summary, _check_numbers, _check_live, _check_late]
-    accepted = any(deed.answer == "accepted" for deed in run.users.deeds if _creates(deed, task.task_id))
-    if not accepted and task.board is None and not task.summary.status.ended:
-        return []  # nothing acts on it until it is submitted again
+    accepted = any(deed.answer == "accepted" for deed in run.users.actions if _creates(deed, task.task_id))
+    if not accepted and task.stored is None and not task.summary.status.ended:
+        return []  # no process acts on the task until the client submits it again
     closed = [_check_closed, _check_events, _check_one_end, _check_log, _check_forgotten, _check_notices]
     return [_check_history, *closed, _check_numbers, _check_live, _check_late]
 
 
-def _creates(deed: Deed, task_id: str) -> bool:
+def _creates(deed: UserAction, task_id: str) -> bool:
     return deed.task_id == task_id and deed.kind in ("submit", "fork")
 
 
-def _check_history(run: Run, task: Checked) -> None:
+def _check_history(run: Run, task: CheckedTask) -> None:
     lines = list(task.world.histories.lines(task.task_id))
-    hold("chain", verify_chain(lines) == len(task.history), task.task_id)
-    hold("chain", [step.seq for step in task.history] == list(range(len(lines))), task.task_id)
+    require("chain", verify_chain(lines) == len(task.history), task.task_id)
+    require("chain", [step.seq for step in task.history] == list(range(len(lines))), task.task_id)
     for step, after in zip(task.history, [*task.history[1:], None], strict=True):
         ids = [call.id for call in step.calls]
         results = [] if after is None else [result.tool_call_id for result in after.results]
         pending = after is None and task.open
-        hold("one result a call", pending or sorted(ids) == sorted(results), f"{task.task_id} step {step.seq}")
+        require("one result a call", pending or sorted(ids) == sorted(results), f"{task.task_id} step {step.seq}")
     items = Counter(step.metadata.get("item_id") for step in task.history if "item_id" in step.metadata)
-    hold("items once", all(count == 1 for count in items.values()), f"{task.task_id} {items}")
+    require("items once", all(count == 1 for count in items.values()), f"{task.task_id} {items}")
 
 
-def _check_waiting(run: Run, task: Checked) -> None:
-    board = task.board
+def _check_waiting(run: Run, task: CheckedTask) -> None:
+    board = task.stored
     if board is None:
-        raise Violation("waits", f"{task.task_id} is open, and Redis does not know it")
+        raise Violation("waits", f"{task.task_id} is open, and unknown to Redis")
     waits = board.phase is Phase.WAIT and board.status.waiting
-    hold("waits", waits or _at_children(task, board), _state(task, board))
-    hold("board agrees", board.seq == len(task.history), f"{_state(task, board)}, {len(task.history)} steps")
+    require("waits", waits or _at_children(task, board), _state(task, board))
+    require("task store agrees", board.seq == len(task.history), f"{_state(task, board)}, {len(task.history)} steps")
     if board.phase is Phase.WAIT and not run.losses:  # a call whose outcome Redis lost runs again after the wait
-        hold("takes what came", task.world.waits_on(task.task_id), _state(task, board))
+        require("items are applied", task.world.waits_on(task.task_id), _state(task, board))
     ids = {item.item_id for item in task.inbox()}
     noted = task.world.server.held.inboxes.get(task.task_id, set())
-    hold("inbox agrees", ids == noted, f"{task.task_id} stored {sorted(ids)}, noted {sorted(noted)}")
+    require("inbox agrees", ids == noted, f"{task.task_id} stored {sorted(ids)}, noted {sorted(noted)}")
 
 
-def _check_summary(run: Run, task: Checked) -> None:
-    board = task.board
+def _check_summary(run: Run, task: CheckedTask) -> None:
+    board = task.stored
     if board is None or board.phase is not Phase.WAIT:
         return
-    told, now = (task.summary.status, task.summary.reason, task.summary.steps), (board.status, board.reason, board.seq)
-    hold("task.json of a waiting task", told == now, f"{told}, {_state(task, board)}")
+    shown, now = (task.summary.status, task.summary.reason, task.summary.steps), (board.status, board.reason, board.seq)
+    require("task.json of a waiting task", shown == now, f"{shown}, {_state(task, board)}")
 
 
-def _at_children(task: Checked, board: StoredTask) -> bool:
-    """Whether the task waits for its sub-tasks."""
+def _at_children(task: CheckedTask, board: StoredTask) -> bool:
+    """Return True if the task waits for its sub-tasks."""
     return board.phase is Phase.TOOLS and any(call.tool_name == "delegate" for call in task.history[-1].calls)
 
 
-def _state(task: Checked, board: StoredTask) -> str:
+def _state(task: CheckedTask, board: StoredTask) -> str:
     return f"{task.task_id} is {board.phase} {board.status} {board.reason!r} at {board.seq}"
 
 
-def _check_closed(run: Run, task: Checked) -> None:
+def _check_closed(run: Run, task: CheckedTask) -> None:
     task_id, summary = task.task_id, task.summary
-    hold("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
-    hold("task.json of a closed task", summary.steps == len(task.history), f"{summary.steps} of {len(task.history)}")
+    require("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
+    require("task.json of a closed task", summary.steps == len(task.history), f"{summary.steps} of {len(task.history)}")
 
 
-def _check_events(run: Run, task: Checked) -> None:
+def _check_events(run: Run, task: CheckedTask) -> None:
     events = [json.loads(line) for line in task.stored_events]
     ends = [event["status"] for event in events if event["type"] == END]
-    hold("events.jsonl has one end", len(ends) == 1, f"{task.task_id} {_types(events)}")
-    hold("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
-    hold("statuses agree", ends == [task.summary.status], f"{ends}, {task.summary.status}")
+    require("events.jsonl has one end", len(ends) == 1, f"{task.task_id} {_types(events)}")
+    require("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
+    require("statuses agree", ends == [task.summary.status], f"{ends}, {task.summary.status}")
 
 
-def _check_one_end(run: Run, task: Checked) -> None:
-    """Once followers were told of the end, the task makes no step and ends in no other way.
+def _check_one_end(run: Run, task: CheckedTask) -> None:
+    """Require that no step and no other end follows the published end of a task, unless Redis has lost data.
 
-    Not if Redis lost the end that they were told of.
+    Redis may lose an end that followers have received.
     """
     if run.losses:
         return
-    told = [json.loads(message) for task_id, message in task.world.server.published if task_id == task.task_id]
-    first = next((index for index, record in enumerate(told) if record["type"] == END), len(told))
-    ends = {(record["type"], record.get("status")) for record in told[first:] if record["type"] not in SAYS_NOTHING}
-    hold("one end", len(ends) <= 1, f"{task.task_id}: {_types(told[first:])}")
+    records = [json.loads(message) for task_id, message in task.world.server.published if task_id == task.task_id]
+    first = next((index for index, record in enumerate(records) if record["type"] == END), len(records))
+    ends = {
+        (record["type"], record.get("status")) for record in records[first:] if record["type"] not in MAY_FOLLOW_THE_END
+    }
+    require("one end", len(ends) <= 1, f"{task.task_id}: {_types(records[first:])}")
 
 
-def _check_log(run: Run, task: Checked) -> None:
-    if (board := task.board) is None:
+def _check_log(run: Run, task: CheckedTask) -> None:
+    if (board := task.stored) is None:
         return
     if run.losses and any(json.loads(line)["generation"] > board.generation for line in task.stored_events):
-        return  # Redis was set back to an earlier generation of a task that is closed: both hold its end
+        return  # Redis was restored to an earlier generation of a closed task: both hold its end
     log = [to_stored(message.encode()) for message in board.events]
     kept = [line for line in task.stored_events if json.loads(line)["generation"] == board.generation]
-    hold("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
+    require("events.jsonl agrees", log == kept, f"{_types(map(json.loads, log))}, {_types(map(json.loads, kept))}")
 
 
-def _check_numbers(run: Run, task: Checked) -> None:
-    """Within the generation that followers are left with, no number was published twice.
+def _check_numbers(run: Run, task: CheckedTask) -> None:
+    """Require that no number was published twice in the current generation.
 
-    Not if Redis was restarted between its loss of everything and the next sweep: nothing then shows the restart.
+    After a restart of Redis between a loss of all data and the next sweep this may happen: no trace of the restart is
+    left.
     """
-    if (board := task.board) is None or run.unnoticed:
+    if (board := task.stored) is None or run.unnoticed_restart:
         return
     published: dict[tuple[bool, int], str] = {}
     for task_id, message in task.world.server.published:
         record = json.loads(message)
         if task_id == task.task_id and record["generation"] == board.generation:
             before = published.setdefault(("chunks" in record, record["seq"]), message)
-            hold("a number comes once", before == message, f"{task.task_id}: {before} {message}")
+            require("numbers are unique", before == message, f"{task.task_id}: {before} {message}")
 
 
-def _check_forgotten(run: Run, task: Checked) -> None:
-    board, schedule = task.board, task.world.server.held.schedule
-    hold("schedule", task.task_id not in schedule, task.task_id)
-    hold("forgotten", board is None or board.forget_at is not None, f"Redis never forgets {task.task_id}")
+def _check_forgotten(run: Run, task: CheckedTask) -> None:
+    board, schedule = task.stored, task.world.server.held.schedule
+    require("schedule", task.task_id not in schedule, task.task_id)
+    require("forgotten", board is None or board.forget_at is not None, f"Redis never forgets {task.task_id}")
 
 
 def _types(events: Any) -> str:
     return " ".join(f"{event['generation'][-2:]}.{event['seq']}.{event['type'][6:]}" for event in events)
 
 
-def _check_notices(run: Run, task: Checked) -> None:
+def _check_notices(run: Run, task: CheckedTask) -> None:
     world = task.world
-    hold("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has notices left")
-    heard = [notice.status for _, notice in world.deliverer.told if notice.task_id == task.task_id]
-    targets = task.history[0].metadata.get("notify") if task.board is not None else None
+    require("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has pending notifications")
+    heard = [notice.status for _, notice in world.notifier.deliveries if notice.task_id == task.task_id]
+    targets = task.history[0].metadata.get("notify") if task.stored is not None else None
     expected = bool(targets) and summary_path(task.task_id) in world.files.held and task.task_id == TASK
     if expected and task.summary.status in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
-        hold("notified", heard.count(task.summary.status) >= int(targets or 0), f"{task.summary.status}: {heard}")
+        require("notified", heard.count(task.summary.status) >= int(targets or 0), f"{task.summary.status}: {heard}")
 
 
-def _check_late(run: Run, task: Checked) -> None:
-    _check_follower(run, task, Follower(task.world, task.task_id), "late")
+def _check_late(run: Run, task: CheckedTask) -> None:
+    _check_follower(run, task, TaskFollower(task.world, task.task_id), "late")
 
 
-def _check_live(run: Run, task: Checked) -> None:
-    if task.task_id == TASK and not run.unnoticed:
+def _check_live(run: Run, task: CheckedTask) -> None:
+    if task.task_id == TASK and not run.unnoticed_restart:
         _check_follower(run, task, run.follower, "live")
 
 
-def _check_follower(run: Run, task: Checked, follower: Follower, name: str) -> None:
-    follower.look()
+def _check_follower(run: Run, task: CheckedTask, follower: TaskFollower, name: str) -> None:
+    follower.read_logs()
     if not task.open:
         try:
             follower.finish()
@@ -248,10 +251,10 @@ def _check_follower(run: Run, task: Checked, follower: Follower, name: str) -> N
     if follower.violation is not None:
         raise Violation(f"{name} follower", f"{task.task_id} {follower.violation.facts}")
     if follower.ends and run.losses and name == "live":
-        return  # Redis lost the end that this client received, and the task went on
+        return  # Redis lost the end that this client received, and the task continued
     steps = len(follower.reader.steps)
-    hold(f"{name} follower has all steps", follower.reader.steps == task.history, f"{steps} of {len(task.history)}")
-    hold(f"{name} follower has one end", follower.ends == (not task.open), f"{task.task_id} {follower.ends} ends")
+    require(f"{name} follower has all steps", follower.reader.steps == task.history, f"{steps} of {len(task.history)}")
+    require(f"{name} follower has one end", follower.ends == (not task.open), f"{task.task_id} {follower.ends} ends")
 
 
 def _check_payments(world: World) -> None:
@@ -264,60 +267,60 @@ def _check_payments(world: World) -> None:
         for call in step.calls
         if call.tool_name == "pay"
     }
-    hold("irreversible once", all(runs[call_id] <= 1 for call_id in irreversible), runs)
-    hold("only known calls run", set(runs) <= paid, set(runs) - paid)
+    require("irreversible once", all(runs[call_id] <= 1 for call_id in irreversible), runs)
+    require("only known calls run", set(runs) <= paid, set(runs) - paid)
 
 
-def _check_deed(run: Run, deed: Deed) -> None:
+def _check_action(run: Run, deed: UserAction) -> None:
     world = run.world
     if deed.answer != "accepted":
         return
     if deed.kind in ("submit", "fork"):
-        hold("accepted task", summary_path(deed.task_id) in world.files.held, deed)
+        require("accepted task", summary_path(deed.task_id) in world.files.held, deed)
         return
-    task = Checked(world, deed.task_id)
+    task = CheckedTask(world, deed.task_id)
     item = stored_item(world.engine, deed.task_id, deed.item_id)
     steps = [step for step in task.history if step.metadata.get("item_id") == deed.item_id]
     if deed.kind == "stop":
-        hold("stop stops", not task.open, deed)
+        require("stop stops", not task.open, deed)
         return
     if item is None:
         raise Violation("accepted item", f"{deed} is not stored")
-    if deed.kind in ANSWERS:
+    if deed.kind in ANSWERING_ACTIONS:
         done = item.applied_at_seq is not None or task.summary.status is not TaskStatus.COMPLETED
-        hold("accepted item", done, f"{deed}, {item}")
-    if deed.kind not in BECOMES_A_STEP:
+        require("accepted item", done, f"{deed}, {item}")
+    if deed.kind not in STEP_ACTIONS:
         return
     ended_early = not task.open and task.summary.status is not TaskStatus.COMPLETED
     waits = task.open and item.applied_at_seq is None
-    in_time = not deed.late or run.losses  # Redis may have lost the end, for which it was late
-    hold("accepted item", steps or waits or (ended_early and in_time), f"{deed}, {item}")
+    in_time = not deed.late or run.losses  # Redis may have lost the end that made it late
+    require("accepted item", steps or waits or (ended_early and in_time), f"{deed}, {item}")
     if not waits:
         _check_receipt(world, deed, steps)
 
 
 def _check_pauses(run: Run) -> None:
-    """After a pause, the turn in flight ends, and no other one begins until a user lets the task go on."""
-    if run.losses or any(deed.kind in GOES_ON for deed in run.users.deeds):
-        return  # the sweeper finds a pause that Redis has lost
-    for deed in run.users.deeds:
+    """Require that at most the turn in flight ends after a pause, until a user continues the task."""
+    if run.losses or any(deed.kind in CONTINUING_ACTIONS for deed in run.users.actions):
+        return  # the sweeper restores a pause that Redis has lost
+    for deed in run.users.actions:
         if deed.kind != "pause" or deed.answer != "accepted":
             continue
         turns = [step for step in run.world.history(deed.task_id)[deed.steps :] if step.by_agent]
-        hold("pause", len(turns) <= 1, f"{deed}, {len(turns)} turns after it")
+        require("pause", len(turns) <= 1, f"{deed}, {len(turns)} turns after it")
 
 
-def _check_receipt(world: World, deed: Deed, steps: list[TaskStep]) -> None:
+def _check_receipt(world: World, deed: UserAction, steps: list[TaskStep]) -> None:
     receipt = find_receipt(world.engine, deed.task_id, deed.item_id)
     position = steps[0].seq if steps else None
-    hold("receipt", receipt.applied_at_seq == position, f"{deed}, step {position}, {receipt}")
-    hold("receipt", receipt.expired == (not steps), f"{deed}, {receipt}")
+    require("receipt", receipt.applied_at_seq == position, f"{deed}, step {position}, {receipt}")
+    require("receipt", receipt.expired == (not steps), f"{deed}, {receipt}")
     times = [time for time in (receipt.seen_at, receipt.closed_at) if time is not None]
-    hold("receipt", times == sorted(times), receipt)
+    require("receipt", times == sorted(times), receipt)
 
 
-def _orphans(world: World) -> dict[str, object]:
-    """The keys in Redis that nothing removes."""
+def _orphaned_keys(world: World) -> dict[str, object]:
+    """Return the keys in Redis that no process will remove."""
     held = world.server.held
     closed = {task_id for task_id in held.inboxes if open_marker_path(task_id) not in world.files.held}
     lost = closed - held.tasks.keys() - held.inbox_until.keys()

@@ -1,6 +1,6 @@
-"""Run: one schedule. The scheduler lets one process run at a time and disturbs the deployment at port calls.
+"""The run of one schedule. The scheduler runs one process at a time and disturbs the deployment at port calls.
 
-    stack ─► messages ─► held processes whose time has come ─► next disturbance ─► quiet ─► invariants
+    stack ─► messages ─► held processes that are due ─► next disturbance ─► quiet ─► invariants
 
 A process runs until the next disturbance is due or until it ends. Without a disturbance, the newest process goes on
 first, then workers take messages in order. A held process waits until all others have nothing left to do.
@@ -21,55 +21,62 @@ from roboco.engine.execution.turn import run_turn
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import TransientError
-from tests.faults.explore.around import DISTURB
-from tests.faults.explore.case import USERS, Case, Disturbance
-from tests.faults.explore.followers import Follower
+from tests.faults.explore.call_faults import CALL_FAULTS
+from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance
+from tests.faults.explore.environment_faults import ENVIRONMENT_FAULTS
+from tests.faults.explore.followers import TaskFollower
+from tests.faults.explore.process import SimulatedProcess
 from tests.faults.explore.shapes import SHAPES
-from tests.faults.explore.strand import Strand
-from tests.faults.explore.users import Deed, Request, Users
-from tests.faults.explore.verdicts import VERDICTS
+from tests.faults.explore.users import UserAction, UserRequest, Users
 from tests.faults.explore.violation import Violation
-from tests.support.memory_ports.dispatcher import Advance, ListTools, Message, Notify, Tool, Turn
-from tests.support.memory_ports.watch import Call
-from tests.support.memory_ports.world import SWEEP, TASK
+from tests.support.memory_ports.dispatcher import (
+    AdvanceMessage,
+    ListToolsMessage,
+    Message,
+    NotifyMessage,
+    ToolMessage,
+    TurnMessage,
+)
+from tests.support.memory_ports.watch import PortCall
+from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK
 
-HOURS = 4000.0
-"""Seconds after which a waiting task was looked at and the schedule filled again."""
-CALM = 250.0
+RECHECK_DELAY = 4000.0
+"""Seconds after which every waiting task is reconciled and the schedule is filled again."""
+QUIET_SECONDS = 250.0
 """Seconds without any due task after which the deployment counts as quiet."""
-ROUNDS = 200
-"""Sweeps after which a deployment that is not quiet never will be."""
-MOST = 500
-"""Processes after which a deployment that is still busy never will be quiet; most schedules start fewer than 40."""
+MAX_SWEEPS = 200
+"""Sweeps after which a deployment that is not quiet breaks the invariant `settles`."""
+MAX_PROCESSES = 500
+"""Processes after which a busy deployment breaks the invariant `settles`. Most schedules start fewer than 40."""
 NEVER = 1_000_000
 
 
 @dataclass
-class Held:
-    """A process that waits until so many more disturbances have happened."""
+class HeldProcess:
+    """A process that waits for a number of further disturbances."""
 
-    strand: Strand
+    process: SimulatedProcess
     disturbances: int
 
 
 class Run:
-    """One schedule in a new deployment. `trace`, if given, receives a line for each port call and disturbance."""
+    """One schedule in a new deployment. `trace` receives a line for each port call and disturbance."""
 
     def __init__(self, case: Case, trace: Callable[[str], None] | None = None) -> None:
         shape = SHAPES[case.shape]
         self.world = shape.world(self._watch)
         self.users = Users(self.world, shape)
-        self.follower = Follower(self.world, TASK)
+        self.follower = TaskFollower(self.world, TASK)
         self.errors: list[Exception] = []
         self.losses = 0
-        self.unnoticed = False  # Redis was restarted after it was emptied, before a sweeper had noticed that
+        self.unnoticed_restart = False  # Redis was restarted after a loss of all data that no sweeper had noticed
         self._left = list(case.disturbances)
         self._gap = self._left[0].gap if self._left else 0
-        self._stack: list[Strand] = []
-        self._held: list[Held] = []
-        self._running: Strand | None = None
+        self._stack: list[SimulatedProcess] = []
+        self._held: list[HeldProcess] = []
+        self._running: SimulatedProcess | None = None
         self._idle_engines: list[Engine] = []
-        self.copies = [self.world.server.kept()]
+        self.copies = [self.world.server.copy()]
         self._trace = trace
         self._names = Counter[str]()
 
@@ -80,157 +87,160 @@ class Run:
         self.settle()
 
     def settle(self) -> None:
-        """Without any further disturbance, run until nothing is left to do for some time."""
+        """Run without further disturbances until the deployment is quiet."""
         self._left = []
         self.world.server.deaf = False
         for held in self._held:
             held.disturbances = 0
-        for _ in range(ROUNDS):
+        for _ in range(MAX_SWEEPS):
             self._work()
-            if self.clear_cancellation():
+            if self.is_quiet():
                 return
             schedule = self.world.server.held.schedule.values()
             self.world.clock.move(
-                max(SWEEP, min(schedule, default=self.world.clock.now() + CALM) - self.world.clock.now())
+                max(
+                    SWEEP_INTERVAL,
+                    min(schedule, default=self.world.clock.now() + QUIET_SECONDS) - self.world.clock.now(),
+                )
             )
             self.sweep()
-        raise Violation("settles", f"after {ROUNDS} sweeps: {self.world.server.held.schedule}")
+        raise Violation("settles", f"after {MAX_SWEEPS} sweeps: {self.world.server.held.schedule}")
 
-    def clear_cancellation(self) -> bool:
+    def is_quiet(self) -> bool:
         """Return whether every open task is scheduled, and none of them soon."""
         schedule, now = self.world.server.held.schedule, self.world.clock.now()
-        return set(self.open()) <= schedule.keys() and all(at > now + CALM for at in schedule.values())
+        return set(self.open_tasks()) <= schedule.keys() and all(at > now + QUIET_SECONDS for at in schedule.values())
 
-    def look_again(self, rounds: int) -> None:
-        """Let hours pass and sweep: repairs that happen only now and then are made."""
+    def sweep_after_hours(self, rounds: int) -> None:
+        """Advance the clock by hours and sweep, so that all infrequent repairs happen."""
         for _ in range(rounds):
-            self.world.clock.move(HOURS)
+            self.world.clock.move(RECHECK_DELAY)
             self.sweep()
             self.settle()
 
-    def user(self, kind: str, choice: int = 0) -> Deed | None:
-        """Let a user act once all is quiet, and wait until it is quiet again."""
+    def perform_action(self, kind: str, choice: int = 0) -> UserAction | None:
+        """Perform a user's action in a quiet deployment, and run until it is quiet again."""
         deed = self._act(kind, choice)
         self.settle()
         return deed
 
-    def open(self) -> list[str]:
+    def open_tasks(self) -> list[str]:
         """Return the ids of the tasks that are not closed."""
         return sorted(path.removeprefix("_open/") for path in self.world.files.held if path.startswith("_open/"))
 
     def stop(self, task_id: str) -> None:
-        """Let a user stop the task, and wait until it is quiet again."""
-        self._start_deed(self.users.stop(task_id))
+        """Stop the task as a user, and run until the deployment is quiet again."""
+        self._start_action(self.users.stop(task_id))
         self.settle()
 
     def end(self) -> None:
-        """Kill all processes that are left."""
-        for strand in [*self._stack, *self.held]:
-            self._running = strand
-            strand.kill()
+        """Kill all remaining processes."""
+        for process in [*self._stack, *self.held]:
+            self._running = process
+            process.kill()
         self._running = None
 
     @property
-    def held(self) -> list[Strand]:
-        """The processes that wait."""
-        return [held.strand for held in self._held]
+    def held(self) -> list[SimulatedProcess]:
+        """The held processes."""
+        return [held.process for held in self._held]
 
-    def release(self, strand: Strand) -> None:
-        """Let a held process go on before all others."""
-        self._held = [held for held in self._held if held.strand is not strand]
-        self._stack.append(strand)
+    def release(self, process: SimulatedProcess) -> None:
+        """Continue a held process before all others."""
+        self._held = [held for held in self._held if held.process is not process]
+        self._stack.append(process)
 
-    def late(self, call: Call, disturbances: int) -> None:
-        """Let the effect of the call of a process happen later, whatever becomes of the process."""
-        self._hold(Strand("late effect", lambda: self._make(call)), disturbances)
+    def delay_effect(self, call: PortCall, disturbances: int) -> None:
+        """Make the call later, after a number of disturbances, even if its process ends before."""
+        self._hold(SimulatedProcess("late effect", lambda: self._make(call)), disturbances)
 
     # ---- scheduling
 
     def _work(self) -> None:
-        """Run until nothing is left to run and no disturbance is left."""
+        """Run until no process, message and disturbance is left."""
         while True:
             if self._stack:
                 self._step(self._stack[-1])
             elif self.world.dispatcher.queue:
                 self.deliver(self.world.dispatcher.queue.popleft())
             elif ready := next((held for held in self._held if held.disturbances <= 0), None):
-                self.release(ready.strand)
+                self.release(ready.process)
             elif self._left:
-                self._strike(None)
-            elif self._held:  # those that wait until all is quiet
-                self.release(self._held[0].strand)
+                self._apply_next_disturbance(None)
+            elif self._held:  # these wait until the deployment is quiet
+                self.release(self._held[0].process)
             else:
                 return
 
-    def _step(self, strand: Strand) -> None:
-        self._running = strand
-        strand.go_on()
+    def _step(self, process: SimulatedProcess) -> None:
+        self._running = process
+        process.run_to_pause()
         self._running = None
-        if not strand.over:
-            self._strike(strand)
+        if not process.ended:
+            self._apply_next_disturbance(process)
             return
-        self._stack.remove(strand)
-        if strand.error is not None and not isinstance(strand.error, TransientError):
-            self.errors.append(strand.error)
+        self._stack.remove(process)
+        if process.error is not None and not isinstance(process.error, TransientError):
+            self.errors.append(process.error)
 
-    def _watch(self, name: str, call: Call) -> Any:
-        strand = self._running
-        if strand is None:
+    def _watch(self, name: str, call: PortCall) -> Any:
+        process = self._running
+        if process is None:
             return call()
         if self._trace is not None:
-            self._trace(f"    {strand.name:<14} {_described(name, call)}")
+            self._trace(f"    {process.name:<14} {_described(name, call)}")
         made = partial(self._make, call)
         if not self._left or not self._left[0].is_due(self._gap, name):
-            self._gap -= bool(self._left) and self._left[0].counts(name)
+            self._gap -= bool(self._left) and self._left[0].applies_to(name)
             return made()
-        return strand.pause(name, made)
+        return process.pause(name, made)
 
-    def _make(self, call: Call) -> Any:
+    def _make(self, call: PortCall) -> Any:
         answer = call()
-        self.follower.look()
+        self.follower.read_logs()
         return answer
 
-    def _strike(self, strand: Strand | None) -> None:
-        """Make the next disturbance happen, at a port call of this process."""
+    def _apply_next_disturbance(self, process: SimulatedProcess | None) -> None:
+        """Apply the next disturbance, at a port call of this process."""
         now = self._left.pop(0)
         self._gap = self._left[0].gap if self._left else 0
         if any(later.kind == "back" for later in self._left):
-            self.copies.append(self.world.server.kept())
+            self.copies.append(self.world.server.copy())
         for held in self._held:
             held.disturbances -= held.disturbances < NEVER
         if self._trace is not None:
-            self._trace(f"!!  {now}" + (f" at {strand.name} {strand.pending}" if strand else ""))
-        self._disturb(now, strand)
+            self._trace(f"!!  {now}" + (f" at {process.name} {process.pending}" if process else ""))
+        self._disturb(now, process)
 
-    def _disturb(self, now: Disturbance, strand: Strand | None) -> None:
-        if now.kind in DISTURB:
-            DISTURB[now.kind](self, now.choice)
-        elif now.kind in USERS:
+    def _disturb(self, now: Disturbance, process: SimulatedProcess | None) -> None:
+        if now.kind in ENVIRONMENT_FAULTS:
+            ENVIRONMENT_FAULTS[now.kind](self, now.choice)
+        elif now.kind in USER_ACTIONS:
             self._act(now.kind, now.choice)
-        elif strand is not None and now.kind == "hold":
-            self._stack.remove(strand)
-            self._hold(strand, now.choice)
-        elif strand is not None:
-            VERDICTS[now.kind](self, strand, now.choice)
+        elif process is not None and now.kind == "hold":
+            self._stack.remove(process)
+            self._hold(process, now.choice)
+        elif process is not None:
+            CALL_FAULTS[now.kind](self, process, now.choice)
 
-    def _hold(self, strand: Strand, disturbances: int) -> None:
-        """Keep the process waiting for so many disturbances more; with 3 or more, until the deployment is quiet."""
-        self._held.append(Held(strand, disturbances % 4 if disturbances % 4 < 3 else NEVER))
+    def _hold(self, process: SimulatedProcess, disturbances: int) -> None:
+        """Hold the process for up to 2 further disturbances; with 3, until the deployment is quiet."""
+        self._held.append(HeldProcess(process, disturbances % 4 if disturbances % 4 < 3 else NEVER))
 
     # ---- processes
 
     def _start(self, name: str, work: Callable[[Engine], object]) -> None:
-        """Start a process; its engine serves another one unless it dies or raises."""
+        """Start a process. Its engine is reused unless the process dies or raises."""
         self._names[name] = number = self._names[name] + 1
-        if self._names.total() > MOST:
-            raise Violation("settles", f"still busy after {MOST} processes: {dict(self._names)}")
+        if self._names.total() > MAX_PROCESSES:
+            raise Violation("settles", f"still busy after {MAX_PROCESSES} processes: {dict(self._names)}")
 
         def run() -> None:
             engine = self._idle_engines.pop() if self._idle_engines else self.world.process()
             work(engine)
             self._idle_engines.append(engine)
 
-        self._stack.append(Strand(f"{name} {number}", run))
+        self._stack.append(SimulatedProcess(f"{name} {number}", run))
 
     def beat(self) -> None:
         """Start the heartbeats of all processes."""
@@ -238,44 +248,44 @@ class Run:
 
     def sweep(self) -> None:
         """Start a sweep."""
-        self._start("sweep", lambda engine: sweep(engine, SWEEP / 2))
+        self._start("sweep", lambda engine: sweep(engine, SWEEP_INTERVAL / 2))
 
     def deliver(self, message: Message) -> None:
-        """Start a worker that takes the message."""
+        """Start a worker with the message."""
         match message:
-            case Advance():
+            case AdvanceMessage():
                 self._start("advance", lambda engine: advance(engine, message.task_id))
-            case Turn():
-                self._start("turn", lambda engine: run_turn(engine, message.order))
-            case Tool():
-                self._start("tool", lambda engine: run_call(engine, message.order))
-            case ListTools():
-                self._start("list tools", lambda engine: list_tools(engine, message.order))
-            case Notify():
+            case TurnMessage():
+                self._start("turn", lambda engine: run_turn(engine, message.assignment))
+            case ToolMessage():
+                self._start("tool", lambda engine: run_call(engine, message.assignment))
+            case ListToolsMessage():
+                self._start("list tools", lambda engine: list_tools(engine, message.request))
+            case NotifyMessage():
                 self._start("notify", lambda engine: deliver(engine, message.task_id))
 
-    def _act(self, kind: str, choice: int) -> Deed | None:
+    def _act(self, kind: str, choice: int) -> UserAction | None:
         found = self.users.act(kind, choice)
         if found is None:
             return None
-        self._start_deed(found)
+        self._start_action(found)
         return found[0]
 
-    def _start_deed(self, found: tuple[Deed, Request]) -> None:
+    def _start_action(self, found: tuple[UserAction, UserRequest]) -> None:
         deed, request = found
         self._start(deed.kind, partial(self._perform, deed, request))
 
-    def _perform(self, deed: Deed, request: Request, engine: Engine) -> None:
+    def _perform(self, deed: UserAction, request: UserRequest, engine: Engine) -> None:
         self.users.perform(engine, deed, request)
 
 
-def _described(name: str, call: Call) -> str:
+def _described(name: str, call: PortCall) -> str:
     args = getattr(call, "args", ())
     return f"{name} " + " ".join(str(arg)[:60] for arg in args[:3])
 
 
-class Listening(logging.Handler):
-    """Collects the exceptions that the engine logs in place of raising them."""
+class ErrorCollector(logging.Handler):
+    """A log handler that collects the exceptions that the engine logs instead of raising them."""
 
     def __init__(self, errors: list[Exception]) -> None:
         super().__init__(logging.ERROR)

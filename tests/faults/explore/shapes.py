@@ -1,4 +1,4 @@
-"""Shapes: teams that differ in the parts of the engine that they use. Their model scripts look at the request only."""
+"""Teams that use different parts of the engine. Their model scripts depend only on the request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,30 +9,30 @@ from roboco.engine.engine import Policy
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Said, Script, ScriptedModel, said
-from tests.support.memory_ports.notices import HOOK, SHOP
+from tests.support.memory_ports.notifications import HOOK, SHOP
 from tests.support.memory_ports.toolbox import Function, MemoryToolbox
 from tests.support.memory_ports.watch import Watch
 from tests.support.memory_ports.world import Given, World, team_of
 
 POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=1000)
-"""Attempts enough for every disturbance: no schedule exhausts them."""
+"""A policy with so high a limit of attempts that no schedule exhausts it."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A team, the answers of its model, its tools, and what users send with the prompt."""
+    """A team, its model script, its tools, and the options of its submission."""
 
     team: Team
     script: Script
     functions: Mapping[str, Function] = field(default_factory=dict)
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def world(self, watch: Watch) -> World:
-        """A new deployment for this shape."""
+        """Return a new deployment for this shape."""
         return World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
 
 
-def _speaks(request: Request) -> Said:
+def _count_turns(request: Request) -> Said:
     return said(f"{speaker(request)} {own_turns(request)}")
 
 
@@ -65,8 +65,8 @@ _FUNCTIONS: dict[str, Function] = {"add": lambda args, context: args["a"] + 1, "
 _ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
 
 SHAPES: dict[str, Shape] = {
-    "manual": Shape(team_of(agents=[member("helper")], collaboration_model={"type": "manual"}), _speaks),
-    "sequential": Shape(team_of(agents=[member("one"), member("two")]), _speaks, wishes={"notify": [HOOK]}),
+    "manual": Shape(team_of(agents=[member("helper")], collaboration_model={"type": "manual"}), _count_turns),
+    "sequential": Shape(team_of(agents=[member("one"), member("two")]), _count_turns, options={"notify": [HOOK]}),
     "tools": Shape(
         team_of(
             agents=[member("lead", tools=["add", "pay"], handoffs=["closer"]), member("closer")],
@@ -98,10 +98,11 @@ SHAPES: dict[str, Shape] = {
             collaboration_model={"type": "sequential", "rounds": 3},
             limits={"max_steps": 3, "at_limit": "pause"},
         ),
-        _speaks,
+        _count_turns,
     ),
     "rated": Shape(
-        team_of(agents=[member("one"), member("two")], models={"m": {"model": "m", "requests_per_minute": 1}}), _speaks
+        team_of(agents=[member("one"), member("two")], models={"m": {"model": "m", "requests_per_minute": 1}}),
+        _count_turns,
     ),
 }
 """Every shape by its name."""

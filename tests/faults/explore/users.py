@@ -1,4 +1,4 @@
-"""Users: the actions of clients, and the answer that each of them received."""
+"""The actions of users, and the answer to each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,15 +25,15 @@ from roboco.ports.task_store import Phase
 from tests.faults.explore.shapes import Shape
 from tests.support.memory_ports.world import TASK, World
 
-TRIES = 3
-"""How often a client sends the same request while no server answers."""
+MAX_REQUESTS = 3
+"""Maximal number of times a client sends the same request while no server answers."""
 
 
 @dataclass
-class Deed:
-    """An action of a user, with the answer: unknown if the client died, or no server answered.
+class UserAction:
+    """A user's action with its answer, which is unknown if the client died or no server answered.
 
-    `late`: the end of the task was written down before the user began. `steps`: how long the history was at the answer.
+    `late`: the task's end was recorded before the action. `steps`: the length of the history at the answer.
     """
 
     kind: str
@@ -44,38 +44,38 @@ class Deed:
     answer: Literal["unknown", "accepted", "refused"] = "unknown"
 
 
-Request = Callable[[Engine], None]
+UserRequest = Callable[[Engine], None]
 
 
 @dataclass
 class Users:
-    """All users of one deployment; `deeds` are their actions, in order."""
+    """All users of a deployment, and their actions in order."""
 
     world: World
     shape: Shape
-    deeds: list[Deed] = field(default_factory=list)
+    actions: list[UserAction] = field(default_factory=list)
 
-    def act(self, kind: str, choice: int) -> tuple[Deed, Request] | None:
-        """Return the action of this kind, or None if it makes no sense now."""
+    def act(self, kind: str, choice: int) -> tuple[UserAction, UserRequest] | None:
+        """Return an action of this kind, or None if the task does not allow it now."""
         task_id = self._target(choice)
         if kind == "submit":
-            return self._new(Deed(kind, TASK), self._submit)
+            return self._new(UserAction(kind, TASK), self._submit)
         if kind in ("approve", "deny", "answer"):
             return self._on_call(kind, task_id, choice)
-        item_id = f"{kind}{len(self.deeds)}"
+        item_id = f"{kind}{len(self.actions)}"
         if kind == "fork":
-            return self._new(Deed(kind, item_id), lambda engine: fork(engine, ForkRequest(task_id, item_id)))
-        deed = Deed(kind, task_id, item_id, self._has_ended(task_id))
+            return self._new(UserAction(kind, item_id), lambda engine: fork(engine, ForkRequest(task_id, item_id)))
+        deed = UserAction(kind, task_id, item_id, self._has_ended(task_id))
         return self._new(deed, self._request(kind, task_id, item_id))
 
-    def stop(self, task_id: str) -> tuple[Deed, Request]:
+    def stop(self, task_id: str) -> tuple[UserAction, UserRequest]:
         """Return the action that stops the task."""
-        deed = Deed("stop", task_id, f"stop{len(self.deeds)}")
+        deed = UserAction("stop", task_id, f"stop{len(self.actions)}")
         return self._new(deed, self._request("stop", task_id, deed.item_id))
 
-    def perform(self, engine: Engine, deed: Deed, request: Request) -> None:
-        """Make the request, again while no server answers, and note the answer."""
-        for _ in range(TRIES):
+    def perform(self, engine: Engine, deed: UserAction, request: UserRequest) -> None:
+        """Make the request, repeat it while no server answers, and keep the answer."""
+        for _ in range(MAX_REQUESTS):
             try:
                 request(engine)
             except TransientError:
@@ -91,8 +91,8 @@ class Users:
         """Return the ids of all tasks that the workspace holds."""
         return sorted({path.partition("/")[0] for path in self.world.files.held if path.endswith("/task.json")})
 
-    def _new(self, deed: Deed, request: Request) -> tuple[Deed, Request]:
-        self.deeds.append(deed)
+    def _new(self, deed: UserAction, request: UserRequest) -> tuple[UserAction, UserRequest]:
+        self.actions.append(deed)
         return deed, request
 
     def _target(self, choice: int) -> str:
@@ -107,13 +107,13 @@ class Users:
 
     def _submit(self, engine: Engine) -> None:
         team = self.shape.team
-        submission = Submission(task_id=TASK, team=team.name, prompt="go", **self.shape.wishes)
+        submission = Submission(task_id=TASK, team=team.name, prompt="go", **self.shape.options)
         submit(engine, submission, team)
 
-    def _request(self, kind: str, task_id: str, item_id: str) -> Request:
+    def _request(self, kind: str, task_id: str, item_id: str) -> UserRequest:
         at = self.world.engine.now()
         text = UserMessage(item_id=item_id, created_at=at, text=item_id)
-        requests: dict[str, Request] = {
+        requests: dict[str, UserRequest] = {
             "send": lambda engine: message.accept_message(engine, task_id, text),
             "interrupt": lambda engine: message.accept_message(engine, task_id, text, "interrupt"),
             "stop": lambda engine: accept_item(engine, task_id, Stop(item_id=item_id, created_at=at)),
@@ -124,15 +124,15 @@ class Users:
         }
         return requests[kind]
 
-    def _on_call(self, kind: str, task_id: str, choice: int) -> tuple[Deed, Request] | None:
+    def _on_call(self, kind: str, task_id: str, choice: int) -> tuple[UserAction, UserRequest] | None:
         calls = [call for call in self._open_calls(task_id) if is_client_call(call) is (kind == "answer")]
         if not calls:
             return None
         call = calls[choice % len(calls)]
         if kind == "answer":
-            deed = Deed(kind, task_id, answer_id(call.id), self._has_ended(task_id))
+            deed = UserAction(kind, task_id, answer_id(call.id), self._has_ended(task_id))
             return self._new(deed, lambda engine: answer.answer(engine, task_id, successful_outcome(call, "seven")))
-        deed = Deed(kind, task_id, approval_id(call.id), self._has_ended(task_id))
+        deed = UserAction(kind, task_id, approval_id(call.id), self._has_ended(task_id))
         return self._new(
             deed, lambda engine: answer.decide_approval(engine, task_id, call.id, kind == "approve", "", None)
         )

@@ -1,8 +1,8 @@
-"""Violation: an invariant that a schedule breaks."""
+"""The violation of an invariant by a schedule."""
 
 
 class Violation(AssertionError):
-    """`invariant` names it, `facts` say how it is broken."""
+    """A broken invariant. `facts` describe how it is broken."""
 
     def __init__(self, invariant: str, facts: str) -> None:
         super().__init__(invariant, facts)
@@ -13,7 +13,7 @@ class Violation(AssertionError):
         return f"{self.invariant}: {self.facts}"
 
 
-def hold(invariant: str, holds: object, facts: object = "") -> None:
+def require(invariant: str, holds: object, facts: object = "") -> None:
     """Raise Violation unless the invariant holds."""
     if not holds:
         raise Violation(invariant, str(facts))

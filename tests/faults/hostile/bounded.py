@@ -1,8 +1,8 @@
-"""Runs a hostile tenant's input in a process that the kernel kills for too much memory or time.
+"""Execution of a hostile tenant's input in a process with the kernel's limits of memory and time.
 
     python -m tests.faults.hostile.bounded [KIND ...]    prints JSON: for each kind its inputs with their answers
 
-Without defences the process dies, so that a test fails in seconds and takes nothing with it.
+Without defences the process dies, so that the test fails in seconds and harms no other process.
 """
 
 import json
@@ -18,10 +18,10 @@ from roboco.domain.pattern import check_pattern
 from roboco.errors import UsageError
 from tests.faults.hostile import tenant
 
-MEMORY = 600 * 1024 * 1024
+MAX_MEMORY = 600 * 1024 * 1024
 """Bytes of address space: Python with Roboco's packages takes about half of it."""
-SECONDS = 120
-"""Of processor time, for all inputs together; with the defences they take about eight."""
+MAX_CPU_SECONDS = 120
+"""Seconds of processor time for all inputs together. With the defences they take about eight."""
 
 
 def _rendered(template: str) -> str:
@@ -54,8 +54,8 @@ KINDS: dict[str, Callable[[], dict[str, str]]] = {
 
 
 @cache
-def answers() -> dict[str, dict[str, str]]:
-    """Return for each kind its inputs, with what they were answered; CalledProcessError if the process was killed."""
+def run_bounded() -> dict[str, dict[str, str]]:
+    """Return the inputs of each kind with their answers. Raise CalledProcessError if the process was killed."""
     command = [sys.executable, "-m", "tests.faults.hostile.bounded"]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     found: dict[str, dict[str, str]] = json.loads(done.stdout)
@@ -63,6 +63,6 @@ def answers() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
     print(json.dumps({kind: KINDS[kind]() for kind in sys.argv[1:] or KINDS}))

@@ -1,4 +1,4 @@
-"""A model server that means harm: answers without an end, in every part that an answer has."""
+"""A hostile model server: answers without an end, in every part of an answer."""
 
 import json
 from typing import Any
@@ -7,17 +7,17 @@ from tests.contract.model.model_calls import delta
 from tests.support.servers.model_server import ModelServer, Reply
 
 
-def endless(server: ModelServer, *chunks: Any) -> None:
-    """Have the server send the chunks, and then neither more nor an end."""
+def send_endless_data(server: ModelServer, *chunks: Any) -> None:
+    """Let the server send the chunks, and then an event without an end."""
     data = b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks)
     server.script(lambda request: Reply(chunks=[], garbage=data + b"data: " + b"x" * 100))
 
 
-def call(index: int | None, arguments: str = "{}", **more: Any) -> dict[str, Any]:
-    """A piece of a call in the delta of a chunk."""
+def call_delta(index: int | None, arguments: str = "{}", **more: Any) -> dict[str, Any]:
+    """Return a chunk's delta with a piece of a call."""
     return delta(tool_calls=[{"index": index, "function": {"name": "add", "arguments": arguments}} | more])
 
 
-def hung(server: ModelServer, count: int, text: str) -> None:
-    """Have the server send a text so many times, and then hold the connection."""
+def hang_after_text(server: ModelServer, count: int, text: str) -> None:
+    """Let the server send a text `count` times, and then hang."""
     server.script(lambda request: Reply(chunks=[text] * count, hang_after=count))

@@ -1,7 +1,7 @@
-"""A hostile producer: it can write to the broker, and knows how Celery and kombu read.
+"""A hostile producer with write access to the broker, which knows how Celery and kombu read messages.
 
-`MALFORMED` holds messages that no worker can read, `BROADCASTS` what it publishes on the channel of remote control,
-and `mutations` makes as many more as a test wants, the same ones for the same seed.
+`MALFORMED` holds messages that no worker can read, `BROADCASTS` those on the channel of remote control, and
+`mutations` yields further messages, the same ones for the same seed.
 """
 
 import base64
@@ -17,12 +17,12 @@ BODY: Final = b'[["x"], {}, {}]'
 
 
 def headers(**changed: Any) -> dict[str, Any]:
-    """The headers of a good message; one that is None is left out."""
+    """Return the headers of a valid message with these changes. None removes a header."""
     return _with({"task": TURN_TASK, "id": "good-1", "retries": 0, "timelimit": [None, None], "lang": "py"}, changed)
 
 
 def properties(**changed: Any) -> dict[str, Any]:
-    """The properties of a good message; one that is None is left out."""
+    """Return the properties of a valid message with these changes. None removes a property."""
     good = {
         "delivery_tag": "tag-1",
         "delivery_info": {"exchange": "", "routing_key": AGENTS_QUEUE},
@@ -33,7 +33,7 @@ def properties(**changed: Any) -> dict[str, Any]:
 
 
 def message(body: bytes = BODY, **changed: Any) -> dict[str, Any]:
-    """A good message as Celery writes it to Redis, with some of its parts changed; one that is None is left out."""
+    """Return a valid message as Celery writes it to Redis, with these changes. None removes a part."""
     good: dict[str, Any] = {
         "body": base64.b64encode(body).decode(),
         "content-type": "application/json",
@@ -45,12 +45,12 @@ def message(body: bytes = BODY, **changed: Any) -> dict[str, Any]:
 
 
 def raw(value: object) -> bytes:
-    """The value as it is written to the list; NaN and lone surrogates are written, too."""
+    """Return the value as JSON for the queue, also with NaN and lone surrogates."""
     return json.dumps(value).encode()
 
 
 def nested(depth: int) -> Any:
-    """Lists in lists."""
+    """Return lists nested to this depth."""
     value: Any = 1
     for _ in range(depth):
         value = [value]
@@ -187,11 +187,11 @@ MALFORMED: Final[dict[str, bytes]] = {
     "a chain": raw(message(b'[["x"], {}, {"chain": [{"task": "shop.pay", "args": [], "kwargs": {}}]}]')),
     "a chord": raw(message(b'[["x"], {}, {"chord": {"task": "shop.pay", "args": [], "kwargs": {}}}]')),
 }
-"""Messages that no worker can run, by case, as they lie in the list."""
+"""Messages that no worker can run, by case, as the queue's list holds them."""
 
 
 def broadcast(body: object = None, **changed: Any) -> dict[str, Any]:
-    """A message of remote control, with some of its parts changed."""
+    """Return a message of remote control with these changes."""
     command: dict[str, object] = {
         "method": "ping",
         "arguments": {},
@@ -241,7 +241,7 @@ BROADCASTS: Final[dict[str, bytes]] = {
 
 
 def unacked(entry: object = None) -> dict[str, bytes]:
-    """What it writes into the hash of messages that workers hold, by tag: workers give them back to their queues."""
+    """Return entries for the hash of messages that workers hold, by tag. Workers restore them to their queues."""
     whole = message()
     poisoned: dict[str, object] = {
         "held list": [],
@@ -261,7 +261,7 @@ def unacked(entry: object = None) -> dict[str, bytes]:
 
 
 def mutations(seed: int, count: int) -> Iterator[bytes]:
-    """Random bytes, and a good message with random changes of its parts or of its bytes."""
+    """Yield random bytes, and valid messages with random changes of their parts or bytes."""
     chance = random.Random(seed)  # the same ones for the same seed
     for _ in range(count):
         match chance.randrange(4):

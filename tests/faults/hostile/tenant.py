@@ -1,9 +1,9 @@
-"""A hostile tenant: schemas, patterns and templates that want a worker's time, its memory, or what they may not see."""
+"""A hostile tenant: schemas, patterns and templates that exhaust a worker's time or memory, or read its secrets."""
 
 from typing import Any
 
 BACKTRACKS = "^(a+)+$"
-"""Python's `re` needs 2^n steps to find that it does not match n letters and a sign."""
+"""A pattern for which Python's `re` needs 2^n steps on n letters and a sign."""
 NAME = "a" * 40 + "!"
 _HIDDEN: dict[str, Any] = {"patternProperties": {BACKTRACKS: {}}}
 
@@ -15,7 +15,7 @@ def _deep(schema: dict[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _laughs(keyword: str, levels: int = 30) -> dict[str, Any]:
-    """Each level applies the next one twice."""
+    """Return a schema in which each level applies the next one twice."""
     twice = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
     return {"$ref": "#/$defs/d0", "$defs": twice | {f"d{levels}": {} if keyword == "allOf" else {"required": ["q"]}}}
 
@@ -61,11 +61,11 @@ REFUSED_SCHEMAS: dict[str, dict[str, Any]] = {
     "many heavy patterns": {"anyOf": [{"pattern": rf"\w{{49}}{'a' * n}"} for n in range(300)]},
     "a huge pattern": {"properties": {"x": {"pattern": "(" * 3000}}},
 }
-"""Schemas that no message may bring."""
+"""Schemas that are refused in every message."""
 
 _EITHER = {"oneOf": [{"properties": {"x": {"$ref": "#/$defs/a"}}}, {"properties": {"x": {"$ref": "#/$defs/a"}}}]}
 _COLLIDING = 2**61 - 1
-"""Python hashes all multiples of it alike."""
+"""A number whose multiples all have the same hash in Python."""
 
 
 def _nested(depth: int) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _nested(depth: int) -> dict[str, Any]:
 
 
 def _fan(leaf: dict[str, Any]) -> dict[str, Any]:
-    """A schema that looks at the list `x` with the leaf 900 times."""
+    """Return a schema that validates the list `x` 900 times with the leaf."""
     ways = [{"$ref": "#/$defs/b"}] * 30
     return {
         "properties": {"x": {"allOf": [{"$ref": "#/$defs/a"}] * 30}},
@@ -186,7 +186,7 @@ REFUSED_TEMPLATES: tuple[str, ...] = (
     "{% if 1 %}" * 3000,
     "{{ task }}" * 5000,
 )
-"""Templates that a check refuses, without running anything."""
+"""Templates that a check refuses before they are rendered."""
 
 GREEDY_TEMPLATES: tuple[str, ...] = (
     "{% set p = 'a' %}"
@@ -272,7 +272,7 @@ GREEDY_TEMPLATES: tuple[str, ...] = (
     "{{ context.big | int }}{{ context.big | float }}{{ context.numbers | map(attribute=context.big) }}",
     "{% for i in range(999) %}{% set x = -context.huge %}{% endfor %}",
 )
-"""Templates that a check lets pass, and that end in a mistake when they are rendered, without much work or memory."""
+"""Templates that pass the check, and whose rendering ends with an error before it takes much time or memory."""
 
 CONTEXT: dict[str, Any] = {
     "big": "x" * 200_000,
@@ -283,7 +283,7 @@ CONTEXT: dict[str, Any] = {
     "deep": _nested(60),
     "huge": 10**4200,
 }
-"""What such a tenant sends along as the task's context."""
+"""The task's context from such a tenant."""
 VARIABLES: dict[str, Any] = {"task": {"id": "t", "prompt": "p"}, "team": {}, "agent": {"name": "a"}, "context": CONTEXT}
 
 HEAVY_PATTERNS: tuple[str, ...] = (

@@ -13,7 +13,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.errors import UsageError
 from tests.conftest import need
-from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.servers.cluster import PRIMARIES, Cluster
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
@@ -42,9 +42,9 @@ def cluster_stack(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_a_journey_on_a_cluster_ends_with_the_expected_history(cluster_stack: Stack, journey: Journey) -> None:
+def test_a_journey_on_a_cluster_ends_with_the_expected_history(cluster_stack: Stack, journey: StackJourney) -> None:
     task = cluster_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
 
 

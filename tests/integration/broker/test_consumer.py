@@ -26,7 +26,7 @@ from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.consumer import GuardedConsumer
 from roboco.adapters.celery.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
-from tests.support.events import watched
+from tests.support.events import capture_events
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
 
@@ -310,25 +310,25 @@ def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> 
 def test_a_worker_sends_its_last_events_before_it_exits(consumer_stack: ConsumerStack, pool: str) -> None:
     worker = consumer_stack.start_worker(pool)
     until(lambda: consumer_stack.has_logged("ready."))
-    with watched(consumer_stack.app) as seen:
+    with capture_events(consumer_stack.app) as seen:
         for number in range(10):
             consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
         until(lambda: len(consumer_stack.lines("ran")) == 10)
         worker.terminate()
         assert worker.wait(20) == 0
-        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10, 5)
+        until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10, 5)
 
 
 @for_each_pool
 def test_no_event_is_lost_with_a_connection(consumer_stack: ConsumerStack, pool: str) -> None:
     consumer_stack.start_worker(pool)
     until(lambda: consumer_stack.has_logged("ready."))
-    with watched(consumer_stack.app) as seen:
+    with capture_events(consumer_stack.app) as seen:
         for number in range(10):
             consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
         until(lambda: len(consumer_stack.lines("ran")) == 10)
         consumer_stack.redis.client_kill_filter(_type="normal", skipme=True)
-        until(lambda: [event["type"] for event in seen.told].count("task-succeeded") == 10)
+        until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10)
 
 
 def test_celery_knows_every_setting() -> None:

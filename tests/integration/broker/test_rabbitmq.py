@@ -21,8 +21,8 @@ from roboco.ports.task_store import Phase
 from roboco.settings import Settings
 from roboco.workers.credentials import RABBITMQ_REFUSED, check_credentials
 from tests.conftest import need
-from tests.support.double_delivery import doubled
-from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
+from tests.support.double_delivery import send_twice
+from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.gate import Gate
 from tests.support.servers.model_server import Reply, Request
@@ -53,15 +53,15 @@ def rabbit_stack(rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory)
         lease_seconds=LONG_LEASE,
     ) as stack:
         stack.model.script(answer)
-        doubled(stack.orchestrator._producer)
+        send_twice(stack.orchestrator._producer)
         yield stack
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_a_journey_with_every_message_twice_makes_each_turn_once(rabbit_stack: Stack, journey: Journey) -> None:
+def test_a_journey_with_every_message_twice_makes_each_turn_once(rabbit_stack: Stack, journey: StackJourney) -> None:
     requests_before = len(rabbit_stack.model.requests)
     task = rabbit_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
     turns = sum(1 for step in task.history() if step.by_agent)
     assert len(rabbit_stack.model.requests) - requests_before == turns, "each turn is made once"
@@ -84,7 +84,7 @@ def test_all_tasks_end_after_rabbitmq_is_killed_and_restarted(rabbit_stack: Stac
     until(lambda: len(rabbit_stack.model.requests) >= requests_before + 6, 30, "the first turns are running")
     rabbit.kill()
     late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since the workspace has it
-    rabbit.start_again()
+    rabbit.restart()
     for task in [*tasks, late]:
         assert task.result(RECOVERY_TIMEOUT).status == "completed"
         assert shape(task.history()) == GRAPH.expected

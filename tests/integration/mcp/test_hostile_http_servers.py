@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from roboco.errors import UsageError
-from tests.support.mcp_servers import declared, never, using
+from tests.support.mcp_servers import declare_server, never, open_servers
 
 pytestmark = pytest.mark.slow
 
@@ -120,8 +120,8 @@ def test_a_web_server_without_the_protocol_is_an_error(
     monkeypatch.setenv("WEB_AUTH_HEADER", "Bearer secret-of-the-web")
     with serving(serve) as url, caplog.at_level(logging.DEBUG):
         connect_timeout = 2.0 if serve is mute else 30.0
-        server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=connect_timeout)
-        with using(server) as servers:
+        server = declare_server(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=connect_timeout)
+        with open_servers(server) as servers:
             assert error in servers.tools(server)["buy"].description
             with pytest.raises(UsageError, match=error) as raised:
                 servers.call(server, "buy", {}, "k", never)
@@ -137,16 +137,16 @@ def test_a_redirect_to_another_server_is_not_followed(monkeypatch: pytest.Monkey
             send_response(handler, 307, {"Location": other})
 
         with serving(redirect) as url:
-            server = declared(url=url, headers={"Authorization": "WEB_AUTH_HEADER"})
-            with using(server) as servers, pytest.raises(UsageError, match="not followed"):
+            server = declare_server(url=url, headers={"Authorization": "WEB_AUTH_HEADER"})
+            with open_servers(server) as servers, pytest.raises(UsageError, match="not followed"):
                 servers.call(server, "buy", {}, "k", never)
     assert requests == []
 
 
 def test_close_does_not_wait_for_the_server() -> None:
     with serving(ignore_calls_and_close) as url:
-        server = declared(url=url, timeout=0.5)
-        with using(server) as servers:
+        server = declare_server(url=url, timeout=0.5)
+        with open_servers(server) as servers:
             with pytest.raises(UsageError, match="it did not answer in time"):
                 servers.call(server, "buy", {}, "k", never)
             (known,) = servers._states.values()

@@ -19,7 +19,7 @@ from roboco.adapters.mcp.tool import MAX_DESCRIPTION_CHARS
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.validation import validate_team
 from roboco.errors import UsageError
-from tests.support.mcp_servers import HOSTILE, SHOP, WORKER, alive, declared, eventually, never, using
+from tests.support.mcp_servers import HOSTILE, SHOP, WORKER, declare_server, is_running, never, open_servers, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +28,12 @@ ANY_OBJECT = {"type": "object"}
 
 def hostile(kind: str, **fields: Any) -> McpServer:
     """Return the hostile server of this kind."""
-    return declared((*HOSTILE, kind), **{"tools": ["one", "two", "three", "tool9999"]} | fields)
+    return declare_server((*HOSTILE, kind), **{"tools": ["one", "two", "three", "tool9999"]} | fields)
 
 
 def test_a_huge_description_and_schema_are_cut() -> None:
     server = hostile("huge")
-    with using(server) as servers:
+    with open_servers(server) as servers:
         tools = servers.tools(server)
     assert len(tools["one"].description) == MAX_DESCRIPTION_CHARS
     assert tools["two"].input_schema == ANY_OBJECT
@@ -42,14 +42,14 @@ def test_a_huge_description_and_schema_are_cut() -> None:
 
 def test_a_team_gets_only_its_named_tools_of_ten_thousand() -> None:
     server = hostile("many")
-    with using(server) as servers:
+    with open_servers(server) as servers:
         assert list(servers.tools(server)) == ["tool9999"]
 
 
 def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
     server = hostile("many", tools="all")
     data = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "mcp_servers": {"shop": server.model_dump()}}
-    with using(server) as servers:
+    with open_servers(server) as servers:
         offer = servers.list_tools_now(server)
     assert (len(offer.tools), len(offer.other_names), offer.unnamed_count) == (1000, 50, 8950)
     with pytest.raises(UsageError, match="'shop' lists 10000 tools, at most 200 are kept: name those that the team"):
@@ -58,7 +58,7 @@ def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
 
 def test_an_invalid_part_of_a_schema_is_left_out() -> None:
     server = hostile("bad-schema")
-    with using(server) as servers:
+    with open_servers(server) as servers:
         tools = servers.tools(server)
     assert tools["one"].input_schema == {"type": "object", "properties": {"a": {}}}
     assert tools["one"].description == "(Left out of the server's schema of the arguments: #/properties/a/type.)"
@@ -67,7 +67,7 @@ def test_an_invalid_part_of_a_schema_is_left_out() -> None:
 
 def test_schemas_that_cost_too_much_to_check_are_left_out() -> None:
     server = hostile("costly", tools=[f"tool{number}" for number in range(50)])
-    with using(server) as servers:
+    with open_servers(server) as servers:
         assert all(tool.input_schema == ANY_OBJECT for tool in servers.tools(server).values())
 
 
@@ -80,27 +80,27 @@ def test_schemas_that_cost_too_much_to_check_are_left_out() -> None:
 )
 def test_a_failed_listing_is_the_description_of_the_tools(kind: str, error: str, more: dict[str, float]) -> None:
     server = hostile(kind, **more)
-    with using(server) as servers:
+    with open_servers(server) as servers:
         assert error in servers.tools(server)["one"].description
 
 
 def test_an_endless_list_has_no_tools() -> None:
     server = hostile("endless")
-    with using(server) as servers:
+    with open_servers(server) as servers:
         assert servers.tools(server) == {}
 
 
 @pytest.mark.parametrize("tools", ["all", ["tool99_0"]])
 def test_large_pages_are_not_read_to_their_end(tools: Any) -> None:
     server = hostile("endless-large", tools=tools)
-    with using(server) as servers, pytest.raises(UsageError) as raised:
+    with open_servers(server) as servers, pytest.raises(UsageError) as raised:
         servers.list_tools_now(server)
     assert "lists its tools in pages that are too large: the first 2 take more than 16777216 bytes" in str(raised.value)
 
 
 def test_a_session_keeps_no_schemas_of_a_list() -> None:
     server = hostile("many")
-    with using(server) as servers:
+    with open_servers(server) as servers:
         servers.tools(server)
         (known,) = servers._states.values()
         assert known.session is not None
@@ -111,7 +111,7 @@ def test_a_session_keeps_no_schemas_of_a_list() -> None:
 @pytest.mark.parametrize("kind", ["garbage", "modern", "stubborn"])
 def test_harmless_violations_of_the_protocol_are_tolerated(kind: str) -> None:
     server = hostile(kind)
-    with using(server) as servers:
+    with open_servers(server) as servers:
         assert list(servers.tools(server)) == ["one"]
         assert servers.call(server, "one", {}, "k", never) == "called one"
 
@@ -130,7 +130,7 @@ def test_calls_of_a_misbehaving_server_are_errors(
     kind: str, error: str, more: dict[str, float], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = hostile(kind, **more)
-    with using(server) as servers, caplog.at_level(logging.INFO):
+    with open_servers(server) as servers, caplog.at_level(logging.INFO):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(2):
             with pytest.raises(UsageError, match=error):
@@ -142,19 +142,19 @@ def test_calls_of_a_misbehaving_server_are_errors(
 def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "PING_TIMEOUT", 0.3)
     server = hostile("deaf", timeout=0.3)
-    with using(server) as servers:
+    with open_servers(server) as servers:
         with pytest.raises(UsageError, match="did not complete"):
             servers.call(server, "one", {}, "k", never)
         (known,) = servers._states.values()
-        eventually(lambda: known.session is not None and known.session.ended)
+        wait_until(lambda: known.session is not None and known.session.ended)
         assert list(servers.tools(server)) == ["one"]
 
 
 def test_a_program_that_does_not_start_is_an_error() -> None:
-    missing = declared(("no-such-program-of-anybody",))
-    ends = declared(("/bin/false",))
+    missing = declare_server(("no-such-program-of-anybody",))
+    ends = declare_server(("/bin/false",))
     for server, error in ((missing, "is not installed"), (ends, "the connection was lost")):
-        with using(server) as servers:
+        with open_servers(server) as servers:
             assert error in servers.tools(server)["buy"].description
             with pytest.raises(UsageError, match=error):
                 servers.call(server, "buy", {}, "k", never)
@@ -182,8 +182,8 @@ def test_a_server_that_dies_at_its_start_is_reported_with_the_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret-of-the-shop")
-    server = declared((sys.executable, "-c", PRINT_SECRET + last), env=["SHOP_TOKEN"])
-    with using(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
+    server = declare_server((sys.executable, "-c", PRINT_SECRET + last), env=["SHOP_TOKEN"])
+    with open_servers(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
         servers.list_tools_now(server)
     assert f"{error[mode]}; the log has the end of its stderr" in str(raised.value)
     assert "its stderr ends with\n  | no licence for ***" in caplog.text
@@ -191,16 +191,16 @@ def test_a_server_that_dies_at_its_start_is_reported_with_the_cause(
 
 
 def test_stderr_of_a_server_that_never_answers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    server = declared(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
-    with using(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
+    server = declare_server(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
+    with open_servers(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
         servers.list_tools_now(server)
-    eventually(lambda: "it could not be reached; its stderr ends with\n  | waiting for the database" in caplog.text)
+    wait_until(lambda: "it could not be reached; its stderr ends with\n  | waiting for the database" in caplog.text)
 
 
 def test_flood_of_stderr_blocks_nothing_and_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
     flood = "import sys; sys.stderr.write('a' * 100_000 + ' secret\\n' + 'line\\n' * 100_000 + '\\x1b[31mlast\\x07\\n')"
-    server = declared((sys.executable, "-c", flood))
-    with using(server) as servers, pytest.raises(UsageError, match="exit status 0"):
+    server = declare_server((sys.executable, "-c", flood))
+    with open_servers(server) as servers, pytest.raises(UsageError, match="exit status 0"):
         servers.list_tools_now(server)
     assert caplog.text.endswith("  | line\n" * 19 + "  | last?\n")
     assert caplog.text.count("| ") == 20
@@ -216,7 +216,7 @@ def test_a_killed_worker_leaves_no_server_behind() -> None:
         assert len(started) == 2
         worker.kill()
         worker.wait()
-        eventually(lambda: not any(alive(pid) for pid in started))
+        wait_until(lambda: not any(is_running(pid) for pid in started))
     finally:
         worker.kill()
         worker.stdout.close()
@@ -276,7 +276,7 @@ def test_addresses_that_are_not_below_an_entry_are_refused(entry: str, url: str)
     [(), ("",), ("python",), ("sh -c 'echo a b' more",), ("sh -c echo a b",), ("sh",), ("https://mcp.example.com/",)],
 )
 def test_command_lines_that_are_not_allowed_are_refused(allowed: tuple[str, ...]) -> None:
-    server = declared(("sh", "-c", "echo a b"))
+    server = declare_server(("sh", "-c", "echo a b"))
     check_allowed(server, ("sh -c 'echo a b'",), ())
     with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*ROBOCO_ALLOWED_MCP_SERVERS"):
         check_allowed(server, allowed, ())
@@ -294,7 +294,7 @@ def test_a_server_gets_no_variable_that_the_operator_does_not_name() -> None:
 def test_a_server_that_is_not_allowed_is_not_started() -> None:
     servers = McpServers(("python -m shop",))
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
-        servers.tools(declared(SHOP))
+        servers.tools(declare_server(SHOP))
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
-        servers.call(declared(SHOP), "search", {}, "k", never)
+        servers.call(declare_server(SHOP), "search", {}, "k", never)
     assert servers._states == {}

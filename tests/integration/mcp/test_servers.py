@@ -23,13 +23,13 @@ from tests.support.mcp_servers import (
     SHOP,
     TOOLS,
     WORKER,
-    alive,
-    declared,
-    eventually,
+    declare_server,
     free_port,
-    listening,
+    is_running,
     never,
-    using,
+    open_servers,
+    run_http_server,
+    wait_until,
 )
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ SECRET = "Bearer secret-of-the-shop"
 def web() -> Iterator[str]:
     """Yield the address of the shop, a server that the tests of this file share."""
     port = free_port()
-    with listening(port):
+    with run_http_server(port):
         yield f"http://127.0.0.1:{port}/mcp"
 
 
@@ -50,12 +50,12 @@ def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mcp
     """Return the server of the shop, over stdio and over HTTP."""
     monkeypatch.setenv("SHOP_TOKEN", SECRET)
     if request.param == "stdio":
-        return declared(env=["SHOP_TOKEN"], timeout=20)
-    return declared(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
+        return declare_server(env=["SHOP_TOKEN"], timeout=20)
+    return declare_server(url=request.getfixturevalue("web"), headers={"Authorization": "SHOP_TOKEN"}, timeout=20)
 
 
 def test_tools_are_listed_with_description_schema_and_effect(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         tools = servers.tools(shop)
     assert "MCP server" not in caplog.text, "an ordinary end is not logged"
     assert list(tools) == TOOLS
@@ -67,7 +67,7 @@ def test_tools_are_listed_with_description_schema_and_effect(shop: McpServer, ca
 def test_settings_of_the_team_override_the_server(shop: McpServer) -> None:
     settings = {"buy": {"effect": "pure"}, "search": {"description": "Look."}, "missing": {}}
     server = McpServer.model_validate(shop.model_dump() | {"tools": settings})
-    with using(server) as servers:
+    with open_servers(server) as servers:
         tools = servers.tools(server)
         assert {name: tool.effect for name, tool in tools.items()} == {"buy": "pure", "search": "pure"}
         assert tools["search"].description == "Look."
@@ -76,7 +76,7 @@ def test_settings_of_the_team_override_the_server(shop: McpServer) -> None:
 
 
 def test_calls_return_structured_content_texts_images_and_errors(shop: McpServer) -> None:
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         found = servers.call(shop, "search", {"query": "tea", "limit": 1}, "k", never)
         assert found == {"query": "tea", "found": ["article 0"]}
         assert servers.call(shop, "buy", {"article": "tea"}, "key 7", never) == "bought tea with key key 7"
@@ -90,7 +90,7 @@ def test_calls_return_structured_content_texts_images_and_errors(shop: McpServer
 
 
 def test_a_secret_reaches_the_server_and_no_output(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
-    with using(shop) as servers, caplog.at_level(logging.DEBUG):
+    with open_servers(shop) as servers, caplog.at_level(logging.DEBUG):
         answer = servers.call(shop, "who", {}, "k", never)
         assert answer.startswith(hashlib.sha256(SECRET.encode()).hexdigest())
         if shop.command is not None:
@@ -104,7 +104,7 @@ def test_a_secret_reaches_the_server_and_no_output(shop: McpServer, caplog: pyte
 
 def test_an_unset_variable_is_an_error(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHOP_TOKEN")
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
             servers.call(shop, "search", {"query": "tea"}, "k", never)
         assert "'SHOP_TOKEN' is not set" in servers.tools(shop)["search"].description
@@ -112,15 +112,15 @@ def test_an_unset_variable_is_an_error(shop: McpServer, monkeypatch: pytest.Monk
 
 def test_a_header_with_a_line_break_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
-    server = declared(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
-    with using(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
+    server = declare_server(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
+    with open_servers(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
         servers.call(server, "search", {}, "k", never)
     assert "secret" not in str(raised.value)
 
 
 def test_a_slow_call_ends_at_its_timeout(shop: McpServer) -> None:
     server = McpServer.model_validate(shop.model_dump() | {"timeout": 3})
-    with using(server) as servers:
+    with open_servers(server) as servers:
         servers.tools(server)
         with pytest.raises(UsageError, match=r"did not answer in time \(3 s\); whether it had an effect is not known"):
             servers.call(server, "slow", {"seconds": 300}, "k", never)
@@ -129,18 +129,18 @@ def test_a_slow_call_ends_at_its_timeout(shop: McpServer) -> None:
 
 def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
     mark = tmp_path / "begun"
-    with using(shop) as servers:
+    with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="cancelled"):
             servers.call(shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", mark.exists)
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
 def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
-    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+    with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
         mark, cancelled = tmp_path / "begun", threading.Event()
         slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", cancelled.is_set)
-        eventually(mark.exists)
+        wait_until(mark.exists)
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", (
             "a slow call delays no other call"
         )
@@ -150,14 +150,14 @@ def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
 
 
 def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path: Path) -> None:
-    server = declared()
+    server = declare_server()
     mark = tmp_path / "begun"
 
     def kill() -> None:
-        eventually(lambda: mark.exists() and mark.read_text() != "")
+        wait_until(lambda: mark.exists() and mark.read_text() != "")
         os.kill(int(mark.read_text()), signal.SIGKILL)
 
-    with using(server) as servers:
+    with open_servers(server) as servers:
         killer = threading.Thread(target=kill)
         killer.start()
         cause = "its process ended because of signal SIGKILL"
@@ -169,48 +169,48 @@ def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path:
 
 def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_path: Path) -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
     mark = tmp_path / "begun"
-    with using(server) as servers, ThreadPoolExecutor(1) as pool:
-        with listening(port) as process:
+    with open_servers(server) as servers, ThreadPoolExecutor(1) as pool:
+        with run_http_server(port) as process:
             call = pool.submit(servers.call, server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
-            eventually(mark.exists)
+            wait_until(mark.exists)
             process.kill()
             with pytest.raises(UsageError, match=r"lost|did not complete"):
                 call.result()
-        with listening(port):
+        with run_http_server(port):
             assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
 def test_an_expired_session_is_renewed() -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp")
-    with using(server) as servers:
-        with listening(port):
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp")
+    with open_servers(server) as servers:
+        with run_http_server(port):
             first = servers.call(server, "process", {}, "k", never)
-        with listening(port):
+        with run_http_server(port):
             assert servers.call(server, "process", {}, "k", never) != first
 
 
 def test_a_web_server_that_starts_later_is_found() -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with using(server, retry_delay=0.05) as servers:
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with open_servers(server, retry_delay=0.05) as servers:
         assert "could not be reached" in servers.tools(server)["buy"].description
         assert servers.tools(server)["buy"].input_schema == {"type": "object"}
         with pytest.raises(UsageError, match="could not be reached"):
             servers.call(server, "buy", {}, "k", never)
-        with listening(port):
-            eventually(lambda: servers.tools(server)["buy"].description == "Buy an article.")
+        with run_http_server(port):
+            wait_until(lambda: servers.tools(server)["buy"].description == "Buy an article.")
 
 
 def test_a_server_that_is_ready_later_is_found(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    server = declared((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
-    with using(server, retry_delay=0.05) as servers:
+    server = declare_server((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
+    with open_servers(server, retry_delay=0.05) as servers:
         assert "did not answer in time" in servers.tools(server)["one"].description
         ready.touch()
-        eventually(lambda: "reached" not in servers.tools(server)["one"].description)
+        wait_until(lambda: "reached" not in servers.tools(server)["one"].description)
         assert servers.call(server, "one", {}, "k", never) == "called one"
 
 
@@ -230,9 +230,9 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
 
 def test_after_a_failed_listing_the_known_tools_are_served_without_a_retry(listings: list[McpServer]) -> None:
     port = free_port()
-    server = declared(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with using(server, cache_lifetime=0.0, retry_delay=3600) as servers:
-        with listening(port):
+    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
+    with open_servers(server, cache_lifetime=0.0, retry_delay=3600) as servers:
+        with run_http_server(port):
             before = servers.tools(server)
         for _ in range(100):
             assert servers.tools(server) == before
@@ -241,7 +241,7 @@ def test_after_a_failed_listing_the_known_tools_are_served_without_a_retry(listi
 
 def test_an_unknown_tool_error_refreshes_the_cached_list(shop: McpServer) -> None:
     server = McpServer.model_validate(shop.model_dump() | {"tools": ["old", "retire"]})
-    with using(server) as servers:
+    with open_servers(server) as servers:
         assert "old" in servers.tools(server)
         servers.call(server, "retire", {"name": "old"}, "k", never)
         assert "old" in servers.tools(server)
@@ -251,27 +251,27 @@ def test_an_unknown_tool_error_refreshes_the_cached_list(shop: McpServer) -> Non
 
 
 def test_a_notification_of_a_changed_list_refreshes_the_cache() -> None:
-    server = declared()
-    with using(server) as servers:
+    server = declare_server()
+    with open_servers(server) as servers:
         assert "buy" in servers.tools(server)
-        servers.call(server, "retire", {"name": "buy", "tell": True}, "k", never)
-        eventually(lambda: "buy" not in servers.tools(server))
+        servers.call(server, "retire", {"name": "buy", "notify": True}, "k", never)
+        wait_until(lambda: "buy" not in servers.tools(server))
 
 
 def test_concurrent_callers_share_one_listing(shop: McpServer, listings: list[McpServer]) -> None:
-    with using(shop) as servers, ThreadPoolExecutor(8) as pool:
+    with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert all(list(tools) == TOOLS for tools in pool.map(servers.tools, [shop] * 8))
     assert len(listings) == 1
 
 
 def test_an_idle_session_ends() -> None:
-    server = declared()
-    with using(server, idle_timeout=0.3) as servers:
+    server = declare_server()
+    with open_servers(server, idle_timeout=0.3) as servers:
         first = int(servers.call(server, "process", {}, "k", never))
-        eventually(lambda: not alive(first))
+        wait_until(lambda: not is_running(first))
         second = int(servers.call(server, "process", {}, "k", never))
         assert second != first
-    eventually(lambda: not alive(second))
+    wait_until(lambda: not is_running(second))
 
 
 def test_a_forked_process_opens_its_own_sessions() -> None:
@@ -280,7 +280,7 @@ def test_a_forked_process_opens_its_own_sessions() -> None:
     assert "Traceback" not in done.stderr
     assert (child[0], parent[0], parent[1]) == ("child", "parent", parent[2])
     assert child[1] != parent[1]
-    eventually(lambda: not any(alive(int(pid)) for pid in (child[1], parent[1])))
+    wait_until(lambda: not any(is_running(int(pid)) for pid in (child[1], parent[1])))
 
 
 def test_a_missing_extra_is_named_by_the_first_use() -> None:

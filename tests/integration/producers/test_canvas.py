@@ -18,8 +18,8 @@ from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
 from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.paths import finished_notifications_path, open_marker_path
-from tests.support.celery_shops import VISIBILITY, shop_app
-from tests.support.events import watched
+from tests.support.celery_shops import VISIBILITY_TIMEOUT, shop_app
+from tests.support.events import capture_events
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 
@@ -95,21 +95,21 @@ def test_a_team_of_an_application_on_an_unknown_broker_fails_at_once(stack: Stac
 
 def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery) -> None:
     """Events show the team as a Celery task that runs from its start to the team's end, and contain no text of it."""
-    with watched(app) as seen:
+    with capture_events(app) as seen:
         well, refused, slow = (team(app).s(f"{word} plankton").apply_async() for word in ("eat", "refuse", "dawdle"))
         until(lambda: seen.state(slow.id) == "STARTED", 20, "the team runs")
-        until(lambda: seen.state(well.id) == "SUCCESS", 60, lambda: f"the task has succeeded: {seen.told}")
-        until(lambda: seen.state(refused.id) == "FAILURE", 60, lambda: f"the task has failed: {seen.told}")
+        until(lambda: seen.state(well.id) == "SUCCESS", 60, lambda: f"the task has succeeded: {seen.events}")
+        until(lambda: seen.state(refused.id) == "FAILURE", 60, lambda: f"the task has failed: {seen.events}")
         assert seen.state(slow.id) == "STARTED"
         slow.revoke()
-        until(lambda: seen.state(slow.id) == "REVOKED", 60, lambda: f"the task is revoked: {seen.told}")
+        until(lambda: seen.state(slow.id) == "REVOKED", 60, lambda: f"the task is revoked: {seen.events}")
         shown = seen.rows.tasks[well.id]
         assert (shown.name, shown.result) == ("roboco.team", f"'task {team_task_id(well.id)} is completed'")
         assert 0 < shown.runtime < 60
         assert seen.rows.tasks[refused.id].exception.startswith("TaskFailed: task celery-")
         assert seen.rows.tasks[slow.id].worker.hostname.startswith("celery@shop")
         assert "plankton" not in str(
-            [event for event in seen.told if event.get("name", "roboco.team") == "roboco.team"]
+            [event for event in seen.events if event.get("name", "roboco.team") == "roboco.team"]
         )
 
 
@@ -318,7 +318,7 @@ def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack:
     app.signature("shop.nap", ("visibility",)).apply_async()
     until(lambda: len(shop_lines(stack, "napping")) > begun, 20, "the shop runs the Celery task")
     (tag,) = client.zrange("unacked_index", 0, -1)
-    long_ago = time.time() - VISIBILITY / 2  # far beyond the timeout of Roboco's workers
+    long_ago = time.time() - VISIBILITY_TIMEOUT / 2  # far beyond the timeout of Roboco's workers
     client.zadd("unacked_index", {tag: long_ago})
     time.sleep(5)  # Roboco's workers restore their messages at least twice
     (stack.folder / "visibility").touch()

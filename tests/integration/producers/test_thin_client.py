@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cli.shell import desk_reply
 from tests.support.stack import ROOT, Stack
-from tests.support.thin import thin_environment
+from tests.support.thin_client import thin_client_environment
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
 
@@ -51,7 +51,7 @@ def test_a_client_without_extras_submits_follows_and_controls(tmp_path: Path) ->
     (tmp_path / "service.py").write_text(SERVICE)
     with Stack(tmp_path) as stack:
         stack.model.script(desk_reply)
-        env = stack.environment | thin_environment(tmp_path)
+        env = stack.environment | thin_client_environment(tmp_path)
         for module in ("openai", "prometheus_client", "snowballstemmer", "flower", "xllamacpp"):
             assert f"No module named {module!r}" in run(["-c", f"import {module}"], tmp_path, env).stderr
         done = run(["service.py"], tmp_path, env)
@@ -77,7 +77,7 @@ def test_a_client_without_extras_submits_follows_and_controls(tmp_path: Path) ->
     ],
 )
 def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, command: list[str], remedy: str) -> None:
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | thin_environment(tmp_path)
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | thin_client_environment(tmp_path)
     done = run(["-m", "roboco.cli.main", *command], tmp_path, env)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ")
@@ -86,7 +86,7 @@ def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, command: list[s
 
 
 def test_the_extra_of_the_first_command_has_every_import_of_the_demo(tmp_path: Path) -> None:
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | thin_environment(tmp_path, "local", "workers")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | thin_client_environment(tmp_path, "local", "workers")
     code = (
         "import roboco.workers.app, roboco.adapters.model.openai_model, roboco.cli.commands.demo, roboco.cli.main\n"
         "import roboco.adapters.search.memory_index as index; from roboco.adapters.search.analyzer import spelling\n"

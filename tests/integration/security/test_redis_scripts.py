@@ -22,7 +22,7 @@ from roboco.errors import TransientError
 from roboco.ports.rate_limits import Ticket
 from tests.support.flower import flower
 from tests.support.journeys import GRAPH, answer, shape
-from tests.support.redis_users import StackOfUsers, denied, url_of
+from tests.support.redis_users import StackOfUsers, take_denials, url_of
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
 
@@ -74,7 +74,7 @@ def holds_scripts(stack: Stack) -> bool:
 def test_a_user_of_another_pool_may_load_no_script(acl_stack: Stack, user: str, command: str) -> None:
     with connect(url_of(acl_stack.valkey, f"roboco-{user}")) as client, pytest.raises(NoPermissionError):
         client.execute_command(command, *([ENDLESS, 0] if command == "EVAL" else [ENDLESS]))
-    denied(acl_stack)
+    take_denials(acl_stack)
 
 
 def test_a_coordinator_has_loaded_all_scripts_when_it_is_ready(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_coordinator_has_loaded_all_scripts_when_it_is_ready(tmp_path: Path) -
 def test_no_script_is_loaded_by_another_pool_while_a_coordinator_works(acl_stack: Stack) -> None:
     assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
     assert holds_scripts(acl_stack)
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 def test_a_client_without_scripts_in_redis_raises_and_may_repeat_its_call(acl_stack: Stack) -> None:
@@ -148,7 +148,7 @@ def test_flower_that_starts_before_a_coordinator_shows_the_workers_later(acl_sta
 
 def assert_only_loads_denied(stack: Stack) -> None:
     """Raise AssertionError if Redis has denied another command than the loading of scripts."""
-    assert {kind.partition(" ")[2] for kind in denied(stack)} <= {"toplevel command script|load"}
+    assert {kind.partition(" ")[2] for kind in take_denials(stack)} <= {"toplevel command script|load"}
 
 
 def test_the_user_of_agents_may_use_the_rate_limits_of_a_model(acl_stack: Stack) -> None:
@@ -159,7 +159,7 @@ def test_the_user_of_agents_may_use_the_rate_limits_of_a_model(acl_stack: Stack)
         rates.record_usage(PROFILE, tickets[0], 10)
         rates.release(PROFILE, tickets[1])
     assert [wait > 0 for wait in waits] == [False, True, True]
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("window", ["0", "-1", "1e-300", "1e-9", "1e300", "nan"])

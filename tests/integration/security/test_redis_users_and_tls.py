@@ -28,8 +28,8 @@ from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.errors import TransientError
 from roboco.settings import Settings
 from tests.support.flower import flower
-from tests.support.journeys import GRAPH, JOURNEYS, Journey, answer, shape
-from tests.support.redis_users import PASSWORD, StackOfUsers, denied, url_of, users
+from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
+from tests.support.redis_users import PASSWORD, StackOfUsers, example_users, take_denials, url_of
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.tls_gate import TlsGate
 from tests.support.stack import POOLS, Stack, s3_environment, until
@@ -44,11 +44,11 @@ def acl_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_a_journey_needs_only_the_rights_of_the_redis_users(acl_stack: Stack, journey: Journey) -> None:
+def test_a_journey_needs_only_the_rights_of_the_redis_users(acl_stack: Stack, journey: StackJourney) -> None:
     task = acl_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -59,7 +59,7 @@ def test_the_health_check_of_a_worker_needs_only_the_rights_of_its_user(acl_stac
         30,
         health_file.read_text,
     )
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("queue", QUEUES)
@@ -68,7 +68,7 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
     with redis.Redis.from_url(acl_stack.valkey.url) as client:
         client.lpush(queue, f"no message of {queue}")
     until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 10, "the dead letter is stored")
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 def test_a_client_may_store_and_delete_dead_letters(acl_stack: Stack) -> None:
@@ -77,7 +77,7 @@ def test_a_client_may_store_and_delete_dead_letters(acl_stack: Stack) -> None:
     orchestrator._engine.dead_letters.add(letter)
     assert orchestrator.delete_dead_letter(letter.letter_id) == letter
     assert orchestrator.delete_dead_letter(letter.letter_id) is None
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("command", ["dead-letters", "dead-letters delete --all", "top --once"])
@@ -90,7 +90,7 @@ def test_a_command_without_a_right_names_the_user_that_has_it(acl_stack: Stack, 
     assert line.startswith("error: Redis user 'roboco-tools' lacks a right that this command needs: ")
     assert "roboco-admin may run every command" in line
     assert PASSWORD not in done.stderr
-    denied(acl_stack)
+    take_denials(acl_stack)
 
 
 def test_flower_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
@@ -100,7 +100,7 @@ def test_flower_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
         assert task.result(30).status == "completed"
         until(lambda: seen.rows(task.task_id), 20, "Flower shows the task")
         assert "roboco.agents" in seen.get("/broker")
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 def test_a_producer_needs_only_the_right_to_submit(acl_stack: Stack) -> None:
@@ -117,7 +117,7 @@ def test_a_producer_needs_only_the_right_to_submit(acl_stack: Stack) -> None:
     files = acl_stack.orchestrator._engine.files
     until(lambda: files.get(f"{task_id}/task.json"), 10, "the submission is accepted")
     assert acl_stack.orchestrator.task(task_id).result(30).status == "completed"
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize(("user", "tenant"), [("roboco-follower", None), ("roboco-follower-acme", "acme")])
@@ -134,14 +134,14 @@ def test_a_follower_needs_only_the_right_to_read_logs(acl_stack: Stack, user: st
     with connect(acl_stack.valkey.url) as client:
         state = client.hmget(Keys(acl_stack.settings.prefix).state(task_id), "generation", "events", "chunks")
     assert [ends.generation, str(ends.events), str(ends.chunks)] == state
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 def test_a_client_of_a_tenant_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
     url = url_of(acl_stack.valkey, "roboco-client-acme")
     with Orchestrator(acl_stack.settings.model_copy(update={"tenant": "acme", "redis_url": url})) as client:
         assert client.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
-    assert denied(acl_stack) == set()
+    assert take_denials(acl_stack) == set()
 
 
 ALL_USERS = {
@@ -229,7 +229,8 @@ def test_only_the_listed_users_may_run_a_command(acl_stack: Stack, command: str,
 
 
 def test_every_user_of_the_acl_file_is_tested() -> None:
-    assert {name for name, _ in users()} == {"default"} | {f"roboco-{one}" for one in ALL_USERS | {"probe", "admin"}}
+    tested = {f"roboco-{name}" for name in ALL_USERS | {"probe", "admin"}}
+    assert {name for name, _ in example_users()} == {"default"} | tested
 
 
 @pytest.fixture(scope="module")
@@ -271,9 +272,9 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_a_journey_over_tls_ends_with_the_expected_history(tls_stack: Stack, journey: Journey) -> None:
+def test_a_journey_over_tls_ends_with_the_expected_history(tls_stack: Stack, journey: StackJourney) -> None:
     task = tls_stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
 
 

@@ -23,7 +23,7 @@ from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.workspace.s3 import connect_s3
 from roboco.domain.paths import summary_path
 from tests.integration.cli.process import COMMAND
-from tests.support.mcp_servers import SHOP, free_port, listening
+from tests.support.mcp_servers import SHOP, free_port, run_http_server
 from tests.support.servers.hook_server import HookServer
 from tests.support.servers.model_server import ModelServer, Reply, Request
 from tests.support.servers.trace_server import TraceServer
@@ -128,7 +128,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
     with ExitStack() as exits:
         web, guarded = free_port(), start_valkey(folder / "guarded")
         exits.callback(guarded.stop)
-        exits.enter_context(listening(web))
+        exits.enter_context(run_http_server(web))
         traces, hooks = exits.enter_context(TraceServer()), exits.enter_context(HookServer())
         refusing = exits.enter_context(ModelServer())
         refusing.script(lambda request: Reply(status=401, text=f"wrong key {request.headers['authorization']}"))

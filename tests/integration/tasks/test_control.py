@@ -10,9 +10,9 @@ import pytest
 from roboco import Task, UsageError, parse_team
 from roboco.domain.session.session import SessionMessage
 from roboco.domain.stream.item import TextPartDelta
-from tests.support.double_delivery import doubled
+from tests.support.double_delivery import send_twice
 from tests.support.journeys import answer
-from tests.support.servers.model_server import Record, Reply, Request
+from tests.support.servers.model_server import Reply, Request, RequestRecord
 from tests.support.stack import LONG_LEASE, Stack, until
 
 pytestmark = pytest.mark.workers
@@ -28,7 +28,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     modules = "roboco.workers" if request.param == "once" else "tests.support.double_delivery"
     with Stack(tmp_path_factory.mktemp("stack"), modules=modules, lease_seconds=LONG_LEASE) as started:
         if request.param == "twice":
-            doubled(started.orchestrator._producer)
+            send_twice(started.orchestrator._producer)
         yield started
 
 
@@ -44,11 +44,11 @@ class ScriptedStack:
         self.stack.model.script(responder)
         return self.stack.orchestrator.run(team, self.prompt, **options)
 
-    def requests(self) -> list[Record]:
+    def requests(self) -> list[RequestRecord]:
         """Return the model calls of this test, in order."""
         return [record for record in self.stack.model.requests if self.prompt in str(record.request.messages)]
 
-    def wait_until_speaking(self, task: Task) -> Record:
+    def wait_until_speaking(self, task: Task) -> RequestRecord:
         """Return the newest model call once a follower has received two words of its text."""
         deltas = (item.data.text for item in task.stream() if isinstance(item.data, TextPartDelta))
         assert any(text.count("word ") >= 2 for text in itertools.accumulate(deltas))
@@ -76,7 +76,7 @@ def team(**fields: Any) -> Any:
             "effect": "pure",
             "timeout": 15,
         },
-        {"name": "scope", "function": "tests.support.tools_for_agents:tell_scope", "effect": "pure"},
+        {"name": "scope", "function": "tests.support.tools_for_agents:return_scope", "effect": "pure"},
     ]
     agent = {"name": "worker", "prompt": "worker", "tools": ["add", "wait", "scope"]}
     return parse_team({"name": "solo", "agents": [agent], "tools": tools} | fields)
@@ -159,9 +159,9 @@ def test_an_interrupt_cancels_a_running_tool_and_closes_its_call(scripted: Scrip
             return Reply(text="in brief")
         return Reply(text="calling", tool_calls=[("wait", {"seconds": 14}), ("scope", {})])
 
-    before = scripted.stack.noted()
+    before = scripted.stack.count_tool_lines()
     task = scripted.run(team(), responder, scope={"start_time": 1})
-    until(lambda: scripted.stack.noted() > before, TIMEOUT, "the tool runs")
+    until(lambda: scripted.stack.count_tool_lines() > before, TIMEOUT, "the tool runs")
     task.interrupt("shorter")
     assert task.result(TIMEOUT).status == "completed"
     waited, scope = task.history()[2].results

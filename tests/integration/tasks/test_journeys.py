@@ -7,27 +7,27 @@ import pytest
 from roboco.domain.history.step import verify_chain
 from roboco.domain.stream.event import parse_stream_message
 from roboco.domain.stream.event_file import from_stored
-from tests.support.journeys import JOURNEYS, Journey, shape
+from tests.support.journeys import JOURNEYS, StackJourney, shape
 from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_a_journey_ends_with_the_expected_history(stack: Stack, journey: Journey) -> None:
+def test_a_journey_ends_with_the_expected_history(stack: Stack, journey: StackJourney) -> None:
     task = stack.orchestrator.run(journey.team, journey.prompt)
-    assert journey.run_to_end(task) == journey.ends
+    assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
     assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == len(journey.expected)
     assert stack.model.violations == []
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.name)
-def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: Journey) -> None:
+def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: StackJourney) -> None:
     task = stack.orchestrator.run(journey.team, journey.prompt)
     journey.run_to_end(task)
     files = stack.orchestrator._engine.files
-    completed = journey.ends == "completed"
+    completed = journey.final_status == "completed"
     expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
     until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are stored")
     until(

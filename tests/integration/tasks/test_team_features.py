@@ -141,7 +141,7 @@ def _writer_reply(transcript: str, results: list[str]) -> Reply:
     if "QUESTION" in transcript or "in German" in transcript:
         return Reply(text="Die Leuchtturmwärterin hieß Annegret.")
     if not results:
-        return Reply(tool_calls=[("memory_search", {"query": "name of the lighthouse heartbeat", "part": "artifact"})])
+        return Reply(tool_calls=[("memory_search", {"query": "name of the lighthouse keeper", "part": "artifact"})])
     if "snippet" in results[0]:
         [hit, *_] = json.loads(results[0])
         return Reply(tool_calls=[("artifact_read", {"uri": hit["artifact"], "offset": hit["offset"], "limit": 400})])

@@ -70,7 +70,7 @@ def test_a_worker_whose_store_is_unreachable_starts_and_checks_it_later(
         until(lambda: " ready." in log.read_text(), 60, log.read_text)
         assert "the S3 store is not checked yet, and is checked again every 2 s: " in log.read_text()
         assert process.poll() is None
-        store.away = False
+        store.unavailable = False
         if conditions == "honoured":
             until(lambda: "the S3 store honours conditional writes" in log.read_text(), 60, log.read_text)
             assert process.poll() is None

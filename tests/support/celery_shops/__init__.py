@@ -1,4 +1,4 @@
-"""A shop: a Celery application of somebody else's, with Celery tasks of its own, in which Roboco is installed."""
+"""A shop: a user's Celery application with its own Celery tasks, in which Roboco is installed."""
 
 import os
 import time
@@ -10,12 +10,12 @@ from celery import Celery
 from roboco import Settings
 from roboco.celery import install
 
-VISIBILITY = 4242
+VISIBILITY_TIMEOUT = 4242
 """Seconds of the shop's own visibility timeout."""
 
 
 def shop_app(url: str, settings: Settings | None = None, results: str | None = None) -> Celery:
-    """The shop's application, on one Redis database for messages and results, or with `results` elsewhere."""
+    """Return the shop's application. It keeps messages and results in one Redis database, or results in `results`."""
     app = Celery("shop", broker=url, backend=results or url, set_as_current=False)
     app.conf.update(
         worker_concurrency=1,
@@ -23,7 +23,7 @@ def shop_app(url: str, settings: Settings | None = None, results: str | None = N
         worker_hijack_root_logger=False,
     )
     if url.startswith("redis"):
-        app.conf.broker_transport_options = {"visibility_timeout": VISIBILITY}
+        app.conf.broker_transport_options = {"visibility_timeout": VISIBILITY_TIMEOUT}
     _register(app)
     install(app, settings)
     return app
@@ -53,13 +53,13 @@ def _register(app: Celery) -> None:
 
     @app.task(name="shop.nap", acks_late=True, shared=False)
     def nap(until: str) -> None:
-        """Do nothing before there is a file of this name."""
+        """Wait until a file of this name exists."""
         note("napping")
         while not (Path(os.environ["TEST_FOLDER"]) / until).exists():
             time.sleep(0.01)
 
 
 def note(line: str) -> None:
-    """Add a line to what the shop has done."""
+    """Add a line to the shop's record of its work."""
     with (Path(os.environ["TEST_FOLDER"]) / "shop.txt").open("a") as file:
         file.write(f"{line}\n")

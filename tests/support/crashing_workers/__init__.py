@@ -1,1 +1,1 @@
-"""Composition roots whose workers kill themselves."""
+"""Composition roots whose workers kill themselves or hang."""

@@ -1,6 +1,6 @@
-"""roboco.workers.coordinator, which takes too long for a message with SLOW in its id, and does not end with DEAF in it.
+"""roboco.workers.coordinator that hangs on a message with SLOW in its id, and ignores the time limit on one with DEAF.
 
-Its limits are short: a second until it is asked to end, and two more until its process is killed.
+Its limits are short: one second until the soft time limit, two more until its process is killed.
 """
 
 import time
@@ -11,23 +11,23 @@ from celery.exceptions import SoftTimeLimitExceeded
 from roboco.workers import tasks
 
 vars(tasks)["HARD_LIMIT_GRACE"] = 2.0
-take = vars(tasks)["handle"]
-look = vars(tasks)["engine_advance"]
+handle = vars(tasks)["handle"]
+advance = vars(tasks)["engine_advance"]
 
 
-def slow(engine: Any, settings: Any, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Take it in, or wait."""
-    _wait(str(arguments.get("task_id")))
-    take(engine, settings, name, arguments, item_id)
+def handle_slowly(engine: Any, settings: Any, name: str, arguments: dict[str, Any], item_id: str) -> None:
+    """Handle the message, or hang."""
+    _hang_if_slow(str(arguments.get("task_id")))
+    handle(engine, settings, name, arguments, item_id)
 
 
-def slow_look(engine: Any, task_id: str) -> None:
-    """Look at it, or wait."""
-    _wait(task_id)
-    look(engine, task_id)
+def advance_slowly(engine: Any, task_id: str) -> None:
+    """Advance the task, or hang."""
+    _hang_if_slow(task_id)
+    advance(engine, task_id)
 
 
-def _wait(task_id: str) -> None:
+def _hang_if_slow(task_id: str) -> None:
     while "SLOW" in task_id:
         try:
             time.sleep(60)
@@ -36,8 +36,8 @@ def _wait(task_id: str) -> None:
                 raise
 
 
-vars(tasks)["handle"] = slow
-vars(tasks)["engine_advance"] = slow_look
+vars(tasks)["handle"] = handle_slowly
+vars(tasks)["engine_advance"] = advance_slowly
 
 from roboco.workers.coordinator import app  # noqa: E402  # after the changes, which it registers
 

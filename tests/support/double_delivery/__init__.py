@@ -5,8 +5,8 @@ from typing import Any
 from celery import Celery
 
 
-def doubled(app: Celery) -> Celery:
-    """The application, sending everything twice."""
+def send_twice(app: Celery) -> Celery:
+    """Return the application, changed to send every message twice."""
     send = app.send_task
 
     def twice(*args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,6 @@
 """roboco.workers.agents, sending every Celery message twice."""
 
 from roboco.workers import agents
-from tests.support.double_delivery import doubled
+from tests.support.double_delivery import send_twice
 
-app = doubled(agents.app)
+app = send_twice(agents.app)

@@ -1,6 +1,6 @@
 """roboco.workers.coordinator, sending every Celery message twice."""
 
 from roboco.workers import coordinator
-from tests.support.double_delivery import doubled
+from tests.support.double_delivery import send_twice
 
-app = doubled(coordinator.app)
+app = send_twice(coordinator.app)

@@ -1,6 +1,6 @@
 """roboco.workers.tools, sending every Celery message twice."""
 
 from roboco.workers import tools
-from tests.support.double_delivery import doubled
+from tests.support.double_delivery import send_twice
 
-app = doubled(tools.app)
+app = send_twice(tools.app)

@@ -1,4 +1,4 @@
-"""Composition roots that send again soon what was not confirmed."""
+"""Composition roots that redeliver unconfirmed notifications soon."""
 
-SOON = 2.0
-"""Seconds after which they do."""
+RETRY_DELAY = 2.0
+"""Seconds until a redelivery."""

@@ -1,1 +1,1 @@
-"""Workers whose log is written down twice: as it is, and with all that its records hold."""
+"""Workers that also store every log record with all of its fields."""

@@ -1,4 +1,4 @@
-"""roboco.workers.coordinator, which also keeps every field of each log record, also those its format does not show."""
+"""roboco.workers.coordinator that also stores each log record, with the fields that the log format does not show."""
 
 import logging
 import os
@@ -10,19 +10,19 @@ from celery.signals import celeryd_after_setup
 from roboco.workers import coordinator
 
 
-class Everything(logging.Handler):
-    """One line for each record."""
+class RecordStore(logging.Handler):
+    """A log handler that appends each record to a file."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write down the record."""
+        """Append the record as one line."""
         with (Path(os.environ["TEST_FOLDER"]) / "records.txt").open("a") as file:
             file.write(f"{record.__dict__!r} {record.getMessage()!r}\n")
 
 
 @celeryd_after_setup.connect
-def keep(**_: Any) -> None:
-    """Begin when Celery has set its log up, and no child is there yet."""
-    logging.getLogger().addHandler(Everything())
+def add_handler(**_: Any) -> None:
+    """Add the handler once Celery has set up its log and before it starts a child."""
+    logging.getLogger().addHandler(RecordStore())
 
 
 app = coordinator.app

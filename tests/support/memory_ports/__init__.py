@@ -1,1 +1,1 @@
-"""All ports in memory: a whole deployment that a test runs message by message."""
+"""All ports in memory: a complete deployment that a test runs message by message. Open `world.py` first."""

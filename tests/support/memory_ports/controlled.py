@@ -1,4 +1,4 @@
-"""Journeys in which somebody outside has a hand: answers, approvals, goals, pauses, sub-tasks, interruptions."""
+"""Journeys with input from outside: answers, approvals, goals, pauses, sub-tasks, interruptions."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def _answers_script(request: Request) -> Said:
 
 
 def _judge(index: int, approved: bool) -> Act:
-    return lambda world: world.judge(world.history()[1].calls[index].id, approved)
+    return lambda world: world.decide_approval(world.history()[1].calls[index].id, approved)
 
 
 def _answer(world: World) -> None:
@@ -45,7 +45,7 @@ ANSWERS = Journey(
     _answers_script,
     {"add": lambda args, context: args["a"] + args["b"], "pay": lambda args, context: f"paid {args['amount']}"},
     acts=(_judge(3, False), _answer, _judge(1, True)),
-    wishes={"client_tools": [ASK], "goals": [GOAL]},
+    options={"client_tools": [ASK], "goals": [GOAL]},
 )
 
 HELD = Journey(
@@ -108,13 +108,13 @@ CONTROLLED = {
     "held": HELD,
     "delegating": DELEGATING,
 }
-"""Journeys that always come to the same history."""
+"""Journeys that always produce the same history."""
 CUT_OFF = {"interrupting": INTERRUPTING, "stopping": STOPPING}
-"""Journeys in which more or less has been said, depending on what goes wrong."""
+"""Journeys that cut off a reply. The fault decides how much of it was streamed by then."""
 
 
 def assert_cut_off(journey: str) -> Callable[[World, World, str], None]:
-    """What holds of such a journey, however much was said."""
+    """Return the assertion about a journey of `CUT_OFF`, which holds however much was streamed."""
     return _assert_interrupted if journey == "interrupting" else _assert_stopped
 
 
@@ -136,7 +136,7 @@ def _assert_stopped(world: World, expected: World, where: str) -> None:
 
 
 def _in_part(step: TaskStep) -> bool:
-    """Whether the step is a part of what the model says, or all of it: who was asked too late has it all."""
+    """Return True if the step holds a part of the reply, or all of it if the cancellation came too late."""
     return "half a word".startswith(step.text) if step.interrupted else step.text == "half a word"
 
 
@@ -148,5 +148,5 @@ def _assert_ended(world: World, where: str) -> None:
 
 
 def children_of(world: World) -> list[str]:
-    """The tasks to which the first step's calls gave work."""
+    """Return the ids of the sub-tasks that the first turn's calls started."""
     return [sub_task_id(TASK, call.id) for call in world.history()[1].calls]

@@ -11,50 +11,50 @@ from roboco.ports.task_store import Phase
 
 
 @dataclass(frozen=True)
-class Advance:
-    """Have the coordinator look at the task."""
+class AdvanceMessage:
+    """Message to the coordinator: advance the task."""
 
     task_id: str
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Have an agent worker make the turn."""
+class TurnMessage:
+    """Message to an agents worker: run the turn."""
 
-    order: TurnAssignment
+    assignment: TurnAssignment
     agent: str
 
 
 @dataclass(frozen=True)
-class Tool:
-    """Have a tool worker make the call."""
+class ToolMessage:
+    """Message to a tools worker: run the call."""
 
-    order: ToolAssignment
+    assignment: ToolAssignment
     name: str
     timeout: float
 
 
 @dataclass(frozen=True)
-class Notify:
-    """Have the coordinator deliver what is to be told."""
+class NotifyMessage:
+    """Message to the coordinator: deliver the task's notifications."""
 
     task_id: str
 
 
 @dataclass(frozen=True)
-class ListTools:
-    """Have a tool worker list the tools of an MCP server."""
+class ListToolsMessage:
+    """Message to a tools worker: list the tools of an MCP server."""
 
-    order: ListingRequest
+    request: ListingRequest
 
 
-Message = Advance | Turn | Tool | Notify | ListTools
+Message = AdvanceMessage | TurnMessage | ToolMessage | NotifyMessage | ListToolsMessage
 
 
 class QueueDispatcher:
-    """Keeps messages in order: `queue` are those to deliver, `sent` all that ever were.
+    """Messages in order: `queue` holds those to deliver, `sent` all that were ever sent.
 
-    `ends` are those of attempts that were shown, by position, who was at it, and attempt.
+    `ends` holds the reported status of attempts by position, agent or tool, and attempt.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -65,28 +65,28 @@ class QueueDispatcher:
         self._sent_at: dict[int, float] = {}
 
     def advance(self, task_id: str) -> None:
-        """Have the coordinator look at the task."""
-        self._send(Advance(task_id))
+        """Send the coordinator a message to advance the task."""
+        self._send(AdvanceMessage(task_id))
 
     def turn(self, assignment: TurnAssignment, agent: str) -> None:
-        """Have an agent worker make the turn."""
-        self._send(Turn(assignment, agent))
+        """Send an agents worker a message to run the turn."""
+        self._send(TurnMessage(assignment, agent))
 
     def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
-        """Have a tool worker make the call."""
-        self._send(Tool(assignment, name, timeout))
+        """Send a tools worker a message to run the call."""
+        self._send(ToolMessage(assignment, name, timeout))
 
     def list_tools(self, request: ListingRequest) -> None:
-        """Have a tool worker list the tools of an MCP server."""
-        self._send(ListTools(request))
+        """Send a tools worker a message to list the tools of an MCP server."""
+        self._send(ListToolsMessage(request))
 
     def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
-        """Show those who watch the workers how an attempt has ended; `who` is its agent or tool."""
+        """Record the status of an attempt that has ended. `name` is its agent or tool."""
         self.ends[(assignment.seq, name, assignment.attempt)] = status
 
     def notify(self, task_id: str) -> None:
-        """Have the coordinator deliver what is to be told of the task."""
-        self._send(Notify(task_id))
+        """Send the coordinator a message to deliver the task's notifications."""
+        self._send(NotifyMessage(task_id))
 
     def _send(self, message: Message) -> None:
         self.queue.append(message)
@@ -94,10 +94,10 @@ class QueueDispatcher:
         self._sent_at[id(message)] = self._clock.now()
 
     def backlog(self, task_id: str) -> int:
-        """How many messages wait."""
+        """Return the number of queued messages."""
         return len(self.queue)
 
     def oldest_waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
-        """When the oldest message of the kind was sent that is still in the queue; None if none is."""
-        kind = {Phase.TURN: Turn, Phase.TOOLS: Tool}.get(phase, Advance)
+        """Return when the oldest queued message for this phase was sent, or None if there is none."""
+        kind = {Phase.TURN: TurnMessage, Phase.TOOLS: ToolMessage}.get(phase, AdvanceMessage)
         return next((self._sent_at[id(message)] for message in self.queue if isinstance(message, kind)), None)

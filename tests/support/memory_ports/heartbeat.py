@@ -1,4 +1,4 @@
-"""A heartbeat that renews when a test says so."""
+"""A heartbeat that renews when a test calls `beat`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from roboco.engine.heartbeat import LeaseHeartbeat
 
 
 class ManualHeartbeat(LeaseHeartbeat):
-    """Renews what is held at each `beat`, in the test's own thread."""
+    """A heartbeat that renews all leases at each `beat`, in the test's thread."""
 
     def __init__(self) -> None:
         super().__init__(3600.0)
@@ -15,7 +15,7 @@ class ManualHeartbeat(LeaseHeartbeat):
 
     @contextmanager
     def renewing(self, renew: Callable[[], bool], on_lost: Callable[[], None]) -> Iterator[None]:
-        """Renew until the block ends; if a renewal is refused, call `lost` once."""
+        """Renew until the block ends. If a renewal is refused, call `on_lost` once."""
         pair = (renew, on_lost)
         self._holding.append(pair)
         try:
@@ -25,7 +25,7 @@ class ManualHeartbeat(LeaseHeartbeat):
                 self._holding.remove(pair)
 
     def beat(self) -> None:
-        """Renew everything once."""
+        """Renew each lease once."""
         for pair in list(self._holding):
             renew, lost = pair
             if not renew() and pair in self._holding:

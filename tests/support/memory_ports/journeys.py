@@ -1,4 +1,4 @@
-"""Journeys: whole runs of teams that come to the same however often a part of them is repeated."""
+"""Journeys: complete runs of teams with a history that no fault and no repetition changes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
 from tests.support.memory_ports.model import Said, Script, said
-from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.toolbox import Function
-from tests.support.memory_ports.watch import Watch, make
+from tests.support.memory_ports.watch import Watch, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 Act = Callable[[World], None]
@@ -25,9 +25,9 @@ Act = Callable[[World], None]
 
 @dataclass(frozen=True)
 class Journey:
-    """A team, what its model and tools do, and what the user does each time that the task waits.
+    """A team, the scripts of its model and tools, and the user's action each time that the task waits.
 
-    `wishes` come with the prompt. A `live` script has the world at hand, to do something in the middle of a turn.
+    `options` are those of the submission. A `live` script also receives the world, to act during a turn.
     """
 
     team: Team
@@ -35,21 +35,21 @@ class Journey:
     functions: Mapping[str, Function] = field(default_factory=dict)
     acts: tuple[Act, ...] = ()
     routers: Mapping[str, Router] = field(default_factory=dict)
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     live: Callable[[Request, World], Said] | None = None
 
-    def world(self, watch: Watch = make) -> World:
-        """A new world for this journey."""
+    def world(self, watch: Watch = make_call) -> World:
+        """Return a new world for this journey."""
         live = self.live
         worlds: list[World] = []
         script = self.script if live is None else lambda request: live(request, worlds[0])
         worlds.append(World(given(script, self.functions, self.routers), watch))
         return worlds[0]
 
-    def travel(self, world: World, submitted: bool = False) -> World:
-        """Run it to its end."""
+    def run(self, world: World, submitted: bool = False) -> World:
+        """Run the journey to its end."""
         if not submitted:
-            world.submit(self.team, at_once=True, **self.wishes)
+            world.submit(self.team, at_once=True, **self.options)
         world.settle()
         for act in self.acts:
             act(world)
@@ -58,30 +58,30 @@ class Journey:
 
 
 def speaker(request: Request) -> str:
-    """Which agent the request is for: its prompt is "You are NAME."."""
+    """Return the agent of the request, whose prompt is "You are NAME."."""
     return str(request.messages[0]["content"]).removeprefix("You are ").rstrip(".")
 
 
 def own_turns(request: Request) -> int:
-    """How many turns the agent has had."""
+    """Return the number of assistant messages in the request."""
     return sum(1 for message in request.messages if message["role"] == "assistant")
 
 
 def member(name: str, **fields: Any) -> dict[str, Any]:
-    """An agent of a journey's team."""
+    """Return an agent of a journey's team."""
     return {"name": name, "prompt": "You are {{ agent.name }}."} | fields
 
 
-def retold(step: TaskStep) -> dict[str, Any]:
-    """The step without what may differ between two runs of the same journey."""
+def comparable_step(step: TaskStep) -> dict[str, Any]:
+    """Return the step without the fields that may differ between two runs of a journey."""
     record = step.model_dump(mode="json", exclude={"created_at", "prev_digest", "digest"})
     for part in record["parts"]:
         part.get("tool_result", {}).pop("runtime_ms", None)
     differ = {"timings", "attempt", "unfinished_usage"}
     if (step.metadata.get("context") or {}).get("strategy") == "summary":
-        differ.add("usage")  # the turn that made a summary may have been lost
+        differ.add("usage")  # the turn that made a summary may be lost
     if "delegate" in (step.metadata.get("tools") or {}):
-        differ.add("usage")  # answers of sub-tasks that broke count
+        differ.add("usage")  # interrupted replies of sub-tasks count
     record["metadata"] = {key: value for key, value in step.metadata.items() if key not in differ}
     if tools := step.metadata.get("tools"):
         record["metadata"]["tools"] = {name: used["calls"] for name, used in tools.items()}
@@ -154,7 +154,7 @@ TOOLS = Journey(
 
 
 def _by_turns(team: Team, history: History) -> Route:
-    """Each agent once, the last one first."""
+    """Route to each agent once, the last agent first."""
     names = [agent.name for agent in team.agents if agent.name not in history.state.turns]
     return Route(names[-1] if names else END, "custom", "by turns", f"{len(names)} to go")
 
@@ -190,9 +190,11 @@ JOURNEYS = {
 
 
 def assert_same(world: World, expected: World, where: str) -> None:
-    """The same history, sealed and complete, and a stream that tells all of it without a hole."""
+    """Assert that the history is the expected one, and that the stream shows all of it without a gap."""
     assert not [error for error in world.failures if not isinstance(error, TransientError)], where
-    assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], where
+    assert [comparable_step(step) for step in world.history()] == [
+        comparable_step(step) for step in expected.history()
+    ], where
     assert world.summary().status is expected.summary().status, where
     task = world.server.held.tasks.get(TASK)
     assert task is None or not world.summary().status.ended or task.forget_at, f"{where} redis never forgets the task"
@@ -200,7 +202,7 @@ def assert_same(world: World, expected: World, where: str) -> None:
 
 
 def assert_whole(world: World, where: str) -> None:
-    """The chain is sealed, the messages of each channel are numbered without a hole, and tell every step."""
+    """Assert a sealed chain of digests, and channels that number their messages without a gap and show every step."""
     assert verify_chain(world.histories.lines(TASK)) == len(world.history()), where
     numbers: dict[tuple[str, bool], list[int]] = {}
     for record in world.published():
@@ -212,6 +214,6 @@ def assert_whole(world: World, where: str) -> None:
         for record in world.published()
         if record["type"] == "event_step_end"
     )
-    assert all(count == 1 for count in ends.values()), f"{where} a step was told twice: {ends}"
-    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
+    assert all(count == 1 for count in ends.values()), f"{where} a step was published twice: {ends}"
+    reader = read_items(items_of(world.published(), partial(world.histories.read, TASK)))
     assert reader.steps == world.history(), where

@@ -1,4 +1,4 @@
-"""Leases in memory: on turns, with the chunks that they emit, and on tool calls."""
+"""Leases in memory: on turns, with their chunks, and on tool calls."""
 
 from dataclasses import replace
 
@@ -8,12 +8,12 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, LeaseStatus, TurnClaim
 from roboco.ports.task_store import Declined, Phase
-from tests.support.memory_ports.board import snapshot
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
+from tests.support.memory_ports.task_store import snapshot
 
 
 class MemoryTurns:
-    """Leases on turns, `lease` seconds long."""
+    """Leases of `lease` seconds on turns."""
 
     def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
         self._server = server
@@ -21,7 +21,7 @@ class MemoryTurns:
         self._lease = lease
 
     def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
-        """The claim; None if the fence moved, the position is taken, or this attempt was claimed before."""
+        """Return the claim, or None if the fence moved, the position is taken, or this attempt was claimed before."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(assignment.task_id)
@@ -29,64 +29,64 @@ class MemoryTurns:
                 return None
             if (task.epoch, task.seq, task.attempt) != (assignment.epoch, assignment.seq, assignment.attempt):
                 return None
-            if task.owner == "" and task.cut[0] == task.epoch:
+            if task.owner == "" and task.cancellation[0] == task.epoch:
                 return None
             task.owner = token
-            task.reason = "" if task.given_back else task.reason
-            task.due = (0, 0.0)
+            task.reason = "" if task.deferred_token else task.reason
+            task.deferral = (0, 0.0)
             task.lease_until = now + self._lease
             shown = replace(
                 snapshot(task, tail, now, ()), cancel_requested_for=None, deferred_for=None, calls={}
-            )  # which only `load` shows
+            )  # only `load` sets them
             return TurnClaim(assignment, token, shown)
 
     def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
-        """Number, log and publish the chunk, once, and renew the lease, if the turn is ours."""
+        """If the claim holds, renew the lease, and number, log and publish the chunk once."""
         with self._server:
             task = self._renewed(claim)
             if task is not None and chunk.number > task.emitted:
                 task.emitted, task.used = chunk.number, chunk.used
-                self._server.emit(claim.assignment.task_id, task, chunk.message)
-            lease_status = LeaseStatus.LOST if task is None else _grip(task)
+                self._server.publish_chunk(claim.assignment.task_id, task, chunk.message)
+            lease_status = LeaseStatus.LOST if task is None else _lease_status(task)
         on_ack(lease_status)
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
-        """Renew the lease, if the turn is still ours."""
+        """Renew the lease if the claim still holds. Return its status."""
         task = self._renewed(claim)
-        return LeaseStatus.LOST if task is None else _grip(task)
+        return LeaseStatus.LOST if task is None else _lease_status(task)
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
-        """That somebody wants the turn to end, if so."""
+        """Return the request to cancel the turn, or None."""
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
-            if task is None or task.cut[0] != claim.assignment.epoch:
+            if task is None or task.cancellation[0] != claim.assignment.epoch:
                 return None
-            return CancelRequest(*task.cut[1:])
+            return CancelRequest(*task.cancellation[1:])
 
     def defer(
         self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
     ) -> bool:
-        """Give the turn back until so many seconds from now; False if it is not ours."""
+        """Release the turn, to be claimed again after these seconds. Return False if the claim is lost."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(claim.assignment.task_id)
             if task is None or (task.epoch, task.owner) != (claim.assignment.epoch, claim.token):
                 given_back = ("", claim.assignment.epoch, claim.token)
-                return task is not None and (task.owner, task.epoch, task.given_back) == given_back
-            task.given_back = claim.token
+                return task is not None and (task.owner, task.epoch, task.deferred_token) == given_back
+            task.deferred_token = claim.token
             task.owner, task.lease_until, task.reason = "", 0.0, event.reason
-            task.due = (task.epoch, now + seconds)
+            task.deferral = (task.epoch, now + seconds)
             if refused:
                 before = task.refusals[1] if task.refusals[0] == task.epoch else 0
                 task.refusals = (task.epoch, before + 1)
                 task.refused_at = task.refused_at if before else now
                 task.refused_for = now - task.refused_at
             task.declined = _declined(task.declined, task.epoch, declined_by)
-            self._server.tell(claim.assignment.task_id, task, event)
+            self._server.publish_event(claim.assignment.task_id, task, event)
             return True
 
     def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
-        """Void the attempt: the new epoch; None if the fence moved or a live lease of somebody else stands."""
+        """Void the attempt. Return the new epoch, or None if the fence moved or another worker has a live lease."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -96,23 +96,23 @@ class MemoryTurns:
                 return None
             task.epoch += 1
             task.attempt += 1
-            task.broken = (task.seq, task.broken_before().plus(task.used))
-            task.handed_at = now
+            task.unfinished = (task.seq, task.unfinished_usage().plus(task.used))
+            task.dispatched_at = now
             task.release()
-            self._server.tell(task_id, task, event)
+            self._server.publish_event(task_id, task, event)
             return task.epoch
 
     def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
-        """Count that the pending choice was found untaken; 0 if the fence moved. `again`: it is handed out now."""
+        """Count a redelivery of unclaimed work, and note the dispatch. Return the count, or 0 if the fence moved."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return 0
-            task.rings += 1
+            task.redeliveries += 1
             if dispatched:
-                task.handed_at, task.due = now, (0, 0.0)
-            return task.rings
+                task.dispatched_at, task.deferral = now, (0, 0.0)
+            return task.redeliveries
 
     def _renewed(self, claim: TurnClaim) -> StoredTask | None:
         now = self._clock.now()
@@ -125,7 +125,7 @@ class MemoryTurns:
 
 
 def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
-    """Who has declined the work of this epoch."""
+    """Return the workers that have declined the work of this epoch."""
     if not worker:
         return known
     before = known[1] if known[0] == epoch else Declined()
@@ -133,12 +133,12 @@ def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int
     return epoch, Declined(before.count + 1, names)
 
 
-def _grip(task: StoredTask) -> LeaseStatus:
-    return LeaseStatus.CANCEL_REQUESTED if task.cut[0] == task.epoch else LeaseStatus.HELD
+def _lease_status(task: StoredTask) -> LeaseStatus:
+    return LeaseStatus.CANCEL_REQUESTED if task.cancellation[0] == task.epoch else LeaseStatus.HELD
 
 
 class MemoryCalls:
-    """Leases on tool calls, `lease` seconds long, and their outcomes."""
+    """Leases of `lease` seconds on tool calls, and their outcomes."""
 
     def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
         self._server = server
@@ -146,14 +146,14 @@ class MemoryCalls:
         self._lease = lease
 
     def claim(self, assignment: ToolAssignment, token: str) -> bool:
-        """Whether the call is ours now."""
+        """Return True if the caller now holds the call."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(assignment.task_id)
             if task is None or task.epoch != assignment.epoch or task.phase is not Phase.TOOLS:
                 return False
             call = task.calls.get(assignment.call_id, StoredCall())
-            if call.owner == "" and task.cut[0] == task.epoch:
+            if call.owner == "" and task.cancellation[0] == task.epoch:
                 return False
             if call.outcome is not None or call.attempt != assignment.attempt or call.owner not in ("", token):
                 return False
@@ -163,7 +163,7 @@ class MemoryCalls:
             return True
 
     def renew(self, assignment: ToolAssignment, token: str) -> bool:
-        """Renew the lease; False if the call is no longer ours."""
+        """Renew the lease. Return False if the caller no longer holds the call."""
         now = self._clock.now()
         with self._server:
             call = self._call(assignment)
@@ -175,7 +175,7 @@ class MemoryCalls:
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
     ) -> int | None:
-        """Keep the outcome, once: how many outcomes the step has now; None if the call is not ours."""
+        """Store the outcome once. Return the step's number of outcomes, or None if the caller lacks the call."""
         with self._server as held:
             call = self._call(assignment)
             if call is None or call.attempt != assignment.attempt or token not in (None, call.owner):
@@ -185,11 +185,11 @@ class MemoryCalls:
                 task.calls[assignment.call_id] = call
                 call.outcome = outcome.model_dump_json()
                 call.lease_until = 0.0
-                self._server.tell(assignment.task_id, task, event)
+                self._server.publish_event(assignment.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
     def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
-        """Nobody has the call any more, and this attempt may be claimed again; nothing happens if it is not ours."""
+        """Release the call, whose attempt may then be claimed again. Do nothing if the caller does not hold it."""
         with self._server:
             call = self._call(assignment)
             if call and call.outcome is None and (call.attempt, call.owner) == (assignment.attempt, token):
@@ -198,7 +198,7 @@ class MemoryCalls:
                 call.declined = _declined(call.declined, assignment.epoch, declined_by)
 
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
-        """Void a call's attempt whose lease has ended, or whose worker is lost: the next attempt, or None."""
+        """Void an attempt whose lease has expired or whose worker is lost. Return the next attempt, or None."""
         now = self._clock.now()
         with self._server as held:
             call = self._call(assignment)
@@ -209,7 +209,7 @@ class MemoryCalls:
             call.owner = ""
             call.lease_until = 0.0
             call.attempt += 1
-            held.tasks[assignment.task_id].handed_at = now
+            held.tasks[assignment.task_id].dispatched_at = now
             return call.attempt
 
     def _call(self, order: ToolAssignment) -> StoredCall | None:

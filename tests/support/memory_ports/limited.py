@@ -1,4 +1,4 @@
-"""Journeys at limits: of what may be spent, which somebody raises, and of a provider, for which turns wait."""
+"""Journeys at limits: of the task, which a user raises, and of a model server, for which turns wait."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from tests.support.memory_ports.world import TASK, World, team_of
 
 def _raise(world: World, item_id: str, steps: int) -> None:
     limits = LimitOverrides(max_steps=steps)
-    world.until_answered(lambda: set_limits(world.engine, TASK, limits, item_id))
+    world.retry_until_answered(lambda: set_limits(world.engine, TASK, limits, item_id))
 
 
 def _script(request: Request) -> Said:
@@ -45,4 +45,4 @@ LIMITED = {
         _script,
     ),
 }
-"""They always come to the same history."""
+"""Journeys that always produce the same history."""

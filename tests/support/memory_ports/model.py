@@ -1,4 +1,4 @@
-"""A model that says what a script says."""
+"""A model whose replies come from a script."""
 
 import json
 import threading
@@ -12,10 +12,10 @@ from roboco.ports.model import OnText, Reply, Request, RequestedCall
 
 @dataclass(frozen=True)
 class Said:
-    """What the model says: texts as they come, then calls (name, and arguments as an object or as raw text).
+    """A scripted reply: texts in order, then calls, each a name with arguments as an object or as raw text.
 
-    With `error` the call fails after the texts. `meanwhile` is done when the texts are out. A `mistake` is why the
-    answer was no readable tool call.
+    With `error` the model call fails after the texts. `meanwhile` runs once the texts are streamed. A `mistake` is the
+    reason why the reply contains no readable tool call.
     """
 
     texts: tuple[str, ...] = ()
@@ -27,17 +27,17 @@ class Said:
 
 
 Script = Callable[[Request], Said]
-"""A script looks at the request alone, so that a repeated turn says the same again."""
+"""A script uses only the request, so that a repeated turn gets the same reply."""
 
 
 def said(text: str, *calls: tuple[str, Any]) -> Said:
-    """The text, word by word, then the calls."""
+    """Return a reply that streams the text word by word, then the calls."""
     words = text.split(" ")
     return Said(tuple(word if index == 0 else f" {word}" for index, word in enumerate(words) if text), calls)
 
 
 class ScriptedModel:
-    """Keeps every request and every stream."""
+    """A model that keeps every request and every stream."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -45,14 +45,14 @@ class ScriptedModel:
         self.streams: list[ScriptedStream] = []
 
     def stream(self, request: Request, on_text: OnText | None = None) -> "ScriptedStream":
-        """Begin the call."""
+        """Start a model call."""
         self.requests.append(request)
         self.streams.append(ScriptedStream(self.script(request), on_text))
         return self.streams[-1]
 
 
 class ScriptedStream:
-    """A running model call; `closed` says whether its connection was closed."""
+    """A running model call."""
 
     def __init__(self, script: Said, say: OnText | None = None) -> None:
         self._said = script
@@ -61,11 +61,11 @@ class ScriptedStream:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection was closed."""
+        """Return True if the connection was closed."""
         return self._closed.is_set()
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """The texts, then the Reply; ModelError if the script says so, nothing more once it was closed."""
+        """Yield the texts, then the Reply. Raise the script's ModelError. Stop once the connection is closed."""
         for text in self._said.texts:
             if self.closed:
                 return
@@ -80,11 +80,11 @@ class ScriptedStream:
             yield self._reply()
 
     def close(self) -> None:
-        """Close the connection to the model. Twice is once."""
+        """Close the connection to the model. Idempotent."""
         self._closed.set()
 
     def wait_closed(self, seconds: float) -> bool:
-        """Whether the connection was closed."""
+        """Return True if the connection was closed."""
         return self.closed
 
     def _reply(self) -> Reply:

@@ -1,4 +1,4 @@
-"""S3 in memory: objects with conditional writes, and how much was written."""
+"""S3 in memory: objects with conditional writes, and a count of the bytes written."""
 
 import hashlib
 import threading
@@ -9,7 +9,7 @@ from roboco.adapters.workspace.s3 import S3Files, S3Objects, StoredObject
 
 
 class MemoryObjects(S3Objects):
-    """Objects by path; `written` counts the bytes of each put by the last part of its path."""
+    """Objects by path. `written` sums the bytes of all puts by the last part of the path."""
 
     def __init__(self) -> None:
         super().__init__(None, "memory")
@@ -19,7 +19,7 @@ class MemoryObjects(S3Objects):
         self._lock = threading.Lock()
 
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
-        """Store the object; False if the condition does not hold."""
+        """Store the object. Return False if the condition does not hold."""
         with self._lock:
             there = self.held.get(path)
             if (if_none and there is not None) or (if_match and (there is None or _etag(there) != if_match)):
@@ -30,36 +30,36 @@ class MemoryObjects(S3Objects):
             return True
 
     def get(self, path: str) -> StoredObject | None:
-        """The object; None if there is none."""
+        """Return the object, or None if there is none."""
         data = self.held.get(path)
         return None if data is None else StoredObject(data, _etag(data), self._metadata.get(path, {}))
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store all that the source still holds."""
+        """Store the remaining bytes of the source."""
         self.put(path, source.read())
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another object; nothing if there is no source."""
+        """Store the bytes of another object. Do nothing if there is no source."""
         if (data := self.held.get(source)) is not None:
             self.put(path, data)
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """At most so many bytes of the object from a place on; None if there is none."""
+        """Return at most `length` bytes of the object from `start` on, or None if there is no object."""
         data = self.held.get(path)
         return None if data is None else data[start : start + length]
 
     def end(self, path: str, length: int) -> bytes | None:
-        """At most so many of the object's last bytes; None if there is none."""
+        """Return at most `length` of the object's last bytes, or None if there is no object."""
         data = self.held.get(path)
         return None if data is None else data[-length:]
 
     def size(self, path: str) -> int | None:
-        """How many bytes the object has; None if there is none."""
+        """Return the object's size in bytes, or None if there is no object."""
         data = self.held.get(path)
         return None if data is None else len(data)
 
     def metadata(self, path: str) -> dict[str, str] | None:
-        """The metadata that the object was stored with; None if there is no object."""
+        """Return the metadata that the object was stored with, or None if there is no object."""
         return self._metadata.get(path)
 
     def delete(self, path: str) -> None:
@@ -68,13 +68,13 @@ class MemoryObjects(S3Objects):
         self._metadata.pop(path, None)
 
     def names(self, folder: str) -> list[str]:
-        """The names directly below a folder, sorted."""
+        """Return the names directly below a folder, sorted."""
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted({path.partition("/")[0] for path in below})
 
 
 class ObjectFiles(S3Files):
-    """Files of objects in memory, which tests look at as at those of `MemoryFiles`."""
+    """S3 files over objects in memory. `held` maps paths to bytes, as in `MemoryFiles`."""
 
     def __init__(self, objects: MemoryObjects) -> None:
         super().__init__(objects)

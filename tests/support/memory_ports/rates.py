@@ -1,4 +1,4 @@
-"""Rates in memory: what was asked in the last minute, and the tickets that wait, in one list for each limit."""
+"""Rate limits in memory: for each limit, the requests of the last minute and the waiting tickets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
-LATE = 15.0
-ASK_AGAIN = 65.0
+TICKET_GRACE = 15.0
+MAX_RETRY_DELAY = 65.0
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A limit, and what the server holds of it."""
+    """A limit and its state on the server."""
 
     limit: ModelLimit
     held: StoredBucket
 
     def size(self, tokens: int) -> int:
-        """The tokens that a request counts for."""
+        """Return the tokens that a request counts for."""
         return tokens if self.limit.tokens is None else min(tokens, self.limit.tokens)
 
     def join(self, ticket: Ticket, tokens: int) -> None:
-        """Have the ticket wait, behind those of its tenant."""
+        """Add the ticket to the waiting ones, behind those of its tenant."""
         if ticket.name in self.held.waits:
             return
         start = max(self.held.time, self.held.finish.get(ticket.tenant, 0.0))
@@ -38,7 +38,7 @@ class Bucket:
         self.held.finish[ticket.tenant] = finish
 
     def leave(self, name: str, admitted: bool = False) -> None:
-        """Have the ticket wait no more."""
+        """Remove the ticket from the waiting ones."""
         wait = self.held.waits.pop(name, None)
         if wait is None:
             return
@@ -51,7 +51,7 @@ class Bucket:
             self.held.time, self.held.finish, self.held.admitted = 0.0, {}, {}
 
     def wait(self, ticket: Ticket, tokens: int, now: float, window: float) -> float:
-        """Seconds until the ticket's turn."""
+        """Return the seconds until the ticket is admitted."""
         if self.held.waits:
             self.join(ticket, tokens)
         mine = self.held.waits.get(ticket.name)
@@ -78,7 +78,7 @@ def _until_free(made: list[tuple[float, int]], excess: int, most: int, window: f
 
 
 class MemoryRates:
-    """Requests of the last `window` seconds, and those that wait in order behind them."""
+    """A rate limiter over the requests of the last `window` seconds, which admits waiting tickets in order."""
 
     def __init__(
         self, server: MemoryServer, clock: Clock, window: float = WINDOW, limits: ModelLimits | None = None
@@ -89,14 +89,14 @@ class MemoryRates:
         self._limits = limits or ModelLimits()
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
-        """Seconds until the ticket asks again: 0 if its request may be made now."""
+        """Return the seconds until the ticket asks again, or 0 if its request may be made now."""
         now = self._clock.now()
         with self._server as held:
             buckets = self._buckets(profile, ticket)
             at_once = -1.0 if held.awaiting.get(_server_of(profile)) else 0.0
             if any(ticket.name in bucket.held.made for bucket in buckets):
                 return at_once
-            pause = max(0.0, held.held_back.get(_server_of(profile), 0.0) - now)
+            pause = max(0.0, held.paused_until.get(_server_of(profile), 0.0) - now)
             wait, seen = pause, []
             for bucket in buckets:
                 seen.append(bucket)
@@ -104,12 +104,12 @@ class MemoryRates:
                     bucket.leave(name)
                 if (wait := max(pause, bucket.wait(ticket, tokens, now, self._window))) > 0:
                     break
-            if wait > ASK_AGAIN:
-                wait = max(ASK_AGAIN, wait / 4, pause)
+            if wait > MAX_RETRY_DELAY:
+                wait = max(MAX_RETRY_DELAY, wait / 4, pause)
             for bucket in seen:
                 if wait > 0:
                     bucket.join(ticket, tokens)
-                    bucket.held.waits[ticket.name].late = now + wait + LATE
+                    bucket.held.waits[ticket.name].late = now + wait + TICKET_GRACE
                 else:
                     bucket.leave(ticket.name, admitted=True)
                     bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
@@ -121,7 +121,7 @@ class MemoryRates:
             held.awaiting.setdefault(_server_of(profile), {}).setdefault(task_id, self._clock.now())
 
     def waiting_tasks(self, profile: ModelProfile) -> list[str]:
-        """Return tasks that await an answer of this model, at most AWAITING, those that wait longest first."""
+        """Return at most MAX_RESUMED_TASKS tasks that await an answer of this model, longest waiting first."""
         with self._server as held:
             return sorted(held.awaiting.get(_server_of(profile), {}))[:MAX_RESUMED_TASKS]
 
@@ -132,26 +132,26 @@ class MemoryRates:
                 held.awaiting.get(_server_of(profile), {}).pop(task_id, None)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
-        """The request of this ticket was made so many seconds ago, and has used so many tokens."""
+        """Record the tokens that the ticket's request has used, and how many seconds ago it was made."""
         with self._server:
             for bucket in self._buckets(profile, ticket):
                 if (request := bucket.held.made.get(ticket.name)) is not None:
                     request.tokens, request.at = tokens, max(request.at, self._clock.now() - seconds_ago)
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
-        """Give up the place of a ticket whose request is not made any more."""
+        """Remove a ticket whose request will not be made."""
         with self._server:
             for bucket in self._buckets(profile, ticket):
                 bucket.leave(ticket.name)
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
-        """Let nobody ask this profile's server for so many seconds."""
+        """Admit no request to this profile's server for these seconds."""
         with self._server as held:
             until = self._clock.now() + seconds
-            held.held_back[_server_of(profile)] = max(until, held.held_back.get(_server_of(profile), 0.0))
+            held.paused_until[_server_of(profile)] = max(until, held.paused_until.get(_server_of(profile), 0.0))
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
-        """The tickets that are remembered for the limits of this one."""
+        """Return the tickets that the limits of this ticket hold."""
         buckets = self._buckets(profile, ticket)
         return {name for bucket in buckets for name in (*bucket.held.made, *bucket.held.waits)}
 
@@ -176,8 +176,8 @@ def _server_of(profile: ModelProfile) -> str:
 
 
 class Estimates:
-    """Counts all tokens as an estimate."""
+    """Tokenizers that estimate."""
 
     def for_model(self, model: str) -> Tokenizer:
-        """The estimate."""
+        """Return the estimating tokenizer."""
         return ESTIMATING_TOKENIZER

@@ -1,4 +1,4 @@
-"""Reader: a client that holds what the merged stream shows, and complains of a hole or a repetition."""
+"""A client that collects the items of a merged stream and asserts that none is missing or repeated."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,8 +9,8 @@ from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartD
 from roboco.domain.stream.merged import Cursor, MergedStream, ReadSteps
 
 
-class Reader:
-    """Holds the steps it was shown, the text so far of the step to come, and whether it saw the end."""
+class ItemReader:
+    """The received steps, the text so far of unfinished steps, and whether the task's end was received."""
 
     def __init__(self) -> None:
         self.steps: list[TaskStep] = []
@@ -19,10 +19,10 @@ class Reader:
         self._ended_ids: set[str] = set()
 
     def show(self, item: ItemData) -> None:
-        """Take one item in; AssertionError if a step is missing, comes twice or has another text."""
+        """Apply one item. Raise AssertionError if a step is missing, repeated, or differs from its text."""
         match item:
             case TextPartDelta():
-                assert item.step_id not in self._ended_ids, f"text comes for a step that is final: {item.text!r}"
+                assert item.step_id not in self._ended_ids, f"text arrives for a step that is final: {item.text!r}"
                 before = "" if item.replace else self.texts.get(item.step_id, "")
                 self.texts[item.step_id] = before + item.text
             case TurnRestarted():
@@ -37,7 +37,7 @@ class Reader:
                 pass
 
     def _final(self, step: TaskStep) -> None:
-        assert step.seq == len(self.steps), f"step {step.seq} comes after {len(self.steps)} steps"
+        assert step.seq == len(self.steps), f"step {step.seq} follows {len(self.steps)} steps"
         if step.by_agent:
             held = self.texts.pop(step.step_id, "")
             assert held == step.text, f"of step {step.seq} the reader holds {held!r}, it is {step.text!r}"
@@ -46,14 +46,14 @@ class Reader:
 
 
 def items_of(records: Iterable[dict[str, Any]], read_steps: ReadSteps, cursor: str = "") -> list[StreamItem]:
-    """The items of the messages, for a follower at the cursor."""
+    """Return the items that a follower at the cursor receives from these messages."""
     view = MergedStream(Cursor.parse(cursor) if cursor else Cursor(), read_steps)
     return [item for record in records for item in view.feed(record)]
 
 
-def read(items: Iterable[StreamItem]) -> Reader:
-    """A reader that was shown all the items."""
-    reader = Reader()
+def read_items(items: Iterable[StreamItem]) -> ItemReader:
+    """Return a reader that has applied all the items."""
+    reader = ItemReader()
     for item in items:
         reader.show(item.data)
     return reader

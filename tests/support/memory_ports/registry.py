@@ -6,11 +6,11 @@ from roboco.ports.clock import Clock
 from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, POOLS, WorkspaceIdentity
 from tests.support.memory_ports.server import MemoryServer
 
-FORGOTTEN = 86_400.0
+MAX_AGE = 86_400.0
 
 
 class MemoryWorkerRegistry:
-    """The registry, for a process whose worker has the node name `own`."""
+    """The registry as used by the worker with the node name `own`."""
 
     def __init__(self, server: MemoryServer, clock: Clock, own: str = "", live: float = LIVENESS_TIMEOUT) -> None:
         self._server = server
@@ -42,7 +42,7 @@ class MemoryWorkerRegistry:
         now = self._clock.now()
         with self._server as held:
             last = {pool: max(held.workers[pool].values(), default=None) for pool in POOLS}
-        return {pool: None if at is None or now - at > FORGOTTEN else now - at for pool, at in last.items()}
+        return {pool: None if at is None or now - at > MAX_AGE else now - at for pool, at in last.items()}
 
     def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
         """Return the modules of each live worker of the pool."""

@@ -1,4 +1,4 @@
-"""What the sweeper works from, what waits for a task, and the logs, in memory."""
+"""The schedule, attempts, dead letters, inbox and logs in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,11 +11,11 @@ from roboco.ports.task_store import Phase
 from tests.support.memory_ports.server import MemoryServer
 
 MAX_LETTERS = 1000
-"""How many dead letters are kept."""
+"""Maximal number of dead letters that are kept."""
 
 
 class MemorySchedule:
-    """When the sweeper looks at a task again."""
+    """The schedule of the sweeper's passes over tasks."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
         self._server = server
@@ -50,7 +50,7 @@ class MemorySchedule:
             ]
 
     def due_at(self, task_id: str) -> float | None:
-        """Return when the task is due, in Unix seconds; None if it has no time."""
+        """Return when the task is due, in Unix seconds, or None if it has no time."""
         with self._server as held:
             return held.schedule.get(task_id)
 
@@ -75,7 +75,7 @@ class MemorySchedule:
             return iter([name for name in held.schedule if "/" not in name])
 
     def lock(self, token: str, seconds: float) -> bool:
-        """Whether this sweeper may sweep now, for so many seconds."""
+        """Return True if this sweeper may sweep now. The lock lasts these seconds."""
         now = self._clock.now()
         with self._server as held:
             if held.sweeping_until > now:
@@ -84,9 +84,9 @@ class MemorySchedule:
             return True
 
     def is_intact(self) -> bool:
-        """Whether the server holds all that it held at the last `begin`."""
+        """Return True if the server has lost nothing since the last `mark_filled`."""
         with self._server as held:
-            return held.run == self._server.run and not held.mark
+            return held.filled_instance == self._server.instance and not held.mark
 
     def recovered_instance(self, task_id: str) -> str | None:
         """Return the name of this run if the server is intact and the sweeper has nothing to recover of the task."""
@@ -95,19 +95,19 @@ class MemorySchedule:
             return self.instance_id() if self.is_intact() and not waits else None
 
     def was_restarted(self) -> bool:
-        """Whether the server was set back since the last `begin`; not if it was emptied."""
+        """Return True if the server was restored to an earlier state since the last `mark_filled`; not if emptied."""
         with self._server as held:
-            return held.run not in (0, self._server.run)
+            return held.filled_instance not in (0, self._server.instance)
 
     def recently_filled(self) -> bool:
-        """Whether the last `begin` was less than its `seconds` ago."""
+        """Return True if the last `mark_filled` was less than its `seconds` ago."""
         now = self._clock.now()
         with self._server as held:
             return held.fresh_until > now
 
     def instance_id(self) -> str:
         """Return the name of this run of the server."""
-        return str(self._server.run)
+        return str(self._server.instance)
 
     def mark_filling(self) -> str:
         """Mark that the schedule is about to be filled, and return the mark."""
@@ -119,18 +119,18 @@ class MemorySchedule:
             return held.mark
 
     def mark_filled(self, seconds: float, mark: str | None = None) -> None:
-        """Record that the schedule holds every open task, which counts as fresh for so many seconds."""
+        """Record that the schedule holds every open task, which counts as fresh for these seconds."""
         now = self._clock.now()
         with self._server as held:
-            if mark is not None and mark not in (held.mark, "" if held.mark else str(held.run)):
+            if mark is not None and mark not in (held.mark, "" if held.mark else str(held.filled_instance)):
                 return
-            held.run = self._server.run if mark is None else int(mark.partition("|")[0])
+            held.filled_instance = self._server.instance if mark is None else int(mark.partition("|")[0])
             held.mark = ""
             held.fresh_until = now + seconds
 
 
 class MemoryAttempts:
-    """How often work was begun and never ended, and who is at it, for `lease` seconds."""
+    """Counts of work that was started and not finished, with leases of `lease` seconds."""
 
     def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
         self._server = server
@@ -138,67 +138,67 @@ class MemoryAttempts:
         self._lease = lease
 
     def start(self, key: str) -> int | None:
-        """Note that the work begins: how often it was begun before and not ended; None while somebody is at it."""
+        """Count a start. Return the number of earlier unfinished starts, or None while another worker has the lease."""
         now = self._clock.now()
         with self._server as held:
-            if held.at_work.get(key, 0.0) > now:
+            if held.attempt_leases.get(key, 0.0) > now:
                 return None
-            held.at_work[key] = now + self._lease
+            held.attempt_leases[key] = now + self._lease
         return self.start_without_lease(key)
 
     def renew(self, key: str) -> bool:
-        """Be at it for one more lease."""
+        """Renew the lease. Return False if it has expired."""
         now = self._clock.now()
         with self._server as held:
-            if held.at_work.get(key, 0.0) <= now:
+            if held.attempt_leases.get(key, 0.0) <= now:
                 return False
-            held.at_work[key] = now + self._lease
+            held.attempt_leases[key] = now + self._lease
             return True
 
     def start_without_lease(self, key: str) -> int:
-        """Note that the work begins, whoever else may be at it: how often it was begun before and not ended."""
+        """Count a start, also beside another worker. Return the number of earlier unfinished starts."""
         with self._server as held:
-            held.begun[key] = held.begun.get(key, 0) + 1
-            return held.begun[key] - 1
+            held.attempts[key] = held.attempts.get(key, 0) + 1
+            return held.attempts[key] - 1
 
     def finish(self, key: str) -> None:
-        """The work has ended, well or with an error: what was counted is forgotten."""
+        """Remove the count of work that has ended, with or without an error."""
         with self._server as held:
-            held.begun.pop(key, None)
-            held.at_work.pop(key, None)
+            held.attempts.pop(key, None)
+            held.attempt_leases.pop(key, None)
 
 
 class MemoryDeadLetters:
-    """Letters by id, as JSON."""
+    """Dead letters by id, as JSON."""
 
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
 
     def add(self, letter: DeadLetter) -> None:
-        """Keep the letter, in place of one with the same id; where there are too many, the oldest one goes."""
+        """Store the letter, in place of one with the same id. Drop the oldest beyond MAX_LETTERS."""
         with self._server as held:
             held.letters[letter.letter_id] = letter.model_dump_json()
             for letter_id in list(held.letters)[:-MAX_LETTERS]:
                 del held.letters[letter_id]
 
     def get(self, letter_id: str) -> DeadLetter | None:
-        """The letter of this id; None if there is none."""
+        """Return the letter of this id, or None if there is none."""
         return next((letter for letter in self.entries() if letter.letter_id == letter_id), None)
 
     def entries(self) -> list[DeadLetter]:
-        """All letters, oldest first."""
+        """Return all letters, oldest first."""
         with self._server as held:
             found = [DeadLetter.model_validate_json(letter) for letter in held.letters.values()]
         return sorted(found, key=lambda letter: letter.time)
 
     def remove(self, letter_id: str) -> None:
-        """Forget the letter, if it is there."""
+        """Remove the letter, if it exists."""
         with self._server as held:
             held.letters.pop(letter_id, None)
 
 
 class MemoryInbox:
-    """Which items wait for a task."""
+    """The ids of the items that wait for each task."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
         self._server = server
@@ -212,7 +212,7 @@ class MemoryInbox:
         epoch: int | None = None,
         block_claim: bool = False,
     ) -> None:
-        """Note the items, and with `urgent` or `hold` ask for the end of the pending work (of this epoch)."""
+        """Add the items. With `interrupt` or `block_claim`, also request cancellation of the work (of `epoch` only)."""
         now = self._clock.now()
         with self._server as held:
             if item_ids:
@@ -231,28 +231,28 @@ class MemoryInbox:
                 return
             if block_claim and not interrupt and (task.phase is not Phase.TURN or task.owner):
                 return
-            if task.cut[0] != task.epoch:
-                task.cut = (task.epoch, now, task.emitted)
+            if task.cancellation[0] != task.epoch:
+                task.cancellation = (task.epoch, now, task.emitted)
             listening = [
-                heard for name, epoch, heard in self._server.listening if (name, epoch) == (task_id, task.epoch)
+                heard for name, epoch, heard in self._server.listeners if (name, epoch) == (task_id, task.epoch)
             ]
         for heard in [] if self._server.deaf else listening:
             heard()
 
     def count(self, task_id: str) -> int:
-        """Return how many items are noted."""
+        """Return the number of waiting items."""
         with self._server as held:
             return len(held.inboxes.get(task_id, ()))
 
     def clear_cancellation(self, task_id: str, epoch: int) -> None:
-        """Nobody wants the pending work of this epoch to end any more."""
+        """Withdraw the request to cancel the pending work of this epoch."""
         with self._server as held:
             task = held.tasks.get(task_id)
-            if task is not None and task.epoch == task.cut[0] == epoch:
-                task.cut = (0, 0.0, 0)
+            if task is not None and task.epoch == task.cancellation[0] == epoch:
+                task.cancellation = (0, 0.0, 0)
 
     def remove(self, task_id: str, item_id: str) -> None:
-        """The item was taken over."""
+        """Remove an item that was applied."""
         with self._server as held:
             held.inboxes.get(task_id, set()).discard(item_id)
 
@@ -264,18 +264,18 @@ class MemoryLogs:
         self._server = server
 
     def events(self, task_id: str, after: int) -> Iterator[bytes]:
-        """The messages of the execution channel after this number, oldest first."""
+        """Return the messages of the execution channel after this number, oldest first."""
         with self._server as held:
             task = held.tasks.get(task_id)
             return iter([message.encode() for message in task.events[after:]] if task else [])
 
     def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
-        """The messages of the content channel after this number, oldest first."""
+        """Return the messages of the content channel after this number, oldest first."""
         with self._server as held:
             task = held.tasks.get(task_id)
             return iter([message.encode() for message in task.chunks[after:]] if task else [])
 
     def publish_unlogged(self, task_id: str, event: AnyEvent) -> None:
-        """Publish an event that belongs to no task that is known."""
+        """Publish an event of an unknown task, without a log."""
         with self._server:
             self._server.published.append((task_id, canonical_json(event.model_dump(mode="json"))))

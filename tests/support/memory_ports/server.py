@@ -1,4 +1,4 @@
-"""What a Redis holds, in memory: lost in a moment, or set back to an earlier one."""
+"""The data of a Redis server in memory, which tests wipe or restore to an earlier state."""
 
 import copy
 import threading
@@ -13,7 +13,7 @@ from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 @dataclass
 class StoredCall:
-    """A tool call that was handed out; `outcome` is its JSON."""
+    """A dispatched tool call. `outcome` is JSON."""
 
     attempt: int = 1
     owner: str = ""
@@ -24,7 +24,7 @@ class StoredCall:
 
 @dataclass
 class StoredRequest:
-    """A request to a model: when it was made, and how many tokens it counts for."""
+    """A request to a model: its time, and the tokens that it counts for."""
 
     at: float
     tokens: int
@@ -32,7 +32,7 @@ class StoredRequest:
 
 @dataclass
 class StoredWait:
-    """A ticket that waits: its place from `start` to `finish`, and when it is dropped if it does not ask again."""
+    """A waiting ticket with its virtual start and finish. It is dropped if it does not ask again before `late`."""
 
     start: float
     finish: float
@@ -43,7 +43,7 @@ class StoredWait:
 
 @dataclass
 class StoredBucket:
-    """A limit's requests and waiting tickets; `finish` and `admitted` are the places of tenants, `time` the virtual."""
+    """A limit's requests and waiting tickets. `time` is virtual, as are `finish` and `admitted` by tenant."""
 
     made: dict[str, StoredRequest] = field(default_factory=dict)
     waits: dict[str, StoredWait] = field(default_factory=dict)
@@ -54,17 +54,17 @@ class StoredBucket:
 
 @dataclass
 class StoredTask:
-    """A task as the board keeps it; steps and states are kept as JSON, as on a wire.
+    """A task as the task store keeps it. Steps and states are JSON.
 
-    `cut` is the epoch whose work somebody wants to end, since when, and how many chunks were emitted then.
-    `due` is the epoch whose turn was given back, and until when; `refusals` how often its model's server refused it.
-    `used` is what the pending attempt's answer has used, `broken` the position of a step and what earlier ones have.
+    `cancellation` is a request: its epoch, its time, and the number of chunks emitted by then.
+    `deferral` is its epoch and its end. `refusals` counts the model server's refusals by epoch.
+    `used` is the usage of the pending attempt, `unfinished` a position with the usage of its earlier attempts.
     """
 
     generation: str
     epoch: int
     seq: int
-    fold: str
+    state: str
     first: str
     status: TaskStatus
     tail: list[str]
@@ -76,15 +76,15 @@ class StoredTask:
     owner: str = ""
     emitted: int = 0
     used: TokenUsage = field(default_factory=TokenUsage)
-    broken: tuple[int, TokenUsage] = field(default_factory=lambda: (0, TokenUsage()))
-    rings: int = 0
-    handed_at: float = 0.0
-    cut: tuple[int, float, int] = (0, 0.0, 0)
-    due: tuple[int, float] = (0, 0.0)
+    unfinished: tuple[int, TokenUsage] = field(default_factory=lambda: (0, TokenUsage()))
+    redeliveries: int = 0
+    dispatched_at: float = 0.0
+    cancellation: tuple[int, float, int] = (0, 0.0, 0)
+    deferral: tuple[int, float] = (0, 0.0)
     refusals: tuple[int, int] = (0, 0)
     refused_at: float = 0.0
     refused_for: float = 0.0
-    given_back: str = ""
+    deferred_token: str = ""
     declined: tuple[int, Declined] = (0, Declined())
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
@@ -92,9 +92,9 @@ class StoredTask:
     chunks: list[str] = field(default_factory=list)
     forget_at: float | None = None
 
-    def begin(self, phase: Phase, now: float) -> None:
-        """Move the fence: a new choice, or none."""
-        self.handed_at = now
+    def move_fence(self, phase: Phase, now: float) -> None:
+        """Move the fence to a new decision, or to none."""
+        self.dispatched_at = now
         self.epoch += 1
         self.phase = phase
         self.attempt = 1
@@ -102,35 +102,35 @@ class StoredTask:
             self.calls = {}
         self.release()
 
-    def broken_before(self) -> TokenUsage:
-        """What attempts at the step to come have used that are void."""
-        return self.broken[1] if self.broken[0] == self.seq else TokenUsage()
+    def unfinished_usage(self) -> TokenUsage:
+        """Return the usage of the next step's void attempts."""
+        return self.unfinished[1] if self.unfinished[0] == self.seq else TokenUsage()
 
     def release(self) -> None:
-        """Nobody has the pending turn."""
+        """Release the pending turn."""
         self.owner = ""
         self.emitted = 0
         self.used = TokenUsage()
-        self.rings = 0
+        self.redeliveries = 0
         self.lease_until = 0.0
 
 
 @dataclass
-class Stored:
+class StoredData:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
     inbox_until: dict[str, float] = field(default_factory=dict)
     schedule: dict[str, float] = field(default_factory=dict)
-    run: int = 0
+    filled_instance: int = 0
     mark: str = ""
     fresh_until: float = 0.0
     sweeper: str = ""
     sweeping_until: float = 0.0
-    begun: dict[str, int] = field(default_factory=dict)
-    at_work: dict[str, float] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    attempt_leases: dict[str, float] = field(default_factory=dict)
     letters: dict[str, str] = field(default_factory=dict)
     buckets: dict[str, StoredBucket] = field(default_factory=dict)
-    held_back: dict[str, float] = field(default_factory=dict)
+    paused_until: dict[str, float] = field(default_factory=dict)
     awaiting: dict[str, dict[str, float]] = field(default_factory=dict)
     workers: dict[str, dict[str, float]] = field(default_factory=lambda: {pool: {} for pool in POOLS})
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -138,22 +138,22 @@ class Stored:
 
 
 class MemoryServer:
-    """The data, one lock around each operation, and `published`: what subscribers saw, which no loss takes back.
+    """The data, with one lock around each operation. `published` holds all messages to subscribers, and is never lost.
 
-    While it is `deaf`, signals are lost.
+    While `deaf` is set, signals are lost.
     """
 
     def __init__(self) -> None:
-        self.held = Stored()
-        self.run = 1
+        self.held = StoredData()
+        self.instance = 1
         self.published: list[tuple[str, str]] = []
         self.deaf = False
         self.wiped = False
-        self.listening: list[tuple[str, int, Callable[[], None]]] = []
+        self.listeners: list[tuple[str, int, Callable[[], None]]] = []
         self._lock = threading.RLock()
         self._generations = 0
 
-    def __enter__(self) -> Stored:
+    def __enter__(self) -> StoredData:
         self._lock.acquire()
         return self.held
 
@@ -161,31 +161,31 @@ class MemoryServer:
         self._lock.release()
 
     def wipe(self) -> None:
-        """Lose everything."""
+        """Lose all data."""
         self.wiped = True
-        self.held = Stored()
+        self.held = StoredData()
 
-    def kept(self) -> Stored:
-        """A copy of everything as it is now."""
+    def copy(self) -> StoredData:
+        """Return a copy of all data."""
         return copy.deepcopy(self.held)
 
-    def set_back(self, kept: Stored) -> None:
-        """Lose what came after the copy was made, as a server does that is started again."""
+    def restore(self, kept: StoredData) -> None:
+        """Restore the copy, as a server that restarts without its latest writes does."""
         self.held = copy.deepcopy(kept)
-        self.run += 1
+        self.instance += 1
 
     def generation(self) -> str:
-        """A generation that was not there before."""
+        """Return a new generation."""
         self._generations += 1
         return f"{self._generations:012x}"
 
-    def tell(self, task_id: str, task: StoredTask, event: AnyEvent) -> None:
+    def publish_event(self, task_id: str, task: StoredTask, event: AnyEvent) -> None:
         """Number the event, log it and publish it."""
         numbers = f'{{"seq":{len(task.events) + 1},"generation":"{task.generation}","chunks":{len(task.chunks)},'
         task.events.append(numbers + unnumbered_json(event))
         self.published.append((task_id, task.events[-1]))
 
-    def emit(self, task_id: str, task: StoredTask, chunk: StreamChunk) -> None:
+    def publish_chunk(self, task_id: str, task: StoredTask, chunk: StreamChunk) -> None:
         """Number the chunk, log it and publish it."""
         numbers = f'{{"seq":{len(task.chunks) + 1},"generation":"{task.generation}","events":{len(task.events)},'
         task.chunks.append(numbers + unnumbered_json(chunk))

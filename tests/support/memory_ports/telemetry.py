@@ -1,4 +1,4 @@
-"""Telemetry that keeps what it is told."""
+"""Telemetry that keeps all records for a test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,43 +8,43 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
 
 
-class KeptTelemetry:
-    """`begun` is the work, `told` its facts in the same order, None where it was void; `tasks` have ended."""
+class MemoryTelemetry:
+    """The recorded metrics, operations and ended tasks. `annotations` has an entry an operation, None if discarded."""
 
     def __init__(self) -> None:
-        self.noted: list[tuple[MetricSpec, float, tuple[str, ...]]] = []
-        self.begun: list[Operation] = []
-        self.told: list[dict[str, Any] | None] = []
+        self.metrics: list[tuple[MetricSpec, float, tuple[str, ...]]] = []
+        self.operations: list[Operation] = []
+        self.annotations: list[dict[str, Any] | None] = []
         self.tasks: list[TaskSummary] = []
 
     def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
-        """Keep it."""
+        """Keep the call's arguments."""
         assert len(labels) == len(metric.labels)
-        self.noted.append((metric, value, labels))
+        self.metrics.append((metric, value, labels))
 
     @contextmanager
     def operation(self, operation: Operation) -> Iterator[OperationSpan]:
-        """Keep it."""
-        self.begun.append(operation)
-        self.told.append({})
-        yield _Kept(self.told, len(self.told) - 1)
+        """Keep the call's arguments."""
+        self.operations.append(operation)
+        self.annotations.append({})
+        yield _MemorySpan(self.annotations, len(self.annotations) - 1)
 
     def task_ended(self, summary: TaskSummary) -> None:
-        """Keep it."""
+        """Keep the call's arguments."""
         self.tasks.append(summary)
 
-    def of(self, figure: MetricSpec, *labels: str) -> list[float]:
-        """The values of the figure with these labels."""
-        return [value for one, value, its in self.noted if one == figure and its == labels]
+    def values(self, figure: MetricSpec, *labels: str) -> list[float]:
+        """Return the recorded values of the metric with these labels."""
+        return [value for one, value, its in self.metrics if one == figure and its == labels]
 
 
-class _Kept:
-    def __init__(self, told: list[dict[str, Any] | None], number: int) -> None:
-        self._told = told
+class _MemorySpan:
+    def __init__(self, annotations: list[dict[str, Any] | None], number: int) -> None:
+        self._annotations = annotations
         self._number = number
 
     def annotate(self, **facts: str | int | float) -> None:
-        self._told[self._number] = (self._told[self._number] or {}) | facts
+        self._annotations[self._number] = (self._annotations[self._number] or {}) | facts
 
     def discard(self) -> None:
-        self._told[self._number] = None
+        self._annotations[self._number] = None

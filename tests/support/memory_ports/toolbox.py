@@ -1,4 +1,4 @@
-"""Tools and routers that a test hands in."""
+"""A toolbox of a test's functions and routers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,11 +15,11 @@ from roboco.errors import NotRunnable, UsageError
 from roboco.ports.tools import Listings, ToolContext
 
 Function = Callable[[dict[str, Any], ToolContext], object]
-"""A tool of a test: it gets the arguments and the context, and returns JSON or an Outcome."""
+"""A tool of a test: takes the arguments and the context, and returns JSON or a ToolOutcome."""
 
 
 class MemoryToolbox:
-    """Runs functions by the name of their tool; `runs` are the contexts of all calls, in order."""
+    """A toolbox of functions by tool name. `runs` holds the contexts of all calls, in order."""
 
     def __init__(
         self, functions: Mapping[str, Function] | None = None, routers: Mapping[str, Router] | None = None
@@ -32,7 +32,7 @@ class MemoryToolbox:
         self.missing: set[str] = set()
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
-        """The agent's tools; UsageError if one cannot be had."""
+        """Return the agent's tools. Raise UsageError if one does not exist."""
         names = known_tools(team, agent, listings)
         for name in names:
             self.check(team.tool(name))
@@ -48,21 +48,21 @@ class MemoryToolbox:
             raise NotRunnable(f"module {module!r} is not in ROBOCO_TOOL_MODULES, which names no modules", module)
 
     def schema_error(self, schema: dict[str, Any]) -> str:
-        """What is wrong with the JSON Schema."""
+        """Return the error of the JSON Schema, or an empty text."""
         return schema_error(schema)
 
     def args_error(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
-        """What the JSON Schema finds wrong with the arguments."""
+        """Return the first violation of the JSON Schema by the arguments, or an empty text."""
         return value_error(schema, args)
 
     def list_tools(self, team: Team, server: str) -> Listing:
-        """The listing that a test has given the server, or an error; UsageError for the server "evil"."""
+        """Return the listing from `servers`, or one with an error. Raise UsageError for the server "evil"."""
         if server == "evil":
             raise UsageError(f"MCP server {server!r} is not allowed on this worker")
         return self.servers.get(server) or Listing(error=f"MCP server {server!r} could not be reached")
 
     def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
-        """Run the call; whatever goes wrong is in the outcome."""
+        """Run the call. Any exception becomes a failed outcome."""
         self.runs.append(context)
         try:
             result = self._function(call.tool_name)(call.args, context)
@@ -71,21 +71,21 @@ class MemoryToolbox:
         return result if isinstance(result, ToolOutcome) else successful_outcome(call, result)
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
-        """The outcome as it is."""
+        """Return the outcome unchanged."""
         return outcome
 
     def truncate_large(self, outcome: ToolOutcome) -> ToolOutcome:
-        """The outcome as it is."""
+        """Return the outcome unchanged."""
         return outcome
 
     def verify(self, call: ToolCall, spec: ToolDeclaration, context: ToolContext) -> ToolOutcome | None:
-        """What `verify_NAME` says that the call came to, if there is such a function."""
+        """Return the outcome that the function `verify_NAME` finds, or None without such a function."""
         function = self.functions.get(f"verify_{call.tool_name}")
         found = function(call.args, context) if function else None
         return found if isinstance(found, ToolOutcome) else None
 
     def router(self, name: str) -> Router:
-        """The router of this name; UsageError if there is none."""
+        """Return the router of this name. Raise UsageError if there is none."""
         if name not in self.routers:
             raise UsageError(f"no router {name!r}")
         return self.routers[name]

@@ -1,4 +1,4 @@
-"""Standing between the engine and its ports: what a test wants to happen before, after or instead of a call."""
+"""Interception of port calls: a watch acts before, after or instead of each call of the engine to a port."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,22 +6,22 @@ from typing import Any, TypeVar, cast
 
 P = TypeVar("P")
 
-Call = Callable[[], Any]
-Watch = Callable[[str, Call], Any]
-"""Is given every port call, as "board.commit" and the like, and makes it (or not)."""
+PortCall = Callable[[], Any]
+Watch = Callable[[str, PortCall], Any]
+"""Receives the name of every port call, such as "task_store.commit", and the call, which it makes or leaves out."""
 
 
 class Crash(BaseException):
-    """The process died here."""
+    """The death of the process at this point."""
 
 
-def make(name: str, call: Call) -> Any:
-    """The watch that changes nothing."""
+def make_call(name: str, call: PortCall) -> Any:
+    """Make the call: the watch that changes nothing."""
     return call()
 
 
-def watched(port: P, name: str, watch: Watch) -> P:
-    """The port, with all its calls made by the watch."""
+def watch_port(port: P, name: str, watch: Watch) -> P:
+    """Return the port wrapped so that the watch makes all of its calls."""
     return cast(P, _Watched(port, name, watch))
 
 
@@ -39,7 +39,7 @@ class _Watched:
 
 
 class Fault:
-    """Does something at the n-th port call (from 1), before or after its effect; `seen` are the calls so far."""
+    """A watch that acts before or after the n-th port call, counted from 1. `seen` holds the names of all calls."""
 
     def __init__(self, at: int, act: Callable[[], None], after: bool = False) -> None:
         self._at = at
@@ -47,7 +47,7 @@ class Fault:
         self._after = after
         self.seen: list[str] = []
 
-    def __call__(self, name: str, call: Call) -> Any:
+    def __call__(self, name: str, call: PortCall) -> Any:
         self.seen.append(name)
         struck = len(self.seen) == self._at
         if struck and not self._after:
@@ -59,5 +59,5 @@ class Fault:
 
     @property
     def struck(self) -> bool:
-        """Whether it came to the n-th call."""
+        """True if the n-th call was made."""
         return len(self.seen) >= self._at

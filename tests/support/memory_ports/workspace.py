@@ -21,25 +21,25 @@ class MemoryFiles:
         self._lock = threading.Lock()
 
     def create(self, path: str, data: bytes) -> bool:
-        """Store the file if there is none; False if another one stands there."""
+        """Store the file if there is none. Return False if a file with other bytes exists."""
         with self._lock:
             return self.held.setdefault(path, data) == data
 
     def put(self, path: str, data: bytes) -> None:
-        """Store the file, in place of an older one."""
+        """Store the file, in place of an existing one."""
         self.held[path] = data
 
     def get(self, path: str) -> bytes | None:
-        """The file's bytes; None if there is none."""
+        """Return the file's bytes, or None if there is no file."""
         return self.held.get(path)
 
     def get_versioned(self, path: str) -> VersionedFile | None:
-        """The file's bytes and their SHA-256; None if there is none."""
+        """Return the file's bytes and their SHA-256, or None if there is no file."""
         data = self.held.get(path)
         return None if data is None else VersionedFile(data, hashlib.sha256(data).hexdigest())
 
     def replace(self, path: str, data: bytes, version: str | None) -> bool:
-        """Store the file if it still has this version; False if another write came first."""
+        """Store the file if it still has this version. Return False if another write changed it."""
         with self._lock:
             stored = self.get_versioned(path)
             if (stored and stored.version) == version:
@@ -47,48 +47,48 @@ class MemoryFiles:
             return self.held.get(path) == data
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store all that the source still holds."""
+        """Store the remaining bytes of the source."""
         self.held[path] = source.read()
 
     def copy(self, source: str, path: str) -> None:
-        """Store the bytes of another file; nothing if there is no source."""
+        """Store the bytes of another file. Do nothing if there is no source."""
         if (data := self.held.get(source)) is not None:
             self.held[path] = data
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
-        """At most so many bytes of the file from a place on; None if there is no file."""
+        """Return at most `length` bytes of the file from `start` on, or None if there is no file."""
         data = self.held.get(path)
         return None if data is None else data[start : start + length]
 
     def size(self, path: str) -> int | None:
-        """How many bytes the file has; None if there is none."""
+        """Return the file's size in bytes, or None if there is no file."""
         data = self.held.get(path)
         return None if data is None else len(data)
 
     def presigned_url(self, path: str, seconds: int) -> str | None:
-        """None: memory has no URL."""
+        """Return None: a file in memory has no URL."""
         return None
 
     def delete(self, path: str) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file, if it exists."""
         self.held.pop(path, None)
 
     def names(self, folder: str) -> list[str]:
-        """The names directly below a folder, sorted."""
+        """Return the names directly below a folder, sorted."""
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted({path.partition("/")[0] for path in below})
 
 
 class MemoryHistories:
-    """The histories, as lines; `folds` counts how often each was folded."""
+    """Histories as lines. `compactions` counts those of each task."""
 
     def __init__(self) -> None:
         self.held: dict[str, list[bytes]] = {}
-        self.folds: dict[str, int] = {}
+        self.compactions: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
-        """Store the sealed step at its position and return what stands there: ours, or the step that won."""
+        """Store the sealed step at its position. Return the step at that position: this one, or the one that won."""
         with self._lock:
             lines = self.held.setdefault(task_id, [])
             if step.seq < len(lines):
@@ -99,21 +99,21 @@ class MemoryHistories:
             return step
 
     def create(self, task_id: str, lines: Sequence[bytes]) -> bool:
-        """Store the lines as the first steps of a history that has none; False if it has others."""
+        """Store the lines as the first steps of an empty history. Return False if it has other steps."""
         with self._lock:
             held = self.held.setdefault(task_id, [])
             held.extend([] if held else lines)
             return held[: len(lines)] == list(lines)
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
-        """The committed steps from a position on, each exactly once and in order."""
+        """Return the committed steps from a position on, each exactly once and in order."""
         return map(_read, self.held.get(task_id, [])[start:])
 
     def lines(self, task_id: str) -> Iterator[bytes]:
-        """The stored lines, oldest first."""
+        """Return the stored lines, oldest first."""
         return iter(list(self.held.get(task_id, [])))
 
     def compact(self, task_id: str) -> bool:
-        """Count the call: the lines are always complete."""
-        self.folds[task_id] = self.folds.get(task_id, 0) + 1
+        """Count the call. Histories in memory need no compaction."""
+        self.compactions[task_id] = self.compactions.get(task_id, 0) + 1
         return True

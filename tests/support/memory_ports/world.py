@@ -1,4 +1,4 @@
-"""World: a deployment in memory. Messages are delivered one by one, time passes when a test says so."""
+"""A deployment in memory. Tests deliver its messages one by one and move its clock."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -38,13 +38,20 @@ from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
-from tests.support.memory_ports.board import MemoryBoard
 from tests.support.memory_ports.clock import ManualClock
-from tests.support.memory_ports.deliverer import MemoryDeliverer
-from tests.support.memory_ports.dispatcher import Advance, ListTools, Message, Notify, QueueDispatcher, Tool, Turn
+from tests.support.memory_ports.dispatcher import (
+    AdvanceMessage,
+    ListToolsMessage,
+    Message,
+    NotifyMessage,
+    QueueDispatcher,
+    ToolMessage,
+    TurnMessage,
+)
 from tests.support.memory_ports.heartbeat import ManualHeartbeat
 from tests.support.memory_ports.leases import MemoryCalls, MemoryTurns
 from tests.support.memory_ports.model import ScriptedModel
+from tests.support.memory_ports.notifier import MemoryNotifier
 from tests.support.memory_ports.rates import Estimates, MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
@@ -56,25 +63,26 @@ from tests.support.memory_ports.schedule import (
 )
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.memory_ports.signals import MemorySignals
-from tests.support.memory_ports.telemetry import KeptTelemetry
+from tests.support.memory_ports.task_store import MemoryTaskStore
+from tests.support.memory_ports.telemetry import MemoryTelemetry
 from tests.support.memory_ports.toolbox import MemoryToolbox
-from tests.support.memory_ports.watch import Crash, Watch, make, watched
+from tests.support.memory_ports.watch import Crash, Watch, make_call, watch_port
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 
 TASK = "task_1"
 POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=3)
 WORKER = "worker@here"
-SWEEP = 1.0
+SWEEP_INTERVAL = 1.0
 """Seconds between two sweeps."""
-UNKNOWN = 60.0
-"""Seconds that pass at a time while the schedule does not hold the task."""
-PATIENCE = 60
-"""How often time may pass until a task has settled."""
+UNSCHEDULED_WAIT = 60.0
+"""Seconds from sweep to sweep while the schedule does not hold the task."""
+MAX_SWEEPS = 60
+"""Maximal number of sweeps until a task has settled."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a world is made of beside its ports."""
+    """The model, toolbox and policy of a world."""
 
     model: ScriptedModel
     toolbox: MemoryToolbox
@@ -82,12 +90,12 @@ class Given:
 
 
 class World:
-    """All processes and servers, swept before; `watch` stands between the engine and its ports.
+    """All processes and servers of a deployment, whose schedule is filled. `watch` intercepts every port call.
 
-    `failures` are the exceptions that workers met.
+    `failures` holds the exceptions that workers raised.
     """
 
-    def __init__(self, given: Given, watch: Watch = make) -> None:
+    def __init__(self, given: Given, watch: Watch = make_call) -> None:
         self.given = given
         self.watch = watch
         self.clock = ManualClock()
@@ -96,40 +104,40 @@ class World:
         self.histories = MemoryHistories()
         self.dispatcher = QueueDispatcher(self.clock)
         self.heartbeat = ManualHeartbeat()
-        self.deliverer = MemoryDeliverer()
+        self.notifier = MemoryNotifier()
         self.failures: list[Exception] = []
-        self.telemetry = KeptTelemetry()
+        self.telemetry = MemoryTelemetry()
         self.engine = self.process()
         MemorySchedule(self.server, self.clock).mark_filled(REFILL_INTERVAL)
 
     def process(self) -> Engine:
-        """The engine of a new process."""
+        """Return the engine of a new process."""
 
         def watch(name: str, call: Any) -> Any:
             return self.watch(name, call)
 
         lease = self.given.policy.lease
-        files = watched(self.files, "files", watch)
+        files = watch_port(self.files, "files", watch)
         return Engine(
-            task_store=watched(MemoryBoard(self.server, self.clock), "board", watch),
-            turns=watched(MemoryTurns(self.server, self.clock, lease), "turns", watch),
-            calls=watched(MemoryCalls(self.server, self.clock, lease), "calls", watch),
-            schedule=watched(MemorySchedule(self.server, self.clock), "schedule", watch),
-            attempts=watched(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
-            dead_letters=watched(MemoryDeadLetters(self.server), "dead", watch),
-            inbox=watched(MemoryInbox(self.server, self.clock), "inbox", watch),
-            event_logs=watched(MemoryLogs(self.server), "logs", watch),
-            histories=watched(self.histories, "histories", watch),
+            task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
+            turns=watch_port(MemoryTurns(self.server, self.clock, lease), "turns", watch),
+            calls=watch_port(MemoryCalls(self.server, self.clock, lease), "calls", watch),
+            schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
+            attempts=watch_port(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
+            dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
+            inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
+            event_logs=watch_port(MemoryLogs(self.server), "logs", watch),
+            histories=watch_port(self.histories, "histories", watch),
             files=files,
-            model=watched(self.given.model, "model", watch),
-            rate_limiter=watched(MemoryRates(self.server, self.clock), "rates", watch),
+            model=watch_port(self.given.model, "model", watch),
+            rate_limiter=watch_port(MemoryRates(self.server, self.clock), "rates", watch),
             tokenizers=Estimates(),
             templates=JinjaPrompts(),
-            toolbox=watched(self.given.toolbox, "toolbox", watch),
-            dispatcher=watched(self.dispatcher, "dispatcher", watch),
-            notifier=watched(self.deliverer, "deliverer", watch),
+            toolbox=watch_port(self.given.toolbox, "toolbox", watch),
+            dispatcher=watch_port(self.dispatcher, "dispatcher", watch),
+            notifier=watch_port(self.notifier, "notifier", watch),
             signals=MemorySignals(self.server),
-            workers=watched(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
+            workers=watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
             frozen_teams=FrozenTeams(files),
@@ -137,14 +145,16 @@ class World:
             telemetry=self.telemetry,
         )
 
-    def submit(self, team: Team, prompt: str = "go", task_id: str = TASK, at_once: bool = False, **wishes: Any) -> None:
-        """Submit the task. If the client crashes, it sends the same submission again.
+    def submit(
+        self, team: Team, prompt: str = "go", task_id: str = TASK, at_once: bool = False, **options: Any
+    ) -> None:
+        """Submit the task. A client that crashes sends the same submission again.
 
-        With `at_once` dispatch its first turn, as a client does; else wake a coordinator, as a delegating call does.
+        With `at_once` dispatch the first turn, as a client does; else wake a coordinator, as a delegating call does.
         """
-        submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **wishes)
+        submission = Submission(task_id=task_id, team=team.name, prompt=prompt, **options)
         accept = submit if at_once else accept_and_wake
-        self.until_answered(lambda: accept(self.engine, submission, team))
+        self.retry_until_answered(lambda: accept(self.engine, submission, team))
 
     def send(
         self,
@@ -153,36 +163,36 @@ class World:
         agent: str | None = None,
         task_id: str = TASK,
         if_busy: message.IfBusy | None = None,
-        brought: Mapping[str, Any] = MappingProxyType({}),
+        attachments: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Send a message of the user."""
+        """Send a user message."""
         item = UserMessage(
-            item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, attachments=dict(brought)
+            item_id=item_id, created_at=self.engine.now(), text=text, agent=agent, attachments=dict(attachments)
         )
-        self.until_answered(lambda: message.accept_message(self.engine, task_id, item, if_busy))
+        self.retry_until_answered(lambda: message.accept_message(self.engine, task_id, item, if_busy))
 
     def interrupt(self, text: str, item_id: str = "item1", agent: str | None = None, task_id: str = TASK) -> None:
-        """Send a message that interrupts."""
+        """Send a user message that interrupts."""
         item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
-        self.until_answered(lambda: message.accept_message(self.engine, task_id, item, "interrupt"))
+        self.retry_until_answered(lambda: message.accept_message(self.engine, task_id, item, "interrupt"))
 
     def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
         """Send a pause."""
-        self.until_answered(lambda: hold.pause(self.engine, task_id, item_id))
+        self.retry_until_answered(lambda: hold.pause(self.engine, task_id, item_id))
 
     def step(self, item_id: str = "step1", task_id: str = TASK) -> None:
-        """Let the task make one step."""
-        self.until_answered(lambda: hold.step(self.engine, task_id, item_id))
+        """Let a paused task run one step."""
+        self.retry_until_answered(lambda: hold.step(self.engine, task_id, item_id))
 
     def resume(self, item_id: str = "resume1", task_id: str = TASK) -> None:
-        """Have a paused task go on."""
-        self.until_answered(lambda: hold.resume(self.engine, task_id, item_id))
+        """Resume a paused task."""
+        self.retry_until_answered(lambda: hold.resume(self.engine, task_id, item_id))
 
     def answer(self, outcome: ToolOutcome, task_id: str = TASK) -> None:
-        """Submit what came of a client's call."""
-        self.until_answered(lambda: answer.answer(self.engine, task_id, outcome))
+        """Submit the outcome of a client tool's call."""
+        self.retry_until_answered(lambda: answer.answer(self.engine, task_id, outcome))
 
-    def judge(
+    def decide_approval(
         self,
         call_id: str,
         approved: bool,
@@ -191,19 +201,19 @@ class World:
         task_id: str = TASK,
     ) -> None:
         """Approve or deny a call."""
-        self.until_answered(lambda: answer.decide_approval(self.engine, task_id, call_id, approved, reason, args))
+        self.retry_until_answered(lambda: answer.decide_approval(self.engine, task_id, call_id, approved, reason, args))
 
     def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
         """Send a stop."""
         item = Stop(item_id=item_id, created_at=self.engine.now(), reason=reason)
-        self.until_answered(lambda: accept_item(self.engine, task_id, item))
+        self.retry_until_answered(lambda: accept_item(self.engine, task_id, item))
 
-    def deliver(self, letter: Message) -> None:
-        """Have a worker take the message; one that dies loses it, and a new process takes its place."""
-        self._survive(lambda: self._work(letter))
+    def deliver(self, message: Message) -> None:
+        """Run the message in a worker. A worker that dies loses it, and a new process replaces the worker."""
+        self._run_worker(lambda: self._handle(message))
 
     def drain(self, limit: int = 2000) -> None:
-        """Deliver what is queued, oldest first, and what that brings, until nothing is left."""
+        """Deliver messages, oldest first, until the queue is empty."""
         for _ in range(limit):
             if not self.dispatcher.queue:
                 return
@@ -211,30 +221,32 @@ class World:
         raise AssertionError(f"still busy after {limit} messages: {list(self.dispatcher.queue)[:5]}")
 
     def sweep(self) -> None:
-        """Let a coordinator worker sweep."""
-        self.clock.move(SWEEP)
-        self._survive(lambda: sweep(self.engine, SWEEP / 2))
+        """Run one sweep in a coordinator worker."""
+        self.clock.move(SWEEP_INTERVAL)
+        self._run_worker(lambda: sweep(self.engine, SWEEP_INTERVAL / 2))
 
     def settle(self, task_id: str = TASK) -> None:
-        """Deliver, let time pass and sweep until the task has ended or waits; AssertionError if it never does."""
-        for _ in range(PATIENCE):
+        """Deliver, move the clock and sweep until the task has ended or waits. Raise AssertionError at the limit."""
+        for _ in range(MAX_SWEEPS):
             self.drain()
-            if self.settled(task_id):
+            if self.is_settled(task_id):
                 return
-            self.clock.move(self.server.held.schedule.get(task_id, self.clock.now() + UNKNOWN) - self.clock.now())
+            self.clock.move(
+                self.server.held.schedule.get(task_id, self.clock.now() + UNSCHEDULED_WAIT) - self.clock.now()
+            )
             self.sweep()
         raise AssertionError(f"task {task_id} never settles: {self.failures[:3]} {self.server.held.tasks.get(task_id)}")
 
     def settle_for(self, sweeps: int) -> None:
-        """Deliver, and let time pass and sweep so many times."""
+        """Deliver, move the clock and sweep, as often as `sweeps`."""
         for _ in range(sweeps):
             self.drain()
             self.clock.move(self.given.policy.lease)
             self.sweep()
         self.drain()
 
-    def settled(self, task_id: str = TASK) -> bool:
-        """Whether the task has ended and is closed, or waits and has taken all that came for it, or for a person."""
+    def is_settled(self, task_id: str = TASK) -> bool:
+        """Return True if the task has ended and is closed, or waits and has applied all its items."""
         if self.summary(task_id).status.ended and open_marker_path(task_id) not in self.files.held:
             return task_id not in self.server.held.schedule
         task = self.server.held.tasks.get(task_id)
@@ -243,8 +255,8 @@ class World:
         return task.seq == len(self.history(task_id)) and self.waits_on(task_id)
 
     def waits_on(self, task_id: str) -> bool:
-        """Whether nothing has come that ends the task's wait."""
-        task = MemoryBoard(self.server, self.clock).load(task_id, 100)
+        """Return True if no item or outcome ends the task's wait."""
+        task = MemoryTaskStore(self.server, self.clock).load(task_id, 100)
         assert task is not None
         paths = [path for path in self.files.held if path.startswith(inbox_path(task_id))]
         found = [parse_item(self.files.held[path]) for path in paths]
@@ -258,34 +270,34 @@ class World:
         action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes, sub_task=sub_task))
         return isinstance(action, Wait) and action.status is task.status
 
-    def untaken(self, task_id: str = TASK) -> list[str]:
-        """The ids of the items that were accepted and are no step yet, as the workspace has them."""
+    def pending_item_ids(self, task_id: str = TASK) -> list[str]:
+        """Return the ids of the accepted items in the workspace that are not applied yet."""
         items = [parse_item(self.files.held[path]) for path in self.files.held if path.startswith(inbox_path(task_id))]
         return [item.item_id for item in items if item.applied_at_seq is None]
 
     def summary(self, task_id: str = TASK) -> TaskSummary:
-        """What `task.json` says."""
+        """Return the summary in `task.json`."""
         return TaskSummary.model_validate_json(self.files.held[summary_path(task_id)])
 
     def status(self, task_id: str = TASK) -> TaskStatus:
-        """Where the task stands."""
+        """Return the status in Redis, or in `task.json` if Redis does not hold the task."""
         task = self.server.held.tasks.get(task_id)
         return task.status if task is not None else self.summary(task_id).status
 
     def history(self, task_id: str = TASK) -> list[TaskStep]:
-        """The committed steps."""
+        """Return the committed steps."""
         return list(self.histories.read(task_id))
 
     def events(self, task_id: str = TASK) -> list[dict[str, Any]]:
-        """The execution channel's log."""
+        """Return the log of the execution channel."""
         return [json.loads(message) for message in self.server.held.tasks[task_id].events]
 
     def published(self, task_id: str = TASK) -> list[dict[str, Any]]:
-        """What a subscriber of both channels saw, from the first moment on."""
+        """Return all messages that a subscriber of both channels received."""
         return [json.loads(message) for name, message in self.server.published if name == task_id]
 
-    def _survive(self, work: Callable[[], object]) -> None:
-        """Worker processes outlive an exception; one that dies is replaced."""
+    def _run_worker(self, work: Callable[[], object]) -> None:
+        """Run the work as a worker process does: keep an exception, replace a process that dies."""
         try:
             work()
         except Crash:
@@ -293,21 +305,21 @@ class World:
         except Exception as error:
             self.failures.append(error)
 
-    def _work(self, letter: Message) -> None:
-        match letter:
-            case Advance():
-                advance(self.engine, letter.task_id)
-            case Turn():
-                run_turn(self.engine, letter.order)
-            case Tool():
-                run_call(self.engine, letter.order)
-            case ListTools():
-                list_tools(self.engine, letter.order)
-            case Notify():
-                deliver(self.engine, letter.task_id)
+    def _handle(self, message: Message) -> None:
+        match message:
+            case AdvanceMessage():
+                advance(self.engine, message.task_id)
+            case TurnMessage():
+                run_turn(self.engine, message.assignment)
+            case ToolMessage():
+                run_call(self.engine, message.assignment)
+            case ListToolsMessage():
+                list_tools(self.engine, message.request)
+            case NotifyMessage():
+                deliver(self.engine, message.task_id)
 
-    def until_answered(self, call: Any) -> None:
-        """Do what a caller does, again if it is not answered or its process dies, three times at most."""
+    def retry_until_answered(self, call: Any) -> None:
+        """Make a client's request. Repeat it if no answer arrives or the process dies, three times at most."""
         for _ in range(3):
             try:
                 call()
@@ -323,7 +335,7 @@ class World:
 
 
 def team_of(**fields: Any) -> Team:
-    """A team of these fields."""
+    """Return a team with these fields."""
     return validate_team({"name": "desk"} | fields)
 
 
@@ -333,6 +345,6 @@ def given(
     routers: Mapping[str, Router] | None = None,
     policy: Policy | None = None,
 ) -> Given:
-    """A world's parts, of a script, tools and routers."""
+    """Return the parts of a world with this script, these tools and routers."""
     made = Given(ScriptedModel(script), MemoryToolbox(functions, routers))
     return made if policy is None else Given(made.model, made.toolbox, policy)

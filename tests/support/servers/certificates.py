@@ -1,4 +1,4 @@
-"""Certificates of an authority that nobody but a test knows, for servers and for clients."""
+"""Certificates of a test's own authority, for servers and for clients."""
 
 import ssl
 from pathlib import Path
@@ -8,7 +8,7 @@ import trustme
 
 
 class Certificates:
-    """Files below `folder`: the authority's certificate, a client's with its key, and one of another authority."""
+    """Files below `folder`: the authority's certificate, a client's with its key, and that of another authority."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ class Certificates:
         trustme.CA().cert_pem.write_to_path(self.stranger)
 
     def server(self, *names: str, clients: bool = False) -> ssl.SSLContext:
-        """The context of a server of these names; with `clients` it talks only to those with a certificate."""
+        """Return the context of a server with these names. With `clients` it requires a client certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._authority.issue_cert(*names).configure_cert(context)
         if clients:
@@ -30,5 +30,5 @@ class Certificates:
         return context
 
     def options(self) -> str:
-        """The query of a URL whose client shows its certificate and believes this authority alone."""
+        """Return the query of a URL for a client that sends its certificate and trusts only this authority."""
         return urlencode({"ssl_ca_certs": self.authority, "ssl_certfile": self.client, "ssl_keyfile": self.client})

@@ -1,4 +1,4 @@
-"""What the scripted model server speaks: chat-completions requests and replies.
+"""The protocol of the scripted model server: chat-completions requests and replies.
 
 Pure: no I/O, no clock, no randomness. The same request and reply always make the same bytes.
 """
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One HTTP request; header names are in lower case, and `body` is {} if it was not a JSON object."""
+    """An HTTP request with header names in lower case. `body` is {} if it was not a JSON object."""
 
     method: str
     path: str
@@ -70,7 +70,7 @@ class Request:
         return results[::-1]
 
     def count(self, role: str) -> int:
-        """How many messages have this role; `count('assistant')` is the number of earlier turns."""
+        """Return the number of messages with this role; `count('assistant')` is the number of earlier turns."""
         return sum(message["role"] == role for message in self.messages)
 
     @cached_property
@@ -81,16 +81,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server answers; faults happen at the end at the latest, so none is skipped for want of chunks.
+    """The server's answer. A fault after more chunks than the reply has happens at its end, so none is skipped.
 
-    text, chunks: the text, and how it is cut: by words, in n parts, or as listed (then `text` is unused).
+    text, chunks: the text, cut by words, into n parts, or as listed (then `text` is unused).
     tool_calls: (name, arguments) after the text; arguments are a dict, or a raw string for nonsense JSON.
     delay, interval: seconds from the response head to the first chunk, and from chunk to chunk.
-    held_until: the first chunk does not come before this is set.
+    held_until: the server sends no chunk before this is set.
     status, code, headers: from 400 on an error whose message is `text`, e.g. 429 with Retry-After.
     break_after, hang_after: close the connection, or fall silent, after n chunks; 0 is before the head.
     garbage: bytes in place of the end of the stream (the whole body, if not streamed).
-    finish_reason, usage: by default as the reply suggests; usage is (prompt, completion) tokens.
+    finish_reason, usage: by default derived from the reply; usage is (prompt, completion) tokens.
     """
 
     text: str = ""
@@ -114,27 +114,27 @@ class Reply:
 
     @property
     def pieces(self) -> list[str]:
-        """The text as it is cut into chunks."""
+        """The text, cut into chunks."""
         if self.chunks is None:
             return re.findall(r"\S+\s*|\s+", self.text)
-        return cut(self.text, self.chunks) if isinstance(self.chunks, int) else list(self.chunks)
+        return split_text(self.text, self.chunks) if isinstance(self.chunks, int) else list(self.chunks)
 
 
-def cut(text: str, parts: int) -> list[str]:
-    """The text in so many nearly equal parts, fewer if it is shorter."""
+def split_text(text: str, parts: int) -> list[str]:
+    """Return the text in this number of nearly equal parts, or fewer if it is shorter."""
     parts = min(parts, len(text))
     marks = [n * len(text) // parts for n in range(parts + 1)] if parts else []
     return [text[start:end] for start, end in pairwise(marks)]
 
 
 def content_text(message: Json) -> str:
-    """The text of a message, whether its content is a string, a list of parts, or null."""
+    """Return the text of a message whose content is a string, a list of parts, or null."""
     content = message.get("content") or ""
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def encoded(value: object) -> bytes:
-    """Compact JSON in UTF-8; all in ASCII where a text is not well-formed."""
+    """Return compact JSON in UTF-8, or in ASCII if a text is not well-formed."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -142,14 +142,14 @@ def encoded(value: object) -> bytes:
 
 
 def error_body(status: int, message: str, code: str | None = None) -> Json:
-    """An error as providers word it."""
+    """Return an error in the form that providers use."""
     kinds = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message or f"status {status}", "type": kind, "param": None, "code": code}}
 
 
 def calls(request: Request, reply: Reply) -> list[Json]:
-    """The reply's tool calls as a whole message holds them."""
+    """Return the reply's tool calls in the form of a complete message."""
     return [
         {
             "id": f"call_{request.digest}_{n}",
@@ -161,29 +161,29 @@ def calls(request: Request, reply: Reply) -> list[Json]:
 
 
 def call_deltas(index: int, call: Json) -> list[Json]:
-    """One call as it is streamed: first its id and name, then its arguments in pieces."""
+    """Return one call in the form of a stream: its id and name, then its arguments in pieces."""
     name, arguments = call["function"]["name"], call["function"]["arguments"]
     opening = {**call, "index": index, "function": {"name": name, "arguments": ""}}
-    rest = [{"index": index, "function": {"arguments": piece}} for piece in cut(arguments, 4)]
+    rest = [{"index": index, "function": {"arguments": piece}} for piece in split_text(arguments, 4)]
     return [opening, *rest]
 
 
 def deltas(request: Request, reply: Reply) -> list[Json]:
-    """The reply's chunks: its text, then its tool calls with their pieces interleaved."""
+    """Return the deltas of the reply: its text, then the interleaved pieces of its tool calls."""
     rows = zip_longest(*(call_deltas(n, call) for n, call in enumerate(calls(request, reply))))
     pieces = (delta for delta in chain.from_iterable(rows) if delta is not None)
     return [{"content": piece} for piece in reply.pieces] + [{"tool_calls": [piece]} for piece in pieces]
 
 
 def usage(request: Request, reply: Reply) -> Json:
-    """The reply's token counts; unless given, about four characters a prompt token, and one per chunk."""
+    """Return the reply's token counts. By default a prompt token is four characters, a completion token one chunk."""
     estimate = (math.ceil(len(json.dumps(request.messages)) / 4), len(deltas(request, reply)))
     prompt, completion = reply.usage or estimate
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def envelope(request: Request, kind: str, choices: list[Json], used: Json | None) -> Json:
-    """What surrounds the choices of a chunk or of a whole completion."""
+    """Return a chunk or a complete answer with these choices."""
     return {
         "id": f"chatcmpl-{request.digest}",
         "object": kind,
@@ -195,7 +195,7 @@ def envelope(request: Request, kind: str, choices: list[Json], used: Json | None
 
 
 def model_list(models: Sequence[str]) -> Json:
-    """The answer to GET /v1/models."""
+    """Return the answer to GET /v1/models."""
     entries = [{"id": m, "object": "model", "created": CREATED, "owned_by": "tests"} for m in models]
     return {"object": "list", "data": entries}
 
@@ -205,7 +205,7 @@ def finish_reason(reply: Reply) -> str:
 
 
 def completion(request: Request, reply: Reply) -> Json:
-    """The reply as one body, for a request without streaming."""
+    """Return the reply as one body, for a request without streaming."""
     message: Json = {"role": "assistant", "content": "".join(reply.pieces) or None}
     if reply.tool_calls:
         message["tool_calls"] = calls(request, reply)
@@ -215,7 +215,7 @@ def completion(request: Request, reply: Reply) -> Json:
 
 @dataclass(frozen=True)
 class Stream:
-    """A reply as server-sent events: what precedes the chunks, the chunks, and what ends the stream."""
+    """A reply as server-sent events: the opening, the chunks, and the ending."""
 
     opening: bytes
     chunks: list[bytes]
@@ -223,7 +223,7 @@ class Stream:
 
 
 def stream(request: Request, reply: Reply) -> Stream:
-    """The reply as events; the usage comes last, and only if the request includes it."""
+    """Return the reply as events. The usage is the last one, if the request includes it."""
 
     def event(choices: list[Json], used: Json | None = None) -> bytes:
         return b"data: %s\n\n" % encoded(envelope(request, "chat.completion.chunk", choices, used))

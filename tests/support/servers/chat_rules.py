@@ -1,4 +1,4 @@
-"""Which chat-completions requests real providers refuse, and why."""
+"""The rules by which real providers refuse chat-completions requests."""
 
 import json
 import re
@@ -12,7 +12,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def violations(body: Json) -> Iterator[str]:
-    """Why providers would refuse this request: none, if it is sound."""
+    """Yield each reason for which providers refuse this request."""
     if not isinstance(body.get("model"), str):
         yield "you must provide a model parameter"
     if body.get("stream_options") is not None and not body.get("stream"):

@@ -1,4 +1,4 @@
-"""A Redis Cluster of processes: primaries with a third of the slots each, and a replica of each if asked for."""
+"""A Redis Cluster of processes: three primaries with a third of the slots each, and optionally a replica of each."""
 
 import os
 import signal
@@ -20,9 +20,9 @@ PRIMARIES = 3
 
 
 class Cluster:
-    """Started on entering, and gone on leaving; the first three of `nodes` begin as primaries.
+    """A cluster that starts on entering and ends on leaving. The first three of `nodes` start as primaries.
 
-    With replicas a node that does not answer for two seconds is replaced by its own; without, it is waited for.
+    With replicas, a primary that does not answer for two seconds is replaced by its replica.
     """
 
     def __init__(self, folder: Path, replicas: bool = False) -> None:
@@ -51,23 +51,23 @@ class Cluster:
         return f"redis+cluster://{','.join(f'{LOOPBACK}:{port}' for port in self.ports)}"
 
     def kill(self, number: int) -> None:
-        """End a node with SIGKILL."""
+        """Kill a node with SIGKILL."""
         os.kill(self.nodes[number].pid, signal.SIGKILL)
         self.nodes[number].process.wait()
 
     def ask(self, number: int, *command: Any) -> Any:
-        """A node's own answer."""
+        """Return the answer of one node to a command."""
         limits: dict[str, Any] = {"socket_timeout": 5, "retry": Retry(NoBackoff(), 0), "decode_responses": True}
         with redis.Redis(host=LOOPBACK, port=self.ports[number], **limits) as client:
             return client.execute_command(*command)
 
     def owner(self, key: str) -> int:
-        """The number of the node that has the key now."""
+        """Return the number of the node that holds the key."""
         slot = int(self.ask(self._alive(), "CLUSTER", "KEYSLOT", key))
         for first, last, (_, port, *_), *_ in self.ask(self._alive(), "CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return self.ports.index(int(port))
-        raise AssertionError(f"nobody has slot {slot}")
+        raise AssertionError(f"no node has slot {slot}")
 
     def migrate(self, key: str, target: int) -> None:
         """Move the slot of the key to another primary, key by key, as an operator does."""
@@ -118,7 +118,7 @@ class Cluster:
         until(lambda: all(self._known(number) == self._count for number in range(self._count)), 30, "all have met")
         for number in range(PRIMARIES, self._count):
             self.ask(number, "CLUSTER", "REPLICATE", self.ask(number - PRIMARIES, "CLUSTER", "MYID"))
-        until(self._sound, 30, "the cluster is up")
+        until(self._is_healthy, 30, "the cluster is up")
 
     def _answers(self, number: int) -> bool:
         try:
@@ -129,8 +129,8 @@ class Cluster:
     def _known(self, number: int) -> int:
         return len(self.ask(number, "CLUSTER NODES"))
 
-    def _sound(self) -> bool:
-        """Whether every node sees all slots served, and each primary has its replica."""
+    def _is_healthy(self) -> bool:
+        """Return True if every node sees all slots served, and each primary has its replica."""
         up = all(self.ask(number, "CLUSTER INFO")["cluster_state"] == "ok" for number in range(self._count))
         linked = range(PRIMARIES, self._count)
         return up and all(self.ask(one, "INFO", "replication").get("master_link_status") == "up" for one in linked)

@@ -1,7 +1,7 @@
-"""Gate: a TCP proxy before a server, which stops the one request that a test waits for, or its answer.
+"""A TCP proxy before a server. It stops the request for which a test waits, or the answer to it.
 
 with Gate(port) as gate:
-    held = gate.hold(b"EVALSHA", answer=True)   # the server does it, and nobody hears of it
+    held = gate.hold(b"EVALSHA", answer=True)   # the server executes it, and no client gets the answer
     held.reached.wait(10)
     held.release()
 """
@@ -16,13 +16,13 @@ from typing import Any, Self
 _REQUEST = re.compile(rb"[A-Z]+ /")
 _SIZE = 64 * 1024
 _OVERLAP = 200
-"""Bytes of the chunk before that are searched again, since a pattern may be cut in two."""
+"""Bytes of the previous chunk that are searched again, since a chunk may end within a match."""
 
 
-class Held:
-    """The `nth` request that matches: `reached` is set when it is there, `passed` when it, or its answer, went on.
+class HeldRequest:
+    """The `nth` matching request. `reached` is set when it arrives, `passed` when it, or its answer, is passed on.
 
-    Whoever waits for it may have given up, and closed the connection: then it has passed, too.
+    `passed` is also set if the client has closed the connection.
     """
 
     def __init__(self, pattern: bytes, nth: int, answer: bool, loop: asyncio.AbstractEventLoop) -> None:
@@ -36,16 +36,16 @@ class Held:
         self._dropped = False
 
     def release(self) -> None:
-        """Let it go on."""
+        """Pass the request on, or its answer."""
         self._loop.call_soon_threadsafe(self._go.set)
 
     def drop(self) -> None:
-        """Let it get lost, together with its connection."""
+        """Lose the request or its answer, and close the connection."""
         self._dropped = True
         self.release()
 
-    def is_struck_by(self, before: bytes, data: bytes) -> bool:
-        """Whether the request that ends in this data, after what came before, is the one."""
+    def ends_in(self, before: bytes, data: bytes) -> bool:
+        """Return True if the nth match ends in this data, which follows `before`."""
         if self._left <= 0:
             return False
         matches = self._pattern.finditer(before + data)
@@ -53,24 +53,24 @@ class Held:
         return self._left <= 0
 
     async def wait(self) -> bool:
-        """Stand still until it is released: whether it goes on."""
+        """Wait for the release. Return True if the data is passed on, False if it is dropped."""
         self.reached.set()
         await self._go.wait()
         return not self._dropped
 
 
 class Gate:
-    """Listens on `port` of this machine while it is entered, and passes on to the server's port.
+    """A proxy that listens on `port` of this machine within its block, and passes data on to the server's port.
 
-    Each HTTP request waits `delay` seconds; while there is a `refusal`, it is the answer to all of them.
+    Each HTTP request waits `delay` seconds. While `refusal` is set, it is the answer to every request.
     """
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
-        self.held: list[Held] = []
-        self._ways: set[asyncio.Task[None]] = set()
+        self.held: list[HeldRequest] = []
+        self._streams: set[asyncio.Task[None]] = set()
         self.port = 0
         self.delay = 0.0
         self.refusal = b""
@@ -89,9 +89,9 @@ class Gate:
         self._thread.join()
         self._loop.close()
 
-    def hold(self, pattern: bytes, nth: int = 1, answer: bool = False) -> Held:
-        """Stop the nth request from now on that holds what the pattern matches; with `answer`, what comes back."""
-        held = Held(pattern, nth, answer, self._loop)
+    def hold(self, pattern: bytes, nth: int = 1, answer: bool = False) -> HeldRequest:
+        """Stop the nth request from now on that matches the pattern, or with `answer` the answer to it."""
+        held = HeldRequest(pattern, nth, answer, self._loop)
         self.held.append(held)
         return held
 
@@ -100,10 +100,10 @@ class Gate:
 
     async def _close(self) -> None:
         self._server.close()
-        for way in list(self._ways):
+        for way in list(self._streams):
             way.cancel()
-        await asyncio.gather(*self._ways, return_exceptions=True)
-        await asyncio.sleep(0.01)  # the transports close themselves in the loop's next rounds
+        await asyncio.gather(*self._streams, return_exceptions=True)
+        await asyncio.sleep(0.01)  # the transports close in the loop's next iterations
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -114,8 +114,8 @@ class Gate:
         connection = _Connection(self, (reader, writer), upstream)
         for way in (connection.requests(), connection.answers()):
             task = asyncio.ensure_future(way)
-            self._ways.add(task)
-            task.add_done_callback(self._ways.discard)
+            self._streams.add(task)
+            task.add_done_callback(self._streams.discard)
 
 
 class _Connection:
@@ -128,10 +128,10 @@ class _Connection:
         self._gate = gate
         self._client = client
         self._server = server
-        self._answer: Held | None = None
+        self._answer: HeldRequest | None = None
 
     async def requests(self) -> None:
-        """Pass requests on, but for the one that is held."""
+        """Pass requests on, except the held one."""
         try:
             await self._pass_requests()
         except OSError:
@@ -140,7 +140,7 @@ class _Connection:
             self._close()
 
     async def answers(self) -> None:
-        """Pass answers on, but for the one that is held."""
+        """Pass answers on, except the held one."""
         try:
             await self._pass_answers()
         except OSError:
@@ -157,7 +157,7 @@ class _Connection:
                 return
             if self._gate.delay and _REQUEST.match(data):
                 await asyncio.sleep(self._gate.delay)
-            struck = self._struck(before, data)
+            struck = self._find_held(before, data)
             if struck is not None and struck.answer:
                 self._answer = struck
             elif struck is not None and not await struck.wait():
@@ -172,15 +172,15 @@ class _Connection:
                 return
             await _pass_on(self._client[1], data, held)
 
-    def _struck(self, before: bytes, data: bytes) -> Held | None:
-        return next((held for held in self._gate.held if held.is_struck_by(before, data)), None)
+    def _find_held(self, before: bytes, data: bytes) -> HeldRequest | None:
+        return next((held for held in self._gate.held if held.ends_in(before, data)), None)
 
     def _close(self) -> None:
         for _, writer in (self._client, self._server):
             writer.close()
 
 
-async def _pass_on(writer: asyncio.StreamWriter, data: bytes, held: Held | None) -> None:
+async def _pass_on(writer: asyncio.StreamWriter, data: bytes, held: HeldRequest | None) -> None:
     try:
         writer.write(data)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""A receiver of webhooks that answers as a test says, also badly."""
+"""A receiver of webhooks with scripted answers, also malformed ones."""
 
 import socket
 import ssl
@@ -14,7 +14,7 @@ Answer = Callable[[socket.socket, int], None]
 
 @dataclass(frozen=True)
 class Posted:
-    """A request as it came."""
+    """A received request."""
 
     path: str
     headers: dict[str, str]
@@ -23,7 +23,7 @@ class Posted:
 
 
 class HookServer:
-    """Keeps what it gets in `posted`; with the context of a server it speaks TLS."""
+    """A server that keeps all requests in `posted`. With a server's SSL context it speaks TLS."""
 
     def __init__(self, answer: Answer | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer or status(204)
@@ -34,7 +34,7 @@ class HookServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The server's URL."""
         return f"http{'s' if self._tls else ''}://127.0.0.1:{self._socket.getsockname()[1]}/"
 
     def __enter__(self) -> Self:
@@ -60,7 +60,7 @@ class HookServer:
                 connection = self._tls.wrap_socket(connection, server_side=True)
             except OSError:
                 connection.close()
-                return  # the sender does not believe it
+                return  # the sender does not trust the certificate
         with connection:
             connection.settimeout(30)
             head, body = b"", b""
@@ -79,16 +79,16 @@ class HookServer:
             try:
                 self.answer(connection, len(self.posted) - 1)
             except OSError:
-                return  # the sender has had enough
+                return  # the sender has closed the connection
 
 
 def status(code: int, text: str = "", **headers: str) -> Answer:
-    """Answers with this status."""
+    """Return an answer with this status."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.1 {code} x\r\ncontent-length: {len(text)}\r\n{lines}\r\n{text}"
     return lambda connection, _: connection.sendall(head.encode())
 
 
 def in_turn(*answers: Answer) -> Answer:
-    """Answers with each of these once, and then with the last one."""
+    """Return an answer that uses each of these once, and then repeats the last one."""
     return lambda connection, number: answers[min(number, len(answers) - 1)](connection, number)

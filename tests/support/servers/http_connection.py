@@ -1,4 +1,4 @@
-"""One client's HTTP/1.1 connection to the scripted model server."""
+"""An HTTP/1.1 connection of a client to the scripted model server."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ class ClientGone(Exception):
 
 
 class BreakOff(Exception):
-    """The script wants the connection closed here."""
+    """The reply closes the connection at this point."""
 
 
-class Inbox(asyncio.StreamReader):
-    """A stream reader that tells when the other side closed, without anyone reading."""
+class WatchedReader(asyncio.StreamReader):
+    """A stream reader that reports when the other side closed, also while no task reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,14 +43,14 @@ class Inbox(asyncio.StreamReader):
 
 
 class Connection:
-    """One client's connection; all but `receive` raise ClientGone at once when the client closes it."""
+    """A client's connection. All methods but `receive` raise ClientGone as soon as the client closes it."""
 
-    def __init__(self, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, inbox: WatchedReader, writer: asyncio.StreamWriter) -> None:
         self._inbox = inbox
         self._writer = writer
 
     async def receive(self) -> Request | None:
-        """The next request, or None when the client has closed."""
+        """Return the next request, or None if the client has closed the connection."""
         try:
             head = (await self._inbox.readuntil(b"\r\n\r\n")).decode("latin-1")
             first, *lines = head.rstrip().split("\r\n")
@@ -63,7 +63,7 @@ class Connection:
         return Request(method, path.partition("?")[0], headers, _object(body))
 
     async def pause(self, seconds: float | None) -> None:
-        """Wait, forever if None; 0 lets other streams go on."""
+        """Wait for some seconds, or without an end if None. With 0, yield to other streams."""
         done, _ = await asyncio.wait({self._inbox.gone}, timeout=seconds)
         if done:
             raise ClientGone(self._inbox.gone.result())
@@ -76,7 +76,7 @@ class Connection:
             raise ClientGone(time.monotonic()) from error
 
     async def send_chunk(self, data: bytes, *, last: bool = False) -> None:
-        """Send a part of a chunked body, and with the last one its end."""
+        """Send a part of a chunked body, and after the last one the end of the body."""
         await self.send(b"%x\r\n%s\r\n" % (len(data), data) + (b"0\r\n\r\n" if last else b""))
 
     async def send_head(self, reply: Reply, headers: Mapping[str, object]) -> None:
@@ -85,7 +85,7 @@ class Connection:
         await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
     async def fault(self, reply: Reply, sent: float) -> None:
-        """Break off or hang, if the reply says so after this many chunks."""
+        """Raise BreakOff or hang, if the reply demands it after this number of chunks."""
         if reply.break_after is not None and sent >= reply.break_after:
             raise BreakOff
         if reply.hang_after is not None and sent >= reply.hang_after:

@@ -1,6 +1,6 @@
-"""An S3 store in memory that lacks what a test names: conditions on writes, user metadata, links, or the right time.
+"""An S3 store in memory that lacks chosen features: conditions on writes, user metadata, links, or a correct clock.
 
-It checks no signature. It counts requests, so that a test sees what a caller asks of it.
+It checks no signature. It records requests, so that a test can count them.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ _META = "x-amz-meta-"
 
 
 @dataclass(frozen=True)
-class Kept:
-    """An object of the store."""
+class LooseObject:
+    """A stored object."""
 
     data: bytes
     metadata: dict[str, str]
@@ -35,16 +35,16 @@ class LooseS3:
     """A running store with one bucket."""
 
     conditions: str = "honoured"
-    """What it makes of conditions: "honoured", "ignored", the only one that it honours, or a status to refuse both."""
+    """Treatment of conditions: "honoured", "ignored", the only one that is honoured, or a status that refuses both."""
     metadata: bool = True
     links: str = "honoured"
-    """Whether it honours links, or with which S3 error code it refuses them."""
-    ahead: float = 0.0
-    """Seconds by which its clock is ahead."""
-    away: bool = False
-    """Whether it answers every request with 503."""
+    """Treatment of links: "honoured", or the S3 error code with which they are refused."""
+    clock_offset: float = 0.0
+    """Seconds by which the store's clock is ahead."""
+    unavailable: bool = False
+    """True to answer every request with 503."""
     bucket: str = "loose"
-    objects: dict[str, Kept] = field(default_factory=dict)
+    objects: dict[str, LooseObject] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
 
@@ -54,13 +54,13 @@ class LooseS3:
 
     @property
     def writes(self) -> list[str]:
-        """The keys that were written, each as often as it was."""
+        """The keys of all writes, in order."""
         return [key for method, key in self.requests if method == "PUT"]
 
 
 @contextmanager
 def loose_s3(**lacks: Any) -> Iterator[LooseS3]:
-    """Run such a store."""
+    """Run a store that lacks these features."""
     store = LooseS3(**lacks)
     handler = type("_Bound", (_Handler,), {"store": store, "lock": threading.Lock()})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -80,10 +80,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as its base has it
-        """Nothing."""
+        """Log nothing."""
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        return formatdate(time.time() + self.store.ahead, usegmt=True)
+        return formatdate(time.time() + self.store.clock_offset, usegmt=True)
 
     def do_PUT(self) -> None:
         data = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -93,10 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
             source = self.headers.get("x-amz-copy-source")
             if source is not None:
                 self._copy(unquote(source).partition("/")[2].removeprefix(f"{self.store.bucket}/"), key)
-            elif (refused := self._unmet(key)) is not None:
+            elif (refused := self._condition_error(key)) is not None:
                 self._fail(*refused)
             else:
-                self.store.objects[key] = kept = Kept(data, self._metadata())
+                self.store.objects[key] = kept = LooseObject(data, self._metadata())
                 self._send(200, headers={"ETag": kept.etag})
 
     def do_GET(self) -> None:
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
             if "X-Amz-Signature" in asked and self.store.links != "honoured":
                 self._fail(403, self.store.links)
             elif not key:
-                self._of_bucket(asked)
+                self._send_listing(asked)
             elif key not in self.store.objects:
                 self._fail(404, "NoSuchKey")
             else:
@@ -124,17 +124,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _answering(self) -> Iterator[str | None]:
-        """The key that is asked for, "" for the bucket; None if that is answered already."""
+        """Yield the key of the request, "" for the bucket, or None if the request is answered already."""
         key = unquote(urlsplit(self.path).path).removeprefix(f"/{self.store.bucket}").removeprefix("/")
         with self.lock:
             self.store.requests.append((self.command, key))
-            if self.store.away:
+            if self.store.unavailable:
                 self._fail(503, "ServiceUnavailable")
                 yield None
             else:
                 yield key
 
-    def _unmet(self, key: str) -> tuple[int, str] | None:
+    def _condition_error(self, key: str) -> tuple[int, str] | None:
         none, tag, kept = self.headers.get("if-none-match"), self.headers.get("if-match"), self.store.objects.get(key)
         known = self.store.conditions
         if (none is None and tag is None) or known == "ignored" or (none is None and known == "If-None-Match"):
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.store.objects[key] = kept
             self._send(200, f"<CopyObjectResult><ETag>{escape(kept.etag)}</ETag></CopyObjectResult>".encode())
 
-    def _send_object(self, kept: Kept) -> None:
+    def _send_object(self, kept: LooseObject) -> None:
         asked, data, status = self.headers.get("range"), kept.data, 200
         if asked is not None:
             first, _, last = asked.removeprefix("bytes=").partition("-")
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             data, status = data[start : int(last) + 1 if first and last else None], 206
         return self._send(status, data, {"ETag": kept.etag} | kept.metadata)
 
-    def _of_bucket(self, asked: dict[str, list[str]]) -> None:
+    def _send_listing(self, asked: dict[str, list[str]]) -> None:
         if "list-type" not in asked:
             return self._fail(404, "NoSuchLifecycleConfiguration") if asked else self._send(200)
         prefix, cut = asked.get("prefix", [""])[0], asked.get("delimiter", [""])[0]

@@ -8,8 +8,8 @@ In a test:
 
 As a process: `python -m tests.support.servers.model_server --port 8080 --tokens 200 --interval 0.02`
 
-The answer depends on the request alone, never on the order of calls, as turns are repeated after crashes;
-only `fail_next` counts. One asyncio thread serves all streams.
+The answer depends on the request alone, never on the order of calls, since turns are repeated after crashes.
+`fail_next` is the exception. One asyncio thread serves all streams.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from typing import Self
 
 from tests.support.servers import chat_protocol, chat_rules
 from tests.support.servers.chat_protocol import Reply, Request, encoded
-from tests.support.servers.http_connection import BreakOff, ClientGone, Connection, Inbox
+from tests.support.servers.http_connection import BreakOff, ClientGone, Connection, WatchedReader
 
-__all__ = ["ModelServer", "Record", "Reply", "Request"]
+__all__ = ["ModelServer", "Reply", "Request", "RequestRecord"]
 
 BACKLOG = 1024
 
@@ -39,10 +39,10 @@ Responder = Callable[[Request], Reply]
 
 
 @dataclass
-class Record:
-    """A request and what became of it; times are of `time.monotonic`.
+class RequestRecord:
+    """A request and the state of its answer. Times are of `time.monotonic`.
 
-    Completed: all of the answer was sent, an error included. Noted before the client can see it.
+    `completed`: the server has sent the complete answer, or an error. It is set before the client can read the end.
     """
 
     time: float
@@ -54,9 +54,9 @@ class Record:
 
 
 class ModelServer:
-    """The server, running in a daemon thread between `start` and `stop`, or within a `with` block.
+    """A server in a daemon thread between `start` and `stop`, or within a `with` block.
 
-    keep: how many records to hold, the newest; None is all.
+    keep: the number of newest records to hold; None holds all.
     """
 
     def __init__(self, port: int = 0, *, models: Sequence[str] = ("scripted",), keep: int | None = None) -> None:
@@ -64,20 +64,20 @@ class ModelServer:
         self._port = port
         self._models = models
         self._changed = threading.Condition()
-        self._records: deque[Record] = deque(maxlen=keep)
+        self._records: deque[RequestRecord] = deque(maxlen=keep)
         self._violations: list[str] = []
         self._failures: deque[Reply] = deque()
         self._responder: Responder = echo
         self._conversations: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def start(self) -> Self:
-        """Listen; `base_url` is known from here on, and stays over a stop and another start.
+        """Listen, and set `base_url`, which stays the same after a stop and another start.
 
-        A taken port raises OSError.
+        Raise OSError if the port is taken.
         """
         listener = socket.create_server(("127.0.0.1", self._port), backlog=BACKLOG)
-        # Accepted sockets inherit it; asyncio sets it only where a socket names its protocol, which these do not, and
-        # without it the second chunk waits up to 40 ms for the client's delayed acknowledgement of the first.
+        # Accepted sockets inherit TCP_NODELAY. asyncio sets it only on sockets that name their protocol, unlike these.
+        # Without it the second chunk waits up to 40 ms for the client's delayed acknowledgement of the first.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._port = listener.getsockname()[1]
         self.base_url = f"http://127.0.0.1:{self._port}/v1"
@@ -88,7 +88,7 @@ class ModelServer:
         return self
 
     def stop(self) -> None:
-        """Close all connections, in mid-stream if need be, and end the thread; once more does nothing."""
+        """Close all connections, also during a stream, and end the thread. Idempotent."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopped.set_result, None)
             self._thread.join()
@@ -102,31 +102,31 @@ class ModelServer:
         self.stop()
 
     def script(self, responder: Responder) -> None:
-        """Answer by this function from now on; it runs in the server's thread and must not block.
+        """Answer with this function from now on. It runs in the server's thread and must not block.
 
-        If it raises, the request gets a 500, and `violations` tells.
+        If it raises, the server answers 500, and adds the error to `violations`.
         """
         self._responder = responder
 
     def fail_next(self, n: int, reply: Reply) -> None:
-        """Answer the next n requests with this, whatever the responder says; calls queue up."""
+        """Answer the next n requests with this reply instead of the responder's. Further calls queue up."""
         with self._changed:
             self._failures.extend([reply] * n)
 
     @property
-    def requests(self) -> list[Record]:
-        """All requests so far, in order of arrival; the records go on changing."""
+    def requests(self) -> list[RequestRecord]:
+        """All requests so far, in order of arrival. The server keeps updating the records."""
         with self._changed:
             return list(self._records)
 
     @property
     def violations(self) -> list[str]:
-        """What was wrong with the requests so far."""
+        """The errors of all requests so far."""
         with self._changed:
             return list(self._violations)
 
-    def wait_for(self, predicate: Callable[[list[Record]], bool], timeout: float = 30.0) -> list[Record]:
-        """The records, once they satisfy the predicate; TimeoutError shows them if they do not."""
+    def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 30.0) -> list[RequestRecord]:
+        """Return the records once they satisfy the predicate. Raise TimeoutError with them if they do not in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):
                 raise TimeoutError(f"not within {timeout} s, with {list(self._records)}")
@@ -138,12 +138,12 @@ class ModelServer:
 
     async def _serve(self, listener: socket.socket) -> None:
         def protocol() -> asyncio.StreamReaderProtocol:
-            inbox = Inbox()
+            inbox = WatchedReader()
             return asyncio.StreamReaderProtocol(inbox, lambda _, writer: self._connected(inbox, writer))
 
         server = await self._loop.create_server(protocol, sock=listener, backlog=BACKLOG)
         await self._stopped
-        self._loop.remove_reader(listener)  # no more clients; asyncio would leak the socket of one half accepted
+        self._loop.remove_reader(listener)  # no more clients: asyncio would leak the socket of a half accepted one
         await asyncio.gather(*asyncio.all_tasks() - self._conversations.keys() - {asyncio.current_task()})
         server.close()
         for task, writer in self._conversations.items():
@@ -152,14 +152,14 @@ class ModelServer:
         await asyncio.gather(*self._conversations, return_exceptions=True)
         await asyncio.sleep(0)  # the aborted transports close their sockets
 
-    def _connected(self, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+    def _connected(self, inbox: WatchedReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._converse(Connection(inbox, writer)))
         self._conversations[task] = writer
         task.add_done_callback(lambda _: self._conversations.pop(task).close())
 
     async def _converse(self, client: Connection) -> None:
         while (request := await client.receive()) is not None:
-            record = Record(time.monotonic(), request)
+            record = RequestRecord(time.monotonic(), request)
             with self._changed:
                 self._records.append(record)
                 self._changed.notify_all()
@@ -172,13 +172,13 @@ class ModelServer:
                     self._note(record, client_disconnected_at=gone.at)
                 return
 
-    def _note(self, record: Record, **facts: object) -> None:
+    def _note(self, record: RequestRecord, **facts: object) -> None:
         with self._changed:
             for name, value in facts.items():
                 setattr(record, name, value)
             self._changed.notify_all()
 
-    async def _answer(self, client: Connection, record: Record) -> None:
+    async def _answer(self, client: Connection, record: RequestRecord) -> None:
         reply = self._reply(record.request)
         self._note(record, status=reply.status)
         if record.request.stream and reply.status < 400:
@@ -196,7 +196,7 @@ class ModelServer:
                 return self._next_failure() or Reply(status=404, text=f"there is no {method} {path}")
 
     def _chat_reply(self, request: Request) -> Reply:
-        """A queued failure, else a refusal of an unsound request, else what the responder says."""
+        """Return a queued failure, else the refusal of an invalid request, else the responder's reply."""
         found = list(chat_rules.violations(request.body))
         failure = self._next_failure()
         if not found and failure is None:
@@ -213,7 +213,7 @@ class ModelServer:
         with self._changed:
             return self._failures.popleft() if self._failures else None
 
-    async def _send_stream(self, client: Connection, record: Record, reply: Reply) -> None:
+    async def _send_stream(self, client: Connection, record: RequestRecord, reply: Reply) -> None:
         stream = chat_protocol.stream(record.request, reply)
         await client.fault(reply, sent=0)
         await client.send_head(reply, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
@@ -231,7 +231,7 @@ class ModelServer:
         self._note(record, completed=True)
         await client.send_chunk(stream.ending, last=True)
 
-    async def _send_body(self, client: Connection, record: Record, reply: Reply) -> None:
+    async def _send_body(self, client: Connection, record: RequestRecord, reply: Reply) -> None:
         body = self._body(record.request, reply)
         await client.fault(reply, math.inf)
         await client.pause(reply.delay)
@@ -250,13 +250,13 @@ class ModelServer:
 
 
 def echo(request: Request) -> Reply:
-    """The answer without a script."""
+    """Return the default reply, the last user message."""
     return Reply(text=f"echo: {request.last_user}")
 
 
 def main() -> None:
-    """Serve until SIGTERM, the same answer to all: so many tokens at such a pace, or an echo."""
-    parser = argparse.ArgumentParser(description="A scripted model server, for benches.")
+    """Serve until SIGTERM with the options' number of tokens and interval for all requests, or with an echo."""
+    parser = argparse.ArgumentParser(description="A scripted model server for benchmarks.")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--tokens", type=int, help="chunks of each answer; without it, an echo")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before the first token")

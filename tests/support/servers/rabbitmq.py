@@ -1,4 +1,4 @@
-"""RabbitMQ of the machine's own packages as a child process, on ports, a node name and folders of its own."""
+"""An installed RabbitMQ as a child process, with separate ports, node name and folders for each test."""
 
 import os
 import shutil
@@ -15,13 +15,13 @@ from roboco.errors import UsageError
 from tests.support.stack import until
 
 _READY_SECONDS: Final = 120.0
-_PLACES: Final = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/rabbitmq/sbin")
-"""Where the server's own script lies: the one on the PATH may be a wrapper that changes the user and the settings."""
+_SCRIPT_FOLDERS: Final = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/rabbitmq/sbin")
+"""Folders of the server's own script. The one on the PATH may be a wrapper that changes the user and the settings."""
 
 
 @dataclass
 class RabbitServer:
-    """A running RabbitMQ, with the port mapper that it needs."""
+    """A running RabbitMQ with its port mapper."""
 
     folder: Path
     port: int
@@ -34,29 +34,29 @@ class RabbitServer:
         return f"amqp://roboco:secret@{LOOPBACK}:{self.port}//"
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
+        """Kill the server with SIGKILL."""
         os.killpg(self.server.pid, signal.SIGKILL)  # together with its helpers
         self.server.process.wait()
-        until(self._gone, 10, "nothing listens at RabbitMQ's port any more")
+        until(self._is_closed, 10, "nothing listens at RabbitMQ's port any more")
 
-    def start_again(self) -> None:
-        """Start it once more on its data."""
-        self.server = _started(self.folder, self.environment, self.port)
+    def restart(self) -> None:
+        """Restart the server with its data."""
+        self.server = _start_server(self.folder, self.environment, self.port)
 
     def stop(self) -> None:
-        """End it and its port mapper."""
+        """Stop the server and its port mapper."""
         if self.server.alive():
             self.kill()
         self.mapper.stop()
 
-    def _gone(self) -> bool:
+    def _is_closed(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((LOOPBACK, self.port)) != 0
 
 
 def find_rabbitmq() -> tuple[str, str]:
-    """The commands of the server and of Erlang's port mapper; UsageError when one of them is not there."""
-    found = [shutil.which(name, path=os.pathsep.join(_PLACES)) or shutil.which(name) for name in _NEEDED]
+    """Return the commands of the server and of Erlang's port mapper. Raise UsageError if one is not installed."""
+    found = [shutil.which(name, path=os.pathsep.join(_SCRIPT_FOLDERS)) or shutil.which(name) for name in _NEEDED]
     if not all(found):
         raise UsageError(f"RabbitMQ is not installed: the tests need {' and '.join(_NEEDED)} on the PATH")
     return str(found[0]), str(found[1])
@@ -66,7 +66,7 @@ _NEEDED: Final = ("rabbitmq-server", "epmd")
 
 
 def start_rabbitmq(folder: Path) -> RabbitServer:
-    """Start a server in the folder, and return once it answers."""
+    """Start a server in the folder. Return once it answers."""
     _, epmd = find_rabbitmq()
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port(3)
@@ -76,13 +76,13 @@ def start_rabbitmq(folder: Path) -> RabbitServer:
     )
     environment = _environment(folder, port)
     try:
-        return RabbitServer(folder, port, mapper, _started(folder, environment, port), environment)
+        return RabbitServer(folder, port, mapper, _start_server(folder, environment, port), environment)
     except BaseException:
         mapper.stop()
         raise
 
 
-def _started(folder: Path, environment: dict[str, str], port: int) -> Server:
+def _start_server(folder: Path, environment: dict[str, str], port: int) -> Server:
     server = start_server("rabbitmq", [find_rabbitmq()[0]], env=environment, log=folder / "rabbitmq.log")
 
     def answers() -> bool:
@@ -117,6 +117,6 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
         "RABBITMQ_MNESIA_BASE": str(folder / "data"),
         "RABBITMQ_NODENAME": f"roboco-{port}@localhost",
         "RABBITMQ_PID_FILE": str(folder / "pid"),
-        "RUNNING_UNDER_SYSTEMD": "1",  # so that it takes the place of its script, and no shell stands between us
+        "RUNNING_UNDER_SYSTEMD": "1",  # replaces the script's shell, so that signals reach the server
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
     }

@@ -1,4 +1,4 @@
-"""TlsGate: a TCP proxy that is spoken to through TLS, and speaks to its server without."""
+"""A TCP proxy that accepts TLS connections and passes plain data on to its server."""
 
 import select
 import socket
@@ -12,7 +12,7 @@ _SIZE = 64 * 1024
 
 
 class TlsGate:
-    """Listens on `port` of this machine while it is entered, and passes on to the server's port."""
+    """A proxy that listens on `port` of this machine within its block, and passes data on to the server's port."""
 
     def __init__(self, server_port: int, context: ssl.SSLContext) -> None:
         self._server_port = server_port
@@ -25,7 +25,7 @@ class TlsGate:
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._begin(self._accept)
+        self._start_thread(self._accept)
         return self
 
     def __exit__(
@@ -34,12 +34,12 @@ class TlsGate:
         self._listener.shutdown(socket.SHUT_RDWR)
         with self._lock:
             for one in self._open:
-                _end(one)
+                _shut_down(one)
         for thread in self._threads:
             thread.join(10)
         self._listener.close()
 
-    def _begin(self, work: Callable[..., None], *args: object) -> None:
+    def _start_thread(self, work: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=work, args=args, name="tls-gate", daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -50,7 +50,7 @@ class TlsGate:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            self._begin(self._serve, client)
+            self._start_thread(self._serve, client)
 
     def _serve(self, client: socket.socket) -> None:
         try:
@@ -61,7 +61,7 @@ class TlsGate:
             ):
                 self._pass(secured, server)
         except OSError:
-            return  # a handshake that was refused, or a connection that is gone
+            return  # a refused handshake, or a closed connection
 
     def _pass(self, secured: ssl.SSLSocket, server: socket.socket) -> None:
         with self._lock:
@@ -79,8 +79,8 @@ class TlsGate:
                 self._open -= {secured, server}
 
 
-def _end(one: socket.socket) -> None:
+def _shut_down(one: socket.socket) -> None:
     try:
         one.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # it has ended before
+        return  # already closed

@@ -1,4 +1,4 @@
-"""A server that takes traces by OTLP over HTTP, in a thread of the test's process."""
+"""A server that receives traces by OTLP over HTTP, in a thread of the test's process."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class TraceServer:
-    """Listens within a `with` block; `spans` are those that came, and `raw` is all that did."""
+    """A server that listens within a `with` block and keeps all requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,12 +31,12 @@ class TraceServer:
 
     @property
     def raw(self) -> bytes:
-        """All that came."""
+        """The bodies of all requests."""
         with self._lock:
             return b"".join(self._bodies)
 
     def spans(self) -> list[dict[str, Any]]:
-        """The spans: name, ids, process, and attributes."""
+        """Return the name, ids, process and attributes of each received span."""
         with self._lock:
             requests = [ExportTraceServiceRequest.FromString(body) for body in self._bodies]
         return [
@@ -45,8 +45,8 @@ class TraceServer:
                 "trace": span.trace_id.hex(),
                 "id": span.span_id.hex(),
                 "above": span.parent_span_id.hex(),
-                "process": _facts(one.resource.attributes)["process.pid"],
-                "facts": _facts(span.attributes),
+                "process": _attributes(one.resource.attributes)["process.pid"],
+                "facts": _attributes(span.attributes),
             }
             for request in requests
             for one in request.resource_spans
@@ -67,10 +67,10 @@ class TraceServer:
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name in the class above
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 
 
-def _facts(attributes: Any) -> dict[str, Any]:
+def _attributes(attributes: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in attributes}

@@ -24,7 +24,7 @@ def test_a_sender_cannot_use_a_reserved_id(item_id: str) -> None:
     message = {"task_id": TASK, "message": "hello", "item_id": item_id}
     with pytest.raises(UsageError, match="has a prefix that Roboco reserves"):
         handle(world.engine, Settings(), SEND_TASK, message, "unused")
-    assert item_id not in world.untaken()
+    assert item_id not in world.pending_item_ids()
 
 
 def test_a_submission_beyond_capacity_is_refused_on_the_tasks_channel(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from roboco.domain.session.session import MessageStatus, SessionDelta, SessionMe
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports.model import Request
-from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import JOURNEYS, MANUAL, SEQUENTIAL, member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Crash
@@ -51,7 +51,7 @@ def run_and_poll(journey_name: str, every: int) -> tuple[World, PollingClient]:
     def watch(name: str, call: Any) -> Any:
         answer = call()
         calls.append(name)
-        if clients and len(calls) % every == 0 and name.startswith(("turns", "board", "calls")):
+        if clients and len(calls) % every == 0 and name.startswith(("turns", "task_store", "calls")):
             client = clients[0]
             world.watch = lambda name, call: call()
             client.poll()
@@ -62,7 +62,7 @@ def run_and_poll(journey_name: str, every: int) -> tuple[World, PollingClient]:
     world = JOURNEYS[journey_name].world(watch)
     world.submit(JOURNEYS[journey_name].team)
     clients.append(PollingClient(world))
-    JOURNEYS[journey_name].travel(world, submitted=True)
+    JOURNEYS[journey_name].run(world, submitted=True)
     return world, clients[0]
 
 
@@ -86,14 +86,14 @@ def record_names(seen: list[str]) -> Any:
 
 
 def test_a_poll_without_news_costs_one_load() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     client = PollingClient(world)
     client.poll()
     seen: list[str] = []
     world.watch = record_names(seen)
     new = client.poll()
     assert (new.messages_by_idx, new.status, new.rewind_to, new.goals) == ({}, None, None, None)
-    assert seen == ["board.load"]
+    assert seen == ["task_store.load"]
 
 
 def test_a_restarted_turn_is_rewound() -> None:
@@ -144,7 +144,7 @@ def test_an_interrupted_message_is_cancelled() -> None:
 
 
 def test_an_ended_task_that_left_redis_is_read_from_the_workspace() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     client = PollingClient(world)
     client.poll()
     world.server.wipe()
@@ -194,7 +194,7 @@ def test_a_turn_in_the_queue_is_not_started() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.deliver(world.dispatcher.queue.popleft())
-    assert isinstance(world.dispatcher.queue[0], Turn)
+    assert isinstance(world.dispatcher.queue[0], TurnMessage)
     [_, message] = session(world.engine, TASK).messages
     assert (message.agent_name, message.status, message.content) == ("first", MessageStatus.NOT_STARTED, [])
 

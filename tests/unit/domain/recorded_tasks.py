@@ -44,7 +44,7 @@ def recorded_task(world: World, task_id: str = TASK) -> RecordedTask:
 
 def run_journey(journey: Journey) -> World:
     """Run a journey to its end, and return its world."""
-    return journey.travel(journey.world())
+    return journey.run(journey.world())
 
 
 def run_with_closed_calls(act: Callable[[World], None]) -> World:

@@ -12,10 +12,10 @@ from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import Advance
+from tests.support.memory_ports.dispatcher import AdvanceMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
@@ -137,15 +137,15 @@ def test_a_message_during_the_decision_to_wait_is_not_delayed() -> None:
 
     def watch(name: str, call: Any) -> Any:
         if name == "schedule.set" and world.status() is TaskStatus.USER_TURN:
-            world.watch = make
+            world.watch = make_call
             world.send("more")
-            world.dispatcher.queue.remove(Advance(TASK))
+            world.dispatcher.queue.remove(AdvanceMessage(TASK))
         return call()
 
     world.submit(MANUAL.team)
     world.watch = watch
     world.drain()
-    assert world.watch is make
+    assert world.watch is make_call
     for _ in range(5):
         world.clock.move(20)
         world.sweep()
@@ -159,8 +159,8 @@ def test_a_message_during_the_decision_to_end_is_applied_or_refused() -> None:
     refused: list[UsageError] = []
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.record_decision" and len(world.history()) == 5:
-            world.watch = make
+        if name == "task_store.record_decision" and len(world.history()) == 5:
+            world.watch = make_call
             try:
                 world.send("one more thing")
             except UsageError as error:
@@ -170,7 +170,7 @@ def test_a_message_during_the_decision_to_end_is_applied_or_refused() -> None:
     world.watch = watch
     world.submit(SEQUENTIAL.team)
     world.settle()
-    assert world.watch is make
+    assert world.watch is make_call
     assert refused or "one more thing" in texts_of_user(world)
 
 

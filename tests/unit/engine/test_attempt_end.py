@@ -8,18 +8,18 @@ from roboco.errors import ModelError
 from roboco.ports.dispatcher import AttemptStatus
 from tests.support.memory_ports.journeys import GRAPH, TOOLS, member
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import World, given, team_of
 
 ONE_AGENT = team_of(agents=[member("first")])
 LAST_ATTEMPT = 3
 
 
-def crash_at(where: str, after: bool = False, times: int = 1000) -> Callable[[str, Call], Any]:
+def crash_at(where: str, after: bool = False, times: int = 1000) -> Callable[[str, PortCall], Any]:
     """Return a watch that crashes the given number of processes at this port call, before or after its effect."""
     left = [times]
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name != where or not left[0]:
             return call()
         left[0] -= 1
@@ -30,7 +30,7 @@ def crash_at(where: str, after: bool = False, times: int = 1000) -> Callable[[st
     return watch
 
 
-def submit_one(watch: Any = make, script: Any = lambda request: said("done")) -> World:
+def submit_one(watch: Any = make_call, script: Any = lambda request: said("done")) -> World:
     world = World(given(script))
     world.submit(ONE_AGENT)
     world.watch = watch
@@ -40,7 +40,7 @@ def submit_one(watch: Any = make, script: Any = lambda request: said("done")) ->
 def test_no_end_is_reported_for_finished_attempts() -> None:
     for journey in (GRAPH, TOOLS):
         world = journey.world()
-        journey.travel(world)
+        journey.run(world)
         assert world.dispatcher.ends == {}
 
 
@@ -62,10 +62,10 @@ def test_a_stored_step_is_attributed_to_the_attempt_that_created_it() -> None:
     """The second attempt was dispatched before the first one had stored its step."""
     world = submit_one()
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name != "histories.append":
             return call()
-        world.watch = make
+        world.watch = make_call
         world.clock.move(world.given.policy.lease + 1)
         world.sweep()
         call()
@@ -117,7 +117,7 @@ def test_no_end_is_reported_for_an_unclaimed_turn() -> None:
 
 def test_the_last_attempts_of_calls_are_reported_as_lost() -> None:
     world = TOOLS.world(crash_at("toolbox.run"))
-    TOOLS.travel(world)
+    TOOLS.run(world)
     calls = {key: end for key, end in world.dispatcher.ends.items() if key[2] == LAST_ATTEMPT}
     assert world.dispatcher.ends == calls
     assert set(calls.values()) == {AttemptStatus.LOST}

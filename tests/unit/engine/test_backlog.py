@@ -8,9 +8,9 @@ import pytest
 from roboco.domain.paths import open_marker_path, team_path
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.engine import Policy
-from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, TOOLS
-from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import World, given
 
 HOUR = 3600.0
@@ -31,17 +31,17 @@ def multiply_task(world: World, count: int) -> None:
     """Copy the world's only task to this number of tasks, as if each had been submitted."""
     [turn] = queued_turns(world)
     for number in range(1, count):
-        name = f"{turn.order.task_id}_{number}"
+        name = f"{turn.assignment.task_id}_{number}"
         with world.server as held:
-            held.tasks[name] = copy.copy(held.tasks[turn.order.task_id])
-            held.schedule[name] = held.schedule[turn.order.task_id]
+            held.tasks[name] = copy.copy(held.tasks[turn.assignment.task_id])
+            held.schedule[name] = held.schedule[turn.assignment.task_id]
         for path in (team_path, open_marker_path):
-            world.files.held[path(name)] = world.files.held[path(turn.order.task_id)]
-        world.dispatcher.turn(replace(turn.order, task_id=name), turn.agent)
+            world.files.held[path(name)] = world.files.held[path(turn.assignment.task_id)]
+        world.dispatcher.turn(replace(turn.assignment, task_id=name), turn.agent)
 
 
-def queued_turns(world: World) -> list[Turn]:
-    return [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+def queued_turns(world: World) -> list[TurnMessage]:
+    return [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
 
 
 def sweep_for(world: World, seconds: float, interval: float = 5.0) -> None:
@@ -64,7 +64,7 @@ def test_five_thousand_queued_turns_stay_five_thousand() -> None:
     world = world_with_queued_turns(1)
     multiply_task(world, 5000)
     sweep_for(world, 120, interval=0.5)
-    assert min(task.rings for task in world.server.held.tasks.values()) >= 1, "all of them were reconciled"
+    assert min(task.redeliveries for task in world.server.held.tasks.values()) >= 1, "all of them were reconciled"
     assert len(queued_turns(world)) == 5000
 
 
@@ -95,7 +95,7 @@ def test_a_turn_that_was_claimed_late_is_restarted_one_lease_after_the_crash() -
     sweep_for(world, HOUR)
     world.watch = _crash_in_model_or_tool
     world.deliver(world.dispatcher.queue.popleft())
-    world.watch = make
+    world.watch = make_call
     assert seconds_until_more(world) < world.given.policy.lease + 2
 
 
@@ -105,7 +105,7 @@ def test_a_redelivery_delay_longer_than_the_lease_does_not_delay_a_restart(lease
     world = World(made, _crash_in_model_or_tool)
     world.submit(GRAPH.team)
     world.drain()
-    world.watch = make
+    world.watch = make_call
     assert seconds_until_more(world) < lease + 2
 
 
@@ -117,7 +117,7 @@ def test_a_call_that_was_claimed_late_is_restarted_one_lease_after_the_crash() -
     world.watch = _crash_in_model_or_tool
     while world.dispatcher.queue:
         world.deliver(world.dispatcher.queue.popleft())
-    world.watch = make
+    world.watch = make_call
     assert seconds_until_more(world) < world.given.policy.lease + 2
 
 
@@ -134,7 +134,7 @@ def test_a_lost_call_is_restarted_while_another_call_of_its_step_waits() -> None
     sweep_for(world, HOUR)
     world.watch = _crash_in_model_or_tool
     world.deliver(first)
-    world.watch = make
+    world.watch = make_call
     assert seconds_until_more(world) < world.given.policy.lease + 2
 
 
@@ -142,7 +142,7 @@ def test_a_restarted_call_is_dispatched_once() -> None:
     world = world_with_queued_calls()
     world.watch = _crash_in_model_or_tool
     world.deliver(world.dispatcher.queue.popleft())
-    world.watch = make
+    world.watch = make_call
     others = len(world.dispatcher.queue)
     sweep_for(world, HOUR)
     assert len(world.dispatcher.queue) == others + 1
@@ -152,6 +152,6 @@ def world_with_queued_calls() -> World:
     """Return a world whose queue holds the calls of a step."""
     world = TOOLS.world()
     world.submit(TOOLS.team)
-    while not isinstance(world.dispatcher.queue[0], Tool):
+    while not isinstance(world.dispatcher.queue[0], ToolMessage):
         world.deliver(world.dispatcher.queue.popleft())
     return world

@@ -12,7 +12,7 @@ from roboco.engine.intake.limits import set_limits
 from roboco.errors import ModelError, UsageError
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
@@ -81,7 +81,7 @@ def test_a_paused_task_continues_when_its_limit_is_raised() -> None:
     assert world.server.held.tasks[TASK].reason == "the task has 3 steps, max_steps is 3; raise the limit to go on"
     world.send("more")
     world.settle()
-    assert world.untaken() == ["item1"]
+    assert world.pending_item_ids() == ["item1"]
     change_limits(world, max_steps=7)
     assert world.status() is TaskStatus.PAUSED
     assert [step.agent_name for step in world.history()] == [
@@ -221,7 +221,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_charged(ended: str) -> None:
     world.submit(team({"max_steps": 3}, models=PRICED_MODELS))
     for _ in range(2):
         world.deliver(world.dispatcher.queue.popleft())
-    world.watch = make
+    world.watch = make_call
     if ended == "stopped":
         world.stop()
     elif ended == "interrupted":

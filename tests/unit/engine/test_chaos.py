@@ -16,8 +16,8 @@ from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.reader import items_of, read
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
 from tests.support.memory_ports.world import given as parts
 
@@ -127,11 +127,11 @@ class Chaos:
     def _at(self, number: int, act: Any) -> None:
         left = [number % 12]
 
-        def watch(name: str, call: Call) -> Any:
+        def watch(name: str, call: PortCall) -> Any:
             answer = call()
             left[0] -= 1
             if left[0] < 0:
-                self.world.watch = make
+                self.world.watch = make_call
                 act()
             return answer
 
@@ -145,7 +145,7 @@ class Chaos:
 
     def finish(self) -> None:
         """Settle the task without further faults, and stop it if it has not ended."""
-        self.world.watch = make
+        self.world.watch = make_call
         self.world.settle()
         if not self.world.summary().status.ended:
             self.world.stop("last")
@@ -187,7 +187,7 @@ def test_the_guarantees_hold_for_any_sequence_of_faults(run: list[tuple[str, int
     for record in world.published():
         numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
     assert all(channel == list(range(1, len(channel) + 1)) for channel in numbers.values())
-    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == history
+    assert read_items(items_of(world.published(), partial(world.histories.read, TASK))).steps == history
 
     before = world.history(), dict(world.files.held)
     for _ in range(3):

@@ -27,18 +27,18 @@ from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.controlled import DELEGATING
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, assert_whole
-from tests.support.memory_ports.reader import items_of, read
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
 def act_at(world: World, where: str, act: Callable[[], object], after: bool = False) -> None:
     """Make a call before or after the next port call of this name."""
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name != where:
             return call()
-        world.watch = make
+        world.watch = make_call
         if after:
             answer = call()
             act()
@@ -59,10 +59,10 @@ def assert_ended(world: World, status: TaskStatus) -> None:
     assert stored[-1]["type"] == "event_task_end"
     if TASK in world.server.held.tasks:
         assert world.events()[-1] | {"step": 0} == stored[-1] | {"step": 0}
-    reader = read(items_of(world.published(), partial(world.histories.read, TASK)))
+    reader = read_items(items_of(world.published(), partial(world.histories.read, TASK)))
     assert reader.ended
     assert reader.steps == world.history()
-    assert world.untaken() == []
+    assert world.pending_item_ids() == []
 
 
 @pytest.mark.parametrize("where", ["files.get_versioned", "files.replace", "logs.events"])
@@ -79,7 +79,7 @@ def test_a_late_write_of_a_waiting_task_replaces_nothing_of_a_closed_one(where: 
 
     act_at(world, where, stop)
     world.drain()
-    assert world.watch is make, "the write was never made"
+    assert world.watch is make_call, "the write was never made"
     assert_ended(world, TaskStatus.CANCELLED)
 
 
@@ -91,16 +91,16 @@ def test_a_waiting_task_has_a_summary_although_the_deciding_worker_crashed() -> 
         if world.server.held.tasks[TASK].status is TaskStatus.USER_TURN:
             raise Crash
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         answer = call()
-        if name == "board.record_decision":
+        if name == "task_store.record_decision":
             crash()
         return answer
 
     world.watch = watch
     for _ in range(6):
         world.drain()
-    world.watch = make
+    world.watch = make_call
     assert world.summary().status is TaskStatus.QUEUED
     world.clock.move(4000)
     world.sweep()
@@ -123,27 +123,27 @@ def with_decided_end(world: World) -> World:
 
 def test_a_decided_end_survives_a_restart_of_redis_without_loss() -> None:
     world = with_decided_end(SEQUENTIAL.world())
-    world.server.set_back(world.server.kept())
+    world.server.restore(world.server.copy())
     assert_ended(world, TaskStatus.COMPLETED)
 
 
 def test_a_closed_task_stays_ended_after_a_restart_of_redis_that_loses_the_end() -> None:
     world = SEQUENTIAL.world()
-    snapshots = world.server.kept()
+    snapshots = world.server.copy()
     world.submit(SEQUENTIAL.team)
-    act_at(world, "board.record_decision", lambda: None)
+    act_at(world, "task_store.record_decision", lambda: None)
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         nonlocal snapshots
-        if name == "board.record_decision":
-            snapshots = world.server.kept()
+        if name == "task_store.record_decision":
+            snapshots = world.server.copy()
         return call()
 
     world.watch = watch
     world.settle()
-    world.watch = make
+    world.watch = make_call
     assert open_marker_path(TASK) not in world.files.held
-    world.server.set_back(snapshots)
+    world.server.restore(snapshots)
     assert world.status() is not TaskStatus.COMPLETED
     for _ in range(8):
         world.clock.move(20)
@@ -165,12 +165,12 @@ def test_a_message_that_arrives_after_a_resume_is_not_lost_at_the_end() -> None:
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     world.resume()
-    act_at(world, "board.record_decision", lambda: world.send("one thing more"))
+    act_at(world, "task_store.record_decision", lambda: world.send("one thing more"))
     assert_ended(world, TaskStatus.COMPLETED)
     assert "one thing more" in [step.text for step in world.history()]
 
 
-@pytest.mark.parametrize("where", ["histories.compact", "logs.events", "files.delete", "board.expire"])
+@pytest.mark.parametrize("where", ["histories.compact", "logs.events", "files.delete", "task_store.expire"])
 def test_a_message_after_the_decision_to_end_is_refused(where: str) -> None:
     world = SEQUENTIAL.world()
     refused: list[str] = []
@@ -200,29 +200,29 @@ def lose_the_end(loss: str, at: int) -> tuple[World, bool] | None:
     refused: list[bool] = []
 
     def lose() -> None:
-        world.server.wipe() if loss == "wiped" else world.server.set_back(snapshots[-1])
+        world.server.wipe() if loss == "wiped" else world.server.restore(snapshots[-1])
         try:
             world.send("late")
         except (UsageError, AssertionError):  # the task has ended, or is being closed at each attempt
             refused.append(True)
 
-    def watch(name: str, call: Call) -> Any:
-        before = world.server.kept() if name == "board.record_decision" else None
+    def watch(name: str, call: PortCall) -> Any:
+        before = world.server.copy() if name == "task_store.record_decision" else None
         answer = call()
         task = world.server.held.tasks.get(TASK)
-        if name == "board.record_decision" and task is not None and task.status.ended:
+        if name == "task_store.record_decision" and task is not None and task.status.ended:
             snapshots.append(before)
         if snapshots:
             calls.append(name)
         if len(calls) == at:
-            world.watch = make
+            world.watch = make_call
             lose()
         return answer
 
     world.submit(SEQUENTIAL.team)
     world.watch = watch
     world.settle()
-    return (world, bool(refused)) if world.watch is make else None
+    return (world, bool(refused)) if world.watch is make_call else None
 
 
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
@@ -239,7 +239,7 @@ def test_a_message_during_a_loss_of_the_end_is_applied_or_refused(loss: str) -> 
         assert world.summary().status is TaskStatus.COMPLETED, at
         assert refused or "late" in texts, at
         assert refused or not [path for path in world.files.held if path.startswith(inbox_path(TASK))], at
-        assert read(items_of(world.published(), partial(world.histories.read, TASK))).ended, at
+        assert read_items(items_of(world.published(), partial(world.histories.read, TASK))).ended, at
     assert at > 10
     assert taken > 3
 
@@ -273,7 +273,7 @@ def test_an_inbox_is_limited_and_has_room_for_stops() -> None:
         world.interrupt("now", "interrupt-one-too-many")
     for number in range(MAX_CONTROLS):
         world.stop(f"stop{number}")
-    assert len(world.untaken()) == MAX_ITEMS + 2 * MAX_CONTROLS
+    assert len(world.pending_item_ids()) == MAX_ITEMS + 2 * MAX_CONTROLS
     with pytest.raises(UsageError, match="in its inbox"):
         world.stop("stop-one-too-many")
 
@@ -310,13 +310,13 @@ def test_a_task_with_a_full_inbox_can_be_resumed(monkeypatch: pytest.MonkeyPatch
     world.resume()
     world.drain()
     assert world.status() is not TaskStatus.PAUSED
-    assert len(world.untaken()) < SMALL_INBOX
+    assert len(world.pending_item_ids()) < SMALL_INBOX
 
 
 def test_a_full_inbox_accepts_the_result_of_a_sub_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "MAX_ITEMS", SMALL_INBOX)
     world = DELEGATING.world()
-    world.submit(DELEGATING.team, **DELEGATING.wishes)
+    world.submit(DELEGATING.team, **DELEGATING.options)
     while world.server.held.tasks[TASK].phase.value != "tools":
         world.deliver(world.dispatcher.queue.popleft())
     for number in range(SMALL_INBOX):
@@ -338,7 +338,7 @@ def test_stops_of_a_task_that_is_never_submitted_are_limited() -> None:
 def test_a_task_is_not_closed_before_the_sweeper_has_recovered_a_restarted_redis() -> None:
     """Before its logs are reset, new events may get the numbers of lost ones."""
     world = with_decided_end(SEQUENTIAL.world())
-    world.server.set_back(world.server.kept())
+    world.server.restore(world.server.copy())
     generation = world.server.held.tasks[TASK].generation
     with pytest.raises(TransientError, match="before the sweeper has recovered"):
         advance(world.engine, TASK)
@@ -352,16 +352,16 @@ def test_an_old_state_restored_during_the_close_is_ended_again() -> None:
     snapshots: list[Any] = []
     world.submit(SEQUENTIAL.team)
 
-    def watch(name: str, call: Call) -> Any:
-        if name == "board.record_decision":
-            snapshots.append(world.server.kept())
-        if name == "board.expire" and not world.server.run > 1:
-            world.server.set_back(snapshots[-1])
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "task_store.record_decision":
+            snapshots.append(world.server.copy())
+        if name == "task_store.expire" and not world.server.instance > 1:
+            world.server.restore(snapshots[-1])
         return call()
 
     world.watch = watch
     world.settle_for(3)
-    world.watch = make
+    world.watch = make_call
     for _ in range(6):
         world.clock.move(60)
         world.sweep()
@@ -412,9 +412,9 @@ def test_no_task_ends_before_the_sweeper_has_recovered_a_restarted_redis() -> No
     """Redis may have lost the record of an accepted item."""
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
-    snapshots = world.server.kept()
+    snapshots = world.server.copy()
     world.send("and this")
-    world.server.set_back(snapshots)
+    world.server.restore(snapshots)
     world.drain()
     assert not world.status().ended
     world.sweep()
@@ -435,7 +435,7 @@ def test_an_end_that_redis_kept_is_final_although_an_item_arrived_later() -> Non
     world.drain()
     late = UserMessage(item_id="late", created_at=world.engine.now(), text="late")
     world.files.held[item_path(TASK, "late")] = late.model_dump_json().encode()
-    world.server.set_back(world.server.kept())
+    world.server.restore(world.server.copy())
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert "late" not in [step.text for step in world.history()]
@@ -447,7 +447,7 @@ def test_a_task_whose_history_is_not_compacted_stays_open() -> None:
     world = SEQUENTIAL.world()
     compacted = False
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         return call() and compacted if name == "histories.compact" else call()
 
     world.watch = watch
@@ -465,7 +465,7 @@ def test_a_waiting_task_that_redis_just_lost_applies_a_message_immediately() -> 
     world.submit(MANUAL.team)
     sent: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         task = world.server.held.tasks.get(TASK)
         if name == "schedule.set" and not sent and task is not None and task.phase is Phase.WAIT:
             sent.append("item1")
@@ -477,8 +477,8 @@ def test_a_waiting_task_that_redis_just_lost_applies_a_message_immediately() -> 
     world.watch = watch
     world.drain()
     assert sent
-    world.watch = make
-    assert world.server.held.tasks[TASK].phase is not Phase.WAIT or world.untaken() == []
+    world.watch = make_call
+    assert world.server.held.tasks[TASK].phase is not Phase.WAIT or world.pending_item_ids() == []
 
 
 def test_a_failed_pass_over_a_waiting_task_is_repeated_soon() -> None:
@@ -489,8 +489,8 @@ def test_a_failed_pass_over_a_waiting_task_is_repeated_soon() -> None:
     world.send("more")
     world.server.held.schedule[TASK] = world.clock.now() + 3600
 
-    def watch(name: str, call: Call) -> Any:
-        if name == "board.load":
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "task_store.load":
             raise CorruptHistory("step 1 was changed")
         return call()
 
@@ -506,17 +506,17 @@ def test_an_item_that_redis_lost_during_the_decision_to_end_is_applied() -> None
     world.submit(SEQUENTIAL.team)
     snapshots: list[Any] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         answer = call()
         if name == "schedule.recovered_instance" and not snapshots:
-            snapshots.append(world.server.kept())
+            snapshots.append(world.server.copy())
             world.send("and this")
-            world.server.set_back(snapshots[0])
+            world.server.restore(snapshots[0])
         return answer
 
     world.watch = watch
     world.drain()
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert snapshots
     assert "and this" in [step.text for step in world.history()]

@@ -13,7 +13,7 @@ from roboco.ports.assignment import ToolAssignment
 from roboco.ports.model import Request
 from roboco.ports.task_store import Phase
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import Tool
+from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Fault
@@ -184,7 +184,7 @@ def test_an_approved_call_runs() -> None:
     assert world.status() is TaskStatus.APPROVAL
     assert not world.given.toolbox.runs
     [call] = calls_of(world)
-    world.judge(call.id, True)
+    world.decide_approval(call.id, True)
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid 5"]
     assert world.history()[2].metadata["approvals"][call.id]["approved"] is True
@@ -194,7 +194,7 @@ def test_an_approved_call_runs() -> None:
 
 def test_a_denied_call_does_not_run_and_the_agent_reads_the_reason() -> None:
     world = world_with_calls(("pay", {"amount": 5}))
-    world.judge(calls_of(world)[0].id, False, "too much")
+    world.decide_approval(calls_of(world)[0].id, False, "too much")
     world.settle()
     assert not world.given.toolbox.runs
     assert last_tool_texts(world) == ["error: a person did not approve this call, and it was not run: too much"]
@@ -202,7 +202,7 @@ def test_a_denied_call_does_not_run_and_the_agent_reads_the_reason() -> None:
 
 def test_a_call_runs_with_the_arguments_that_were_approved() -> None:
     world = world_with_calls(("pay", {"amount": 5000}))
-    world.judge(calls_of(world)[0].id, True, args={"amount": 50})
+    world.decide_approval(calls_of(world)[0].id, True, args={"amount": 50})
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid 50"]
     assert last_tool_texts(world) == ['(a person changed the arguments to {"amount":50}) paid 50']
@@ -216,25 +216,25 @@ def test_a_condition_on_the_arguments_selects_the_calls_that_need_approval() -> 
     assert world.status() is TaskStatus.APPROVAL
     assert len(world.given.toolbox.runs) == 1, "calls with arguments that cannot be compared need approval"
     for call in calls_of(world)[1:]:
-        world.judge(call.id, False)
+        world.decide_approval(call.id, False)
     world.settle()
     assert [result.is_error for result in results_of(world)] == [False, True, True, True]
     with pytest.raises(UsageError):
-        world.judge(calls_of(world)[0].id, True)
+        world.decide_approval(calls_of(world)[0].id, True)
 
 
 def test_the_first_decision_on_a_call_counts() -> None:
     world = world_with_calls(("pay", {"amount": 5}), ("pay", {"amount": 6}))
     first, second = calls_of(world)
-    world.judge(first.id, True)
-    world.judge(first.id, True)
+    world.decide_approval(first.id, True)
+    world.decide_approval(first.id, True)
     changes: list[dict[str, Any]] = [{"approved": False}, {"approved": True, "args": {"amount": 1}}]
     for changed in changes:
         with pytest.raises(UsageError, match="answered before, in another way"):
-            world.judge(first.id, **changed)
+            world.decide_approval(first.id, **changed)
     world.settle()
     assert len(world.given.toolbox.runs) == 1, "an approved call does not wait for the others"
-    world.judge(second.id, False)
+    world.decide_approval(second.id, False)
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid 5", None]
 
@@ -242,11 +242,11 @@ def test_the_first_decision_on_a_call_counts() -> None:
 def test_an_approval_of_a_call_that_needs_none_is_refused() -> None:
     world = world_with_calls(("client_ask", {"q": 1}))
     with pytest.raises(UsageError, match="needs no approval"):
-        world.judge(calls_of(world)[0].id, True)
+        world.decide_approval(calls_of(world)[0].id, True)
     with pytest.raises(UsageError, match="not an open call"):
-        world.judge("tc_unknown", True)
+        world.decide_approval("tc_unknown", True)
     with pytest.raises(UsageError, match="item id"):
-        world.judge("../../etc", True)
+        world.decide_approval("../../etc", True)
 
 
 def test_a_tools_worker_does_not_run_an_unapproved_call() -> None:
@@ -254,7 +254,7 @@ def test_a_tools_worker_does_not_run_an_unapproved_call() -> None:
     [call] = calls_of(world)
     held = world.server.held.tasks[TASK]
     held.phase = Phase.TOOLS
-    world.deliver(Tool(ToolAssignment(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
+    world.deliver(ToolMessage(ToolAssignment(TASK, 1, held.epoch, call.id, 1), "pay", 60.0))
     assert not world.given.toolbox.runs
 
 
@@ -270,7 +270,7 @@ def test_a_control_that_ends_the_wait_closes_the_calls(act: str) -> None:
     with pytest.raises(UsageError):
         world.answer(successful_outcome(calls_of(world)[0], 1))
     with pytest.raises(UsageError):
-        world.judge(calls_of(world)[1].id, True)
+        world.decide_approval(calls_of(world)[1].id, True)
     assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)]
     assert_whole(world, "")
 
@@ -281,7 +281,7 @@ def test_answers_during_a_pause_are_applied_after_it() -> None:
     world.pause()
     world.settle()
     world.answer(successful_outcome(asked, 1))
-    world.judge(paid.id, True)
+    world.decide_approval(paid.id, True)
     world.settle()
     assert world.status() is TaskStatus.PAUSED
     assert not world.given.toolbox.runs
@@ -298,7 +298,7 @@ def test_answers_and_approvals_survive_a_crash_at_every_port_call(after: bool) -
         world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
         asked, paid, _ = calls_of(world)
         world.watch = fault = Fault(n, crash, after=after)
-        world.judge(paid.id, True)
+        world.decide_approval(paid.id, True)
         world.settle()
         world.answer(successful_outcome(asked, "seven"))
         world.settle()
@@ -315,7 +315,7 @@ def test_pending_answers_survive_a_loss_of_redis() -> None:
     world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
     asked, paid, _ = calls_of(world)
     world.answer(successful_outcome(asked, 1))
-    world.judge(paid.id, True)
+    world.decide_approval(paid.id, True)
     world.server.wipe()
     world.sweep()
     world.settle()

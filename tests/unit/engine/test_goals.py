@@ -156,7 +156,7 @@ def test_a_message_may_have_goals() -> None:
     world.submit(team)
     world.settle()
     from_message = {"goals": [SOURCE_GOAL]}
-    world.send("and where from?", brought=from_message)
+    world.send("and where from?", attachments=from_message)
     world.settle()
     assert world.status() is TaskStatus.USER_TURN
     assert [(goal.name, goal.status) for goal in goals_of(world.history())] == [("source", "achieved")]

@@ -11,10 +11,10 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member, speaker
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.reader import items_of, read
+from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import POLICY, TASK, World, given, team_of
 
@@ -92,7 +92,7 @@ def test_an_interrupted_turn_that_no_worker_claimed_is_superseded() -> None:
     world = interrupted_once(lambda _: None)
     world.deliver(world.dispatcher.queue.popleft())
     [turn] = world.dispatcher.queue
-    assert isinstance(turn, Turn)
+    assert isinstance(turn, TurnMessage)
     world.interrupt("shorter")
     world.settle()
     assert texts_of(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
@@ -249,7 +249,7 @@ def test_a_worker_that_crashes_at_an_interruption_loses_no_message() -> None:
     world = interrupted_once(crash)
     world.settle()
     assert texts_of(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
-    follower = read(items_of(world.published(), partial(world.histories.read, TASK)))
+    follower = read_items(items_of(world.published(), partial(world.histories.read, TASK)))
     assert follower.steps == world.history()
     assert_whole(world, "")
 
@@ -269,7 +269,7 @@ def test_the_next_chunk_reports_an_interruption_whose_signal_was_lost() -> None:
 
     worlds.append(World(given(script)))
     worlds[0].submit(team_of(agents=[member("only")]))
-    while not isinstance(worlds[0].dispatcher.queue[0], Turn):
+    while not isinstance(worlds[0].dispatcher.queue[0], TurnMessage):
         worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
     worlds[0].watch = watch
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())

@@ -10,9 +10,9 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.merged import Cursor, MergedStream
 from tests.support.memory_ports.dispatcher import Message
-from tests.support.memory_ports.journeys import JOURNEYS, Journey, assert_same, retold
-from tests.support.memory_ports.reader import Reader, items_of, read
-from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.journeys import JOURNEYS, Journey, assert_same, comparable_step
+from tests.support.memory_ports.reader import ItemReader, items_of, read_items
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World
 
 NO_FAULT = 10**9
@@ -22,7 +22,7 @@ JOURNEY_NAMES = sorted(JOURNEYS)
 def run_without_fault(journey: Journey) -> tuple[World, int]:
     """Return the run without a fault, and its number of port calls."""
     count = Fault(NO_FAULT, lambda: None)
-    return journey.travel(journey.world(count)), len(count.seen)
+    return journey.run(journey.world(count)), len(count.seen)
 
 
 def run_with_fault(journey: Journey, n: int, after: bool, act: Callable[[World], None]) -> World:
@@ -30,7 +30,7 @@ def run_with_fault(journey: Journey, n: int, after: bool, act: Callable[[World],
     worlds: list[World] = []
     fault = Fault(n, lambda: act(worlds[0]), after)
     worlds.append(journey.world(fault))
-    journey.travel(worlds[0])
+    journey.run(worlds[0])
     assert fault.struck
     return worlds[0]
 
@@ -82,7 +82,7 @@ def test_every_message_may_be_delivered_twice(name: str, late: bool) -> None:
             deliver(again)
 
     world.deliver = twice  # type: ignore[method-assign]
-    journey.travel(world)
+    journey.run(world)
     assert_same(world, expected, "each message twice")
 
 
@@ -100,7 +100,7 @@ def test_the_sweeper_redelivers_every_lost_message(name: str) -> None:
                 deliver(message)
 
         world.deliver = deliver_unless_lost  # type: ignore[method-assign]
-        journey.travel(world)
+        journey.run(world)
         assert_same(world, expected, f"message {n} was lost")
 
 
@@ -121,7 +121,7 @@ def test_a_run_with_only_the_messages_of_the_sweeper_ends_the_same(name: str) ->
         drain_after_a_sweep.__dict__["rang"] = True
 
     world.drain, world.sweep = drain_after_a_sweep, sweep_and_mark  # type: ignore[method-assign]
-    journey.travel(world)
+    journey.run(world)
     assert_same(world, expected, "only messages of the sweeper arrive")
 
 
@@ -135,16 +135,16 @@ def run_with_loss(journey: Journey, n: int, lost: int, swept: bool = False) -> W
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
-        kept.append(worlds[0].server.kept() if len(kept) < n else None)
+        kept.append(worlds[0].server.copy() if len(kept) < n else None)
         if len(kept) == n:
-            worlds[0].server.set_back(kept[n - 1 - lost])
+            worlds[0].server.restore(kept[n - 1 - lost])
             if swept:
-                worlds[0].watch = make
+                worlds[0].watch = make_call
                 worlds[0].sweep()
         return answer
 
     worlds.append(journey.world(watch))
-    return journey.travel(worlds[0])
+    return journey.run(worlds[0])
 
 
 @pytest.mark.parametrize("name", JOURNEY_NAMES)
@@ -154,9 +154,9 @@ def test_a_loss_of_the_newest_writes_of_redis_changes_no_history(name: str, lost
     expected, calls = run_without_fault(journey)
     for n in range(lost + 1, calls + 1, 5):
         world = run_with_loss(journey, n, lost)
-        assert [retold(step) for step in world.history()] == [retold(step) for step in expected.history()], (
-            f"set back by {lost} after port call {n}"
-        )
+        assert [comparable_step(step) for step in world.history()] == [
+            comparable_step(step) for step in expected.history()
+        ], f"set back by {lost} after port call {n}"
 
 
 @pytest.mark.parametrize("name", JOURNEY_NAMES)
@@ -167,7 +167,7 @@ def test_a_follower_misses_no_step_and_no_end_after_a_loss_of_the_newest_writes(
     for n in range(10, calls + 1, 5):
         world = run_with_loss(journey, n, 9)
         items = items_of(_as_followed(world), partial(world.histories.read, TASK))
-        reader = read(items)
+        reader = read_items(items)
         view = MergedStream(Cursor.parse(items[-1].cursor), partial(world.histories.read, TASK))
         for item in view.missing_steps():  # as Task.stream does for a task that has ended before the next sweep
             reader.show(item.data)
@@ -184,7 +184,7 @@ def test_a_follower_has_the_whole_text_of_a_turn_despite_a_loss_of_the_newest_wr
     _, calls = run_without_fault(journey)
     for n in range(lost + 1, calls + 1):
         world = run_with_loss(journey, n, lost, swept)
-        reader = Reader()
+        reader = ItemReader()
         for item in items_of(_as_followed(world), partial(world.histories.read, TASK)):
             try:
                 reader.show(item.data)

@@ -19,7 +19,7 @@ from roboco.engine.coordinator.advance import advance
 from roboco.engine.intake import pause as hold
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import Advance, Tool
+from tests.support.memory_ports.dispatcher import AdvanceMessage, ToolMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.watch import Crash
@@ -41,7 +41,7 @@ def waiting_task() -> World:
 
 def run_coordinators(world: World) -> None:
     """Deliver the messages for coordinators, and for no other worker."""
-    while found := [message for message in world.dispatcher.queue if isinstance(message, Advance)]:
+    while found := [message for message in world.dispatcher.queue if isinstance(message, AdvanceMessage)]:
         world.dispatcher.queue.remove(found[0])
         world.deliver(found[0])
 
@@ -72,12 +72,12 @@ def test_a_repeated_interruption_does_not_delay_the_next_turn() -> None:
 def test_a_slow_pass_does_not_cancel_a_turn_that_it_has_not_read() -> None:
     world = World(given(lambda request: said(f"{speaker(request)} answers")))
     world.submit(ONE_AGENT)
-    left = ["board.record_decision", "inbox.add"]
+    left = ["task_store.record_decision", "inbox.add"]
 
     def watch(name: str, call: Any) -> Any:
         if left and name == left[0]:
             left.pop(0)
-            if name == "board.record_decision":
+            if name == "task_store.record_decision":
                 world.interrupt("shorter")
                 return call()
             if call.args[1] == ():
@@ -122,10 +122,10 @@ def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None
 
     world = World(given(script, {"pay": pay}))
     world.submit(team_of(agents=[member("a", tools=["pay"])], tools=[{"name": "pay", "function": "shop.pay:pay"}]))
-    while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
+    while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
     world.stop()
-    [call] = [message for message in world.dispatcher.queue if isinstance(message, Tool)]
+    [call] = [message for message in world.dispatcher.queue if isinstance(message, ToolMessage)]
     world.dispatcher.queue.remove(call)
     world.deliver(call)
     world.settle()
@@ -143,7 +143,7 @@ def test_calls_run_although_an_old_interruption_was_repeated() -> None:
             tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
         )
     )
-    while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
+    while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
     world.engine.inbox.add(TASK, (), interrupt=True)
     world.settle()
@@ -242,7 +242,7 @@ def test_the_newest_client_tools_count() -> None:
     world = waiting_task()
     for number in range(3):
         tools = [{"name": f"client_{number}_{n}", "description": "d", "input_schema": {}} for n in range(32)]
-        world.send(f"m{number}", f"m{number}", brought={"client_tools": tools})
+        world.send(f"m{number}", f"m{number}", attachments={"client_tools": tools})
         world.settle()
     names = [tool["function"]["name"] for tool in world.given.model.requests[-1].tools]
     assert len(names) == 32
@@ -253,7 +253,7 @@ def test_only_the_current_view_of_the_user_is_sent() -> None:
     world = waiting_task()
     for number in range(3):
         view = {"client_context": {"page": f"{number}" * 1000}}
-        world.send(f"m{number}", f"m{number}", brought=view)
+        world.send(f"m{number}", f"m{number}", attachments=view)
         world.settle()
     messages = world.given.model.requests[-1].messages
     shown = [message["content"] for message in messages if "view of the user" in str(message["content"])]
@@ -273,7 +273,7 @@ def test_the_agent_that_the_user_named_answers_also_after_another_message() -> N
 
 
 def test_an_error_event_does_not_move_the_cursor_of_followers() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     event = ErrorOccurred(task_id=TASK, timestamp=world.engine.now(), code="refused", message="no")
     world.server.published.insert(8, (TASK, canonical_json(event.model_dump(mode="json"))))
     view = MergedStream(Cursor(), lambda start: list(world.histories.read(TASK, start)))
@@ -289,7 +289,7 @@ def test_an_interruption_during_a_decision_is_applied_before_the_turn() -> None:
     left: dict[str, Any] = {}
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.record_decision" and "choose" not in left:
+        if name == "task_store.record_decision" and "choose" not in left:
             left["choose"] = call
             worlds[0].interrupt("shorter")
             worlds[0].dispatcher.queue.clear()

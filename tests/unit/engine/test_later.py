@@ -9,11 +9,11 @@ from roboco.domain.inbox.item import Stop
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError
-from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, assert_whole
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import SWEEP, TASK, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK, World, given, team_of
 
 TEAM = team_of(agents=[{"name": "one", "prompt": "hi"}])
 
@@ -25,7 +25,7 @@ def world_with_policy(**policy: Any) -> World:
 def sweep_for(world: World, seconds: float) -> None:
     """Let this time pass, with passes of the sweeper."""
     until = world.clock.now() + seconds
-    while world.clock.now() < until - SWEEP:
+    while world.clock.now() < until - SWEEP_INTERVAL:
         world.sweep()
         world.drain()
 
@@ -61,7 +61,7 @@ def test_a_task_can_be_stopped_and_receive_messages_before_its_start() -> None:
     world.submit(TEAM, countdown=30)
     world.send("and this")
     world.drain()
-    assert world.untaken() == ["item1"]
+    assert world.pending_item_ids() == ["item1"]
     world.stop()
     world.settle()
     assert world.status() is TaskStatus.CANCELLED
@@ -71,7 +71,7 @@ def test_a_task_can_be_stopped_and_receive_messages_before_its_start() -> None:
     other.drain()
     sweep_for(other, 33)
     assert [step.text for step in other.history()] == ["go", "and this", "done"]
-    assert Stop not in map(type, other.untaken())
+    assert Stop not in map(type, other.pending_item_ids())
 
 
 def test_a_repeated_submission_of_a_later_task_is_the_same_task() -> None:
@@ -136,7 +136,7 @@ def test_all_messages_of_a_task_have_its_priority() -> None:
 
     world.watch = crash_once
     world.settle()
-    orders = [message.order for message in world.dispatcher.sent if isinstance(message, Turn | Tool)]
+    orders = [message.assignment for message in world.dispatcher.sent if isinstance(message, TurnMessage | ToolMessage)]
     assert len(orders) > 3
     assert {order.priority for order in orders} == {"low"}
     assert world.status() is TaskStatus.COMPLETED

@@ -59,7 +59,7 @@ class Observer:
 def observe_journey(observer: Observer, journey: Journey) -> None:
     """Observe a journey."""
     world = journey.world()
-    observer.follow(lambda world: world.submit(journey.team, **journey.wishes), world)
+    observer.follow(lambda world: world.submit(journey.team, **journey.options), world)
     for act in journey.acts:
         observer.follow(act, world)
 
@@ -72,11 +72,11 @@ def observe_controls(observer: Observer) -> None:
     observer.follow(lambda world: world.resume(), world)
     world = asking(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
     asked, paid = world.history()[1].calls
-    observer.follow(lambda world: world.judge(paid.id, False), world)
+    observer.follow(lambda world: world.decide_approval(paid.id, False), world)
     observer.follow(lambda world: world.answer(successful_outcome(asked, 1)), world)
     world = asking(("pay", {"amount": 5}))
     observer.follow(lambda world: world.pause(), world)
-    observer.follow(lambda world: world.judge(world.history()[1].calls[0].id, True), world)
+    observer.follow(lambda world: world.decide_approval(world.history()[1].calls[0].id, True), world)
     world = SEQUENTIAL.world()
     observer.follow(submit_and_pause, world)
     for number in range(4):
@@ -128,7 +128,7 @@ def test_the_diagram_shows_the_changes_of_status() -> None:
     world = World(given(lambda request: said("no")))
     observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER_GOAL]), world)
     drawn = set(EDGE.findall(GUIDE.read_text()))
-    forks = SEQUENTIAL.travel(SEQUENTIAL.world())
+    forks = SEQUENTIAL.run(SEQUENTIAL.world())
     fork_task(forks, 2)
     initial = {(NO_STATUS, "queued"), (NO_STATUS, forks.status(FORK).value)}
     assert observer.changes | initial == drawn

@@ -12,7 +12,7 @@ from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.intake.answer import open_tool_changes, resolve_unknown
 from roboco.engine.record.tool_listings import changed_tool_refusal, stored_listing
 from roboco.errors import UsageError
-from tests.support.memory_ports.dispatcher import ListTools
+from tests.support.memory_ports.dispatcher import ListToolsMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.watch import Crash
@@ -60,7 +60,7 @@ def errors(world: World) -> list[str]:
 
 def test_turn_without_listing_requests_it_and_waits() -> None:
     world, runs = shopping()
-    while not any(isinstance(letter, ListTools) for letter in world.dispatcher.queue):
+    while not any(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
     assert "waits until a tools worker has listed the tools of MCP server 'shop'" in str(world.events()[-1])
     assert not world.given.toolbox.described
@@ -75,7 +75,7 @@ def test_first_listing_counts() -> None:
     world.files.create(listing_path(TASK, "shop"), listing("The first.").model_dump_json().encode())
     world.given.toolbox.servers["shop"] = listing("The first.")
     world.settle()
-    assert not any(isinstance(letter, ListTools) for letter in world.dispatcher.sent)
+    assert not any(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent)
     assert world.given.toolbox.described[0] == {"shop": listing("The first.")}
 
 
@@ -83,7 +83,10 @@ def test_unreachable_server_is_contacted_a_limited_number_of_times() -> None:
     world, runs = shopping()
     world.given.toolbox.servers.clear()
     world.settle()
-    assert sum(isinstance(letter, ListTools) for letter in world.dispatcher.sent) == world.engine.policy.max_attempts
+    assert (
+        sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent)
+        == world.engine.policy.max_attempts
+    )
     assert runs == []
     assert errors(world) == ["MCP server 'shop' could not be reached"]
     assert world.given.toolbox.described[0]["shop"].error == "MCP server 'shop' could not be reached"
@@ -122,9 +125,9 @@ def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any
     with pytest.raises(UsageError, match="approve or deny it"):
         resolve_unknown(world.engine, TASK, call.id, True, None, "word")
     with pytest.raises(UsageError, match="approve it without arguments"):
-        world.judge(call.id, True, args={"number": 7})
-    world.judge(call.id, True)
-    world.judge(call.id, True)
+        world.decide_approval(call.id, True, args={"number": 7})
+    world.decide_approval(call.id, True)
+    world.decide_approval(call.id, True)
     world.settle()
     assert runs == [{"number": 1}], "the call itself was made for the unchanged tool"
     assert world.given.toolbox.described[-1] == {"shop": listing(**change)}
@@ -151,7 +154,7 @@ def test_shown_change_is_the_approved_change() -> None:
         changed_tool_refusal(world.engine, team, TASK, call, spec) is not None
     )  # a redelivered call meets another change
     assert [one.parts[0].after for one in open_tool_changes(world.engine, TASK)] == ['"Sell."']
-    world.judge(call_id, True)
+    world.decide_approval(call_id, True)
     assert open_tool_changes(world.engine, TASK) == []
     assert runs == []
 
@@ -159,7 +162,7 @@ def test_shown_change_is_the_approved_change() -> None:
 def test_denied_change_is_an_error_and_asked_about_again() -> None:
     world, runs = shopping(2, later=listing("Sell."))
     world.settle()
-    world.judge(world.history()[1].calls[0].id, False, "not this one")
+    world.decide_approval(world.history()[1].calls[0].id, False, "not this one")
     world.settle()
     assert errors(world)[0].endswith("a person did not approve the change: not this one")
     assert world.status() is TaskStatus.APPROVAL
@@ -171,9 +174,9 @@ def test_first_decision_on_a_change_counts(denied_first: bool) -> None:
     world, runs = shopping(2, later=listing("Sell."))
     world.settle()
     call_id = world.history()[1].calls[0].id
-    world.judge(call_id, not denied_first, "not this one" if denied_first else "")
+    world.decide_approval(call_id, not denied_first, "not this one" if denied_first else "")
     with pytest.raises(UsageError, match="was answered before, in another way; its first answer counts"):
-        world.judge(call_id, denied_first, "" if denied_first else "not this one")
+        world.decide_approval(call_id, denied_first, "" if denied_first else "not this one")
     world.settle()
     assert runs == ([] if denied_first else [{"number": 1}])
     assert world.status() is (TaskStatus.APPROVAL if denied_first else TaskStatus.COMPLETED)
@@ -273,7 +276,7 @@ def test_unknown_tool_name_ends_the_task_with_the_mistake() -> None:
     error = world.history()[-1].error
     assert error is not None
     assert (error.code, error.message) == ("team", "clerk: no tool 'serch'")
-    assert sum(isinstance(letter, ListTools) for letter in world.dispatcher.sent) == 1
+    assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
     assert stored_listing(world.engine, TASK, "shop") is None
 
 

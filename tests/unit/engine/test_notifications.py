@@ -19,23 +19,23 @@ from roboco.engine.notification_delivery import (
 from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
-from tests.support.memory_ports.notices import HOOK, SHOP, URL, delivered
-from tests.support.memory_ports.watch import Call, Crash, Watch, make
+from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
+from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
-def run_and_deliver(journey: Journey, *targets: dict[str, Any], watch: Watch = make) -> World:
+def run_and_deliver(journey: Journey, *targets: dict[str, Any], watch: Watch = make_call) -> World:
     """Return the world of a completed journey after the delivery of its notifications."""
     world = journey.world(watch)
-    submitting = replace(journey, wishes={"notify": list(targets)})
-    submitting.travel(world)
-    delivered(world)
+    submitting = replace(journey, options={"notify": list(targets)})
+    submitting.run(world)
+    deliver_all(world)
     return world
 
 
 def test_the_end_of_a_task_is_delivered_once() -> None:
     world = run_and_deliver(GRAPH, SHOP)
-    (target, notice), *others = world.deliverer.told
+    (target, notice), *others = world.notifier.deliveries
     assert (target, others) == ("shop.done", [])
     assert (notice.status, notice.task_id, notice.steps) == ("completed", TASK, len(world.history()))
     assert notice.text == "APPROVED at last"
@@ -44,7 +44,7 @@ def test_the_end_of_a_task_is_delivered_once() -> None:
 
 
 def test_the_body_of_a_notification_has_an_id_a_type_a_time_and_data() -> None:
-    body = run_and_deliver(FAILING, SHOP).deliverer.told[0][1].body()
+    body = run_and_deliver(FAILING, SHOP).notifier.deliveries[0][1].body()
     assert set(body) == {"id", "type", "timestamp", "data"}
     assert body["type"] == "task.failed"
     assert set(body["data"]) == {
@@ -55,8 +55,8 @@ def test_the_body_of_a_notification_has_an_id_a_type_a_time_and_data() -> None:
 
 def test_only_requested_statuses_are_delivered_in_order() -> None:
     world = run_and_deliver(MANUAL, SHOP, HOOK)
-    assert world.deliverer.heard("shop.done") == ["cancelled"]
-    assert world.deliverer.heard(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
+    assert world.notifier.statuses("shop.done") == ["cancelled"]
+    assert world.notifier.statuses(URL) == ["user_turn", "user_turn", "user_turn", "cancelled"]
 
 
 def webhook_for(*statuses: str) -> dict[str, Any]:
@@ -71,13 +71,13 @@ def test_statuses_of_one_position_are_delivered_in_their_order() -> None:
     while len(world.history()) < 5:
         world.deliver(world.dispatcher.queue.popleft())
     world.pause()
-    world.deliverer.error = TransientError("not now")
+    world.notifier.error = TransientError("not now")
     world.settle()
     world.resume()
     world.settle()
-    world.deliverer.error = None
-    delivered(world)
-    assert world.deliverer.heard(URL) == ["paused", "completed"]
+    world.notifier.error = None
+    deliver_all(world)
+    assert world.notifier.statuses(URL) == ["paused", "completed"]
 
 
 def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
@@ -88,10 +88,10 @@ def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
     world.settle()
     world.resume()
     world.settle()
-    delivered(world)
-    statuses = [str(notice.status) for _, notice in world.deliverer.told]
+    deliver_all(world)
+    statuses = [str(notice.status) for _, notice in world.notifier.deliveries]
     assert statuses == ["user_turn", "paused", "user_turn"]
-    assert len({notice.notification_id for _, notice in world.deliverer.told}) == 3
+    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 3
 
 
 def test_each_of_two_pauses_at_the_same_position_is_delivered() -> None:
@@ -103,9 +103,9 @@ def test_each_of_two_pauses_at_the_same_position_is_delivered() -> None:
         world.settle()
         world.resume(f"resume{number}")
         world.settle()
-    delivered(world)
-    assert world.deliverer.heard(URL) == ["paused", "paused"]
-    assert len({notice.notification_id for _, notice in world.deliverer.told}) == 2
+    deliver_all(world)
+    assert world.notifier.statuses(URL) == ["paused", "paused"]
+    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 2
 
 
 def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,8 +115,8 @@ def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.Lo
     world.files.held[f"{notifications_path(TASK)}order-17~.json"] = b"{}"
     world.stop()
     world.settle()
-    delivered(world)
-    assert world.deliverer.heard(URL) == ["user_turn", "cancelled"]
+    deliver_all(world)
+    assert world.notifier.statuses(URL) == ["user_turn", "cancelled"]
     assert world.summary().status is TaskStatus.CANCELLED
     assert "order-17~" in caplog.text
 
@@ -130,8 +130,8 @@ def test_a_notification_is_delivered_promptly_although_the_clocks_of_workers_dif
     world.drain()
     world.engine = engine
     start = world.clock.now()
-    delivered(world)
-    assert len(world.deliverer.told) == 1
+    deliver_all(world)
+    assert len(world.notifier.deliveries) == 1
     assert world.clock.now() - start < 2 * notify.REDELIVERY_DELAY
 
 
@@ -139,7 +139,7 @@ def test_a_notification_of_an_earlier_release_is_delivered() -> None:
     """The name of such a notification contained neither generation nor epoch."""
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[webhook_for("user_turn")])
-    world.deliverer.error = TransientError("not now")
+    world.notifier.error = TransientError("not now")
     world.settle()
     (path,) = [path for path in world.files.held if path.startswith(notifications_path(TASK))]
     notice = Notification.model_validate_json(world.files.held.pop(path))
@@ -147,11 +147,11 @@ def test_a_notification_of_an_earlier_release_is_delivered() -> None:
     world.files.held[f"{notifications_path(TASK)}{old}.json"] = (
         notice.model_copy(update={"name": old}).model_dump_json().encode()
     )
-    world.deliverer.error = None
+    world.notifier.error = None
     world.stop()
     world.settle()
-    delivered(world)
-    assert next(str(notice.status) for _, notice in world.deliverer.told) == "user_turn"
+    deliver_all(world)
+    assert next(str(notice.status) for _, notice in world.notifier.deliveries) == "user_turn"
     assert world.summary().status is TaskStatus.CANCELLED
 
 
@@ -159,32 +159,32 @@ def test_a_notification_of_an_earlier_release_is_delivered() -> None:
 def test_a_wait_that_is_decided_again_after_a_loss_of_redis_is_delivered_once(settled: bool) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
-    world.deliverer.error = None if settled else TransientError("not now")
+    world.notifier.error = None if settled else TransientError("not now")
     world.settle()
     if settled:
-        delivered(world)
+        deliver_all(world)
     world.server.wipe()
     world.settle_for(5)
-    world.deliverer.error = None
-    delivered(world)
-    assert [str(notice.status) for _, notice in world.deliverer.told] == ["user_turn"]
+    world.notifier.error = None
+    deliver_all(world)
+    assert [str(notice.status) for _, notice in world.notifier.deliveries] == ["user_turn"]
 
 
 def test_a_task_without_targets_makes_no_notification_calls() -> None:
     calls: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         calls.append(name)
         return call()
 
     world = run_and_deliver(GRAPH, watch=watch)
-    assert not world.deliverer.told
+    assert not world.notifier.deliveries
     assert not [path for path in world.files.held if "noti" in path or "told" in path]
     assert "dispatcher.notify" not in calls
 
 
 def test_a_truncated_text_is_marked() -> None:
-    notice = run_and_deliver(GRAPH, SHOP).deliverer.told[0][1]
+    notice = run_and_deliver(GRAPH, SHOP).notifier.deliveries[0][1]
     assert not notice.truncated
     assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
 
@@ -199,11 +199,11 @@ def test_a_repeated_submission_with_other_targets_is_refused() -> None:
 
 def test_a_target_is_not_tried_before_its_retry_time() -> None:
     world = GRAPH.world()
-    world.deliverer.error = RetryLater("the server is busy", 1000.0)
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = RetryLater("the server is busy", 1000.0)
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     assert world.server.held.schedule[notify.schedule_key(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
-    world.deliverer.error = RetryLater("the server is busy", 1.0)
+    world.notifier.error = RetryLater("the server is busy", 1.0)
     world.clock.move(1000.0)
     world.sweep()
     world.drain()
@@ -214,21 +214,21 @@ def test_a_target_is_not_tried_before_its_retry_time() -> None:
 
 def test_a_target_cannot_delay_a_notification_beyond_the_delivery_period() -> None:
     world = GRAPH.world()
-    world.deliverer.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     due = world.server.held.schedule[notify.schedule_key(TASK)]
     assert due == pytest.approx(world.clock.now() + DELIVERY_PERIOD - FINAL_ATTEMPT_BEFORE_END, abs=1)
-    world.deliverer.error = None
+    world.notifier.error = None
     world.clock.move(due - world.clock.now())
-    delivered(world)
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    deliver_all(world)
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def test_a_failed_delivery_is_repeated_with_growing_delays() -> None:
     world = GRAPH.world()
-    world.deliverer.error = TransientError("the server is away")
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = TransientError("the server is away")
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     delays: list[float] = []
     for _ in range(6):
@@ -240,22 +240,22 @@ def test_a_failed_delivery_is_repeated_with_growing_delays() -> None:
     assert all(
         0.7 * FIRST_RETRY_DELAY * 2**n <= delay <= 1.3 * FIRST_RETRY_DELAY * 2**n for n, delay in enumerate(delays)
     )
-    world.deliverer.error = None
-    delivered(world)
-    assert [name for name, _ in world.deliverer.told] == ["shop.done"]
-    assert world.deliverer.told[0][1].attempts == 7
+    world.notifier.error = None
+    deliver_all(world)
+    assert [name for name, _ in world.notifier.deliveries] == ["shop.done"]
+    assert world.notifier.deliveries[0][1].attempts == 7
 
 
 def test_an_unreachable_target_does_not_delay_another() -> None:
     world = GRAPH.world(_refuse_target(URL))
-    replace(GRAPH, wishes={"notify": [HOOK, SHOP]}).travel(world)
+    replace(GRAPH, options={"notify": [HOOK, SHOP]}).run(world)
     world.drain()
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def _refuse_target(name: str) -> Watch:
     def watch(port: str, call: Any) -> Any:
-        if port == "deliverer.deliver" and call.args[0].label == name:
+        if port == "notifier.deliver" and call.args[0].label == name:
             raise TransientError("away")
         return call()
 
@@ -264,20 +264,20 @@ def _refuse_target(name: str) -> Watch:
 
 def test_later_notifications_wait_for_earlier_ones() -> None:
     world = MANUAL.world()
-    world.deliverer.error = TransientError("away")
-    replace(MANUAL, wishes={"notify": [HOOK]}).travel(world)
+    world.notifier.error = TransientError("away")
+    replace(MANUAL, options={"notify": [HOOK]}).run(world)
     world.drain()
     assert len(world.files.names(notifications_path(TASK))) == 4
-    world.deliverer.error = None
-    delivered(world)
-    assert [str(notice.status) for _, notice in world.deliverer.told] == [*["user_turn"] * 3, "cancelled"]
+    world.notifier.error = None
+    deliver_all(world)
+    assert [str(notice.status) for _, notice in world.notifier.deliveries] == [*["user_turn"] * 3, "cancelled"]
 
 
 @pytest.mark.parametrize("error", [UsageError("it is not allowed"), TransientError("it is away")])
 def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued(error: Exception) -> None:
     world = GRAPH.world()
-    world.deliverer.error = error
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = error
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     start = world.clock.now()
     while not world.server.held.letters:
         world.clock.move(600)
@@ -288,10 +288,10 @@ def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued
     assert (letter.name, letter.task_id) == ("roboco.notify", TASK)
     assert str(error) in letter.reason
     assert world.files.names(NOTIFY_MARKERS) == []
-    world.deliverer.error = None
+    world.notifier.error = None
     notify.retry_abandoned(world.engine, TASK, letter.detail)
-    delivered(world)
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    deliver_all(world)
+    assert world.notifier.statuses("shop.done") == ["completed"]
     kept = Notification.model_validate_json(
         world.files.held[finished_notification_path(TASK, NotificationName.parse(letter.detail).seq, letter.detail)]
     )
@@ -303,9 +303,9 @@ def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued
 def test_a_notification_that_kills_its_workers_is_abandoned() -> None:
     tries = 0
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         nonlocal tries
-        if name == "deliverer.deliver":
+        if name == "notifier.deliver":
             tries += 1
             raise Crash
         return call()
@@ -317,47 +317,47 @@ def test_a_notification_that_kills_its_workers_is_abandoned() -> None:
 
 def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() -> None:
     world = GRAPH.world()
-    replace(GRAPH, wishes={"notify": [SHOP | {"confirmed": True, "continuation": "{}"}]}).travel(world)
+    replace(GRAPH, options={"notify": [SHOP | {"confirmed": True, "continuation": "{}"}]}).run(world)
     world.drain()
     start = world.clock.now()
-    while len(world.deliverer.told) < 3:
+    while len(world.notifier.deliveries) < 3:
         world.clock.move(notify.REDELIVERY_DELAY)
         world.sweep()
         world.drain()
     assert world.clock.now() - start >= 2 * CONFIRM_TIMEOUT
-    notice = world.deliverer.told[-1][1]
+    notice = world.notifier.deliveries[-1][1]
     notify.confirm(world.engine, TASK, notice.name)
     notify.confirm(world.engine, TASK, notice.name)
-    delivered(world)
-    assert len(world.deliverer.told) == 3
+    deliver_all(world)
+    assert len(world.notifier.deliveries) == 3
     with pytest.raises(UsageError, match="no notification"):
         notify.confirm(world.engine, TASK, "0-00000001-failed")
 
 
 def test_notifications_survive_a_loss_of_redis() -> None:
     world = GRAPH.world()
-    world.deliverer.error = TransientError("away")
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    world.notifier.error = TransientError("away")
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     world.server.wipe()
     world.dispatcher.queue.clear()
-    world.deliverer.error = None
+    world.notifier.error = None
     fill_schedule(world.engine, world.engine.schedule.mark_filling())
     assert notify.schedule_key(TASK) in world.server.held.schedule
-    delivered(world)
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    deliver_all(world)
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def test_a_delivery_of_a_crashed_worker_is_repeated_after_its_lease() -> None:
     world = GRAPH.world()
     assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0, "a worker that started a delivery and crashed"
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
-    assert not world.deliverer.told
+    assert not world.notifier.deliveries
     world.clock.move(world.engine.policy.lease)
     world.sweep()
     world.drain()
-    assert world.deliverer.heard("shop.done") == ["completed"]
+    assert world.notifier.statuses("shop.done") == ["completed"]
 
 
 def test_a_concurrent_delivery_without_pending_notifications_schedules_nothing() -> None:
@@ -368,15 +368,15 @@ def test_a_concurrent_delivery_without_pending_notifications_schedules_nothing()
 
 
 def test_two_concurrent_workers_deliver_once() -> None:
-    def watch(name: str, call: Call) -> Any:
-        if name == "deliverer.deliver" and not world.deliverer.told:
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "notifier.deliver" and not world.notifier.deliveries:
             deliver(world.process(), TASK)
         return call()
 
     world = GRAPH.world(watch)
-    replace(GRAPH, wishes={"notify": [SHOP]}).travel(world)
-    delivered(world)
-    assert len(world.deliverer.told) == 1
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
+    deliver_all(world)
+    assert len(world.notifier.deliveries) == 1
 
 
 def test_retry_delays_double_up_to_an_hour_and_differ() -> None:

@@ -9,7 +9,7 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, assert_same, assert_whole
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.watch import Call, Crash, Fault, make
+from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import World
 from tests.unit.engine.test_accept import crash
 
@@ -73,7 +73,7 @@ def test_a_stop_charges_an_attempt_that_was_lost_before_the_pause() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name == "histories.append":
             raise Crash
         return call()
@@ -81,7 +81,7 @@ def test_a_stop_charges_an_attempt_that_was_lost_before_the_pause() -> None:
     world.deliver(world.dispatcher.queue.popleft())
     world.watch = watch
     world.deliver(world.dispatcher.queue.popleft())
-    world.watch = make
+    world.watch = make_call
     world.clock.move(world.given.policy.lease)
     world.sweep()
     world.pause()
@@ -96,16 +96,16 @@ def test_a_stop_charges_an_attempt_that_was_lost_before_the_pause() -> None:
 def test_no_turn_starts_if_a_pause_arrives_during_the_decision() -> None:
     world = SEQUENTIAL.world()
 
-    def watch(name: str, call: Call) -> Any:
-        if name == "board.record_decision":
-            world.watch = make
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "task_store.record_decision":
+            world.watch = make_call
             world.pause()
         return call()
 
     world.submit(SEQUENTIAL.team)
     world.watch = watch
     world.settle()
-    assert world.watch is make
+    assert world.watch is make_call
     assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 1)
 
 
@@ -143,7 +143,7 @@ def test_calls_and_their_results_are_two_steps() -> None:
     assert lengths == [(2, 0), (3, 2), (4, 2), (5, 3)]
     world.resume()
     world.settle()
-    expected = TOOLS.travel(TOOLS.world())
+    expected = TOOLS.run(TOOLS.world())
     assert_same(world, expected, "")
 
 
@@ -226,7 +226,7 @@ def test_a_pause_survives_a_loss_of_redis() -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_step_and_a_resume_survive_a_crash_at_every_port_call(after: bool) -> None:
-    expected = GRAPH.travel(GRAPH.world())
+    expected = GRAPH.run(GRAPH.world())
     n, struck = 0, True
     while struck:
         n += 1

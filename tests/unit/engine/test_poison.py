@@ -13,7 +13,7 @@ from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
-from tests.support.memory_ports.watch import Call, Crash, make
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
 
 MAX_ATTEMPTS = 3
@@ -26,7 +26,7 @@ def dead_letters_of(world: World) -> list[tuple[str | None, int]]:
 def crash_at(where: str) -> World:
     """Return a world with the graph team in which every process crashes at this port call."""
 
-    def crash_watch(name: str, call: Call) -> Any:
+    def crash_watch(name: str, call: PortCall) -> Any:
         if name == where:
             raise Crash
         return call()
@@ -56,7 +56,7 @@ def test_a_call_that_kills_its_workers_leaves_one_dead_letter_and_an_error_resul
 ) -> None:
     world = TOOLS.world()
 
-    def crash_watch(name: str, call: Call) -> Any:
+    def crash_watch(name: str, call: PortCall) -> Any:
         if name == "toolbox.run":
             raise Crash
         return call()
@@ -83,8 +83,8 @@ def test_failed_passes_do_not_count_as_crashes() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
 
-    def crash_watch(name: str, call: Call) -> Any:
-        if name == "board.record_decision":
+    def crash_watch(name: str, call: PortCall) -> Any:
+        if name == "task_store.record_decision":
             raise TransientError("refused")
         return call()
 
@@ -94,7 +94,7 @@ def test_failed_passes_do_not_count_as_crashes() -> None:
         world.clock.move(60)
         world.sweep()
     assert world.status() is TaskStatus.QUEUED
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert not dead_letters_of(world)
@@ -162,8 +162,8 @@ def test_a_task_whose_passes_always_fail_is_quarantined_and_can_be_requeued() ->
     world.dispatcher.queue.clear()
     passes: list[str] = []
 
-    def crash_watch(name: str, call: Call) -> Any:
-        if name == "board.load":
+    def crash_watch(name: str, call: PortCall) -> Any:
+        if name == "task_store.load":
             passes.append(name)
             raise ZeroDivisionError("a bug")
         return call()
@@ -176,7 +176,7 @@ def test_a_task_whose_passes_always_fail_is_quarantined_and_can_be_requeued() ->
     assert len(passes) <= MAX_ATTEMPTS + 1
     [letter] = world.engine.dead_letters.entries()
     assert (letter.work, letter.attempts, letter.reason) == ("advance", MAX_ATTEMPTS, "ZeroDivisionError: a bug")
-    world.watch = make
+    world.watch = make_call
     requeue(world.engine, Celery(), letter.letter_id)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
@@ -213,10 +213,10 @@ def test_a_task_that_could_not_be_abandoned_keeps_its_count_of_attempts() -> Non
     world = crash_at("dispatcher.turn")
     crash_watch, crashes = world.watch, 0
 
-    def without_letters(name: str, call: Call) -> Any:
+    def without_letters(name: str, call: PortCall) -> Any:
         nonlocal crashes
         crashes += name == "dispatcher.turn"
-        if name == "dead.add":
+        if name == "dead_letters.add":
             raise TransientError("no answer")
         return crash_watch(name, call)
 

@@ -10,7 +10,7 @@ from roboco.domain.team.model_limits import ModelLimits
 from roboco.errors import ModelError
 from tests.support.memory_ports.model import Said
 from tests.support.memory_ports.rates import MemoryRates
-from tests.support.memory_ports.world import SWEEP, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, World, given, team_of
 
 TOKENS_PER_MINUTE = 600
 
@@ -49,9 +49,9 @@ def submit_tasks(tasks: int, **profile: Any) -> tuple[World, Provider]:
 def settle(world: World, tasks: int) -> None:
     for _ in range(600):
         world.drain()
-        if all(world.settled(f"t{number}") for number in range(tasks)):
+        if all(world.is_settled(f"t{number}") for number in range(tasks)):
             break
-        world.clock.move(SWEEP)
+        world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     for number in range(tasks):
         assert world.summary(f"t{number}").status is TaskStatus.COMPLETED
@@ -85,7 +85,7 @@ def test_requests_stay_within_the_limit_of_every_minute() -> None:
 def test_a_deferred_turn_has_a_reason_and_no_owner() -> None:
     world, _ = submit_tasks(2, requests_per_minute=1)
     world.drain()
-    waiting = next(task for task in world.server.held.tasks.values() if task.due[0] == task.epoch)
+    waiting = next(task for task in world.server.held.tasks.values() if task.deferral[0] == task.epoch)
     assert waiting.owner == ""
     assert waiting.reason == "one waits 60 s for the rate limit of model m"
     settle(world, 2)
@@ -110,7 +110,7 @@ def test_refusals_without_a_time_are_retried_with_growing_delays() -> None:
 def test_a_deferred_turn_can_be_stopped() -> None:
     world, provider = submit_tasks(2, requests_per_minute=1)
     world.drain()
-    waiting = next(name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch)
+    waiting = next(name for name, task in world.server.held.tasks.items() if task.deferral[0] == task.epoch)
     world.stop(task_id=waiting)
     world.drain()
     assert world.summary(waiting).status is TaskStatus.CANCELLED
@@ -130,7 +130,7 @@ def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> 
     world.submit(team, task_id="globex:t")
     world.drain()
     assert world.summary("globex:t").status is TaskStatus.COMPLETED
-    waiting = [name for name, task in world.server.held.tasks.items() if task.due[0] == task.epoch]
+    waiting = [name for name, task in world.server.held.tasks.items() if task.deferral[0] == task.epoch]
     for name in waiting:
         world.stop(task_id=name)
     world.drain()
@@ -140,9 +140,9 @@ def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> 
     world.submit(team, task_id="acme:later")
     for _ in range(600):
         world.drain()
-        if world.settled("acme:later"):
+        if world.is_settled("acme:later"):
             break
-        world.clock.move(SWEEP)
+        world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     assert provider.requests[-1][0] - start <= 61
 
@@ -159,7 +159,7 @@ def test_a_control_during_a_deferral_is_applied_immediately(act: str) -> None:
 
     def script(request: Any) -> Said:
         requests.append(request)
-        return Said(error=refusal, send_control=send_control) if len(requests) == 1 else Said(("text",))
+        return Said(error=refusal, meanwhile=send_control) if len(requests) == 1 else Said(("text",))
 
     world.given.model.script = script
     start = world.clock.now()
@@ -182,7 +182,7 @@ def test_a_pause_of_a_provider_is_limited() -> None:
     start = world.clock.now()
     world.drain()
     task = world.server.held.tasks["t0"]
-    assert task.due[1] - start < 1000
+    assert task.deferral[1] - start < 1000
     settle(world, 1)
 
 
@@ -191,7 +191,7 @@ def test_a_running_turn_has_no_reason_of_a_wait() -> None:
     seen: list[str] = []
     world.given.model.script = lambda request: Said(
         ("text",),
-        send_control=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner),
+        meanwhile=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner),
     )
     settle(world, 2)
     assert seen == ["", ""]

@@ -80,7 +80,7 @@ def test_a_stored_outcome_applies_only_to_the_same_call(arguments: str, runs: li
 def test_a_pending_approval_applies_only_to_the_same_call(approved: bool) -> None:
     clerk = Clerk(approval="required")
     first = clerk.call_id()
-    clerk.world.judge(first, approved)
+    clerk.world.decide_approval(first, approved)
     clerk.restore(OTHER_ARGUMENTS)
     second = clerk.call_id()
     assert (clerk.world.status(), clerk.runs) == (TaskStatus.APPROVAL, [])
@@ -93,9 +93,9 @@ def test_a_pending_approval_applies_only_to_the_same_call(approved: bool) -> Non
 
 def test_another_call_can_be_approved_despite_a_pending_denial() -> None:
     clerk = Clerk(approval="required")
-    clerk.world.judge(clerk.call_id(), False)
+    clerk.world.decide_approval(clerk.call_id(), False)
     clerk.restore(OTHER_ARGUMENTS)
-    clerk.world.judge(clerk.call_id(), True)
+    clerk.world.decide_approval(clerk.call_id(), True)
     clerk.world.settle()
     assert clerk.runs == ["bob"]
     assert clerk.world.history()[2].results[0].result == "sent to bob"

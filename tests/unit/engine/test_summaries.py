@@ -31,7 +31,7 @@ TORN_SUMMARIES = [b"", b'{"task_id":"ta', b"\x00" * 64, b"[]"]
 
 
 def ended_world() -> World:
-    return SEQUENTIAL.travel(SEQUENTIAL.world())
+    return SEQUENTIAL.run(SEQUENTIAL.world())
 
 
 def waiting_world() -> World:

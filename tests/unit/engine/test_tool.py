@@ -12,10 +12,10 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.execution.tool_call import LOST_REASON, close_overdue_call
 from roboco.errors import TransientError
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.dispatcher import Tool
+from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
@@ -40,7 +40,7 @@ def world_with_payments(effect: str, calls: int = 1, attempts: int = 3) -> tuple
         tools=[{"name": "pay", "function": "shop.bank:pay", "effect": effect, "timeout": 30}],
     )
     world.submit(team)
-    while not any(isinstance(message, Tool) for message in world.dispatcher.queue):
+    while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
     return world, runs
 
@@ -54,9 +54,9 @@ def results_step(world: World) -> TaskStep:
     return step
 
 
-def next_tool(world: World) -> Tool:
+def next_tool(world: World) -> ToolMessage:
     """Take the next message for the tools pool from the queue. Return it."""
-    message = next(message for message in world.dispatcher.queue if isinstance(message, Tool))
+    message = next(message for message in world.dispatcher.queue if isinstance(message, ToolMessage))
     world.dispatcher.queue.remove(message)
     return message
 
@@ -100,7 +100,7 @@ def test_a_call_that_may_be_repeated_is_run_again_with_the_same_key(effect: str)
     message = next_tool(world)
     world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
     world.deliver(message)
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert results_step(world).results[0].result == "paid 0"
     assert [context.attempt for context in runs] == [1, 2]
@@ -161,7 +161,7 @@ def test_a_stored_outcome_becomes_the_result() -> None:
     world.watch = lambda name, call: _crash_after(name, call, "files.put")
     world.deliver(next_tool(world))
     assert outcome_path(TASK, world.history()[1].calls[0].id) in world.files.held
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert len(runs) == 1
     assert results_step(world).results[0].result == "paid 0"
@@ -177,7 +177,7 @@ def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
 
     world.watch = watch
     world.deliver(next_tool(world))
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert len(runs) == 1
     assert results_step(world).results[0].result == "paid 0"
@@ -214,9 +214,9 @@ def test_a_call_killed_at_its_time_limit_is_closed() -> None:
     first, second = next_tool(world), next_tool(world)
     world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
     world.deliver(first)
-    world.watch = make
-    close_overdue_call(world.engine, first.order, 30.0)
-    close_overdue_call(world.engine, first.order, 30.0)
+    world.watch = make_call
+    close_overdue_call(world.engine, first.assignment, 30.0)
+    close_overdue_call(world.engine, first.assignment, 30.0)
     world.deliver(second)
     world.settle()
     killed, paid = results_step(world).results
@@ -231,9 +231,9 @@ def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
     message = next_tool(world)
     world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
     world.deliver(message)
-    world.watch = make
-    close_overdue_call(world.engine, message.order, 30.0)
-    close_overdue_call(world.engine, message.order, 30.0)
+    world.watch = make_call
+    close_overdue_call(world.engine, message.assignment, 30.0)
+    close_overdue_call(world.engine, message.assignment, 30.0)
     world.drain()
     assert results_step(world).results[0].error == UNKNOWN_OUTCOME
     assert len(runs) == 1
@@ -254,7 +254,7 @@ def test_a_worker_that_hung_before_an_irreversible_call_does_not_run_it() -> Non
 
     def watch(name: str, call: Any) -> Any:
         if name == "files.create":
-            world.watch = make
+            world.watch = make_call
             world.clock.move(16)
             world.sweep()
         return call()
@@ -274,10 +274,10 @@ def test_a_call_that_is_closed_during_a_slow_write_of_its_intent_does_not_run(st
     def create_slowly(name: str, call: Any) -> Any:
         if name != "files.create":
             return call()
-        world.watch = make
+        world.watch = make_call
         created = call() if stored_first else None
         world.clock.move(world.given.policy.lease / 2 + 1)
-        close_overdue_call(world.engine, message.order, 30.0)
+        close_overdue_call(world.engine, message.assignment, 30.0)
         return created if stored_first else call()
 
     world.watch = create_slowly
@@ -357,12 +357,12 @@ def test_a_result_after_the_close_of_the_call_is_dropped() -> None:
     def watch(name: str, call: Any) -> Any:
         answer = call()
         if name == "toolbox.run":
-            close_overdue_call(world.engine, message.order, 30.0)
+            close_overdue_call(world.engine, message.assignment, 30.0)
         return answer
 
     world.watch = watch
     world.deliver(message)
-    world.watch = make
+    world.watch = make_call
     world.settle()
     assert len(runs) == 1
     assert "killed after 30 s" in str(results_step(world).results[0].error)

@@ -11,7 +11,7 @@ from roboco.settings import Settings
 from roboco.workers import tasks
 from roboco.workers.process_engine import ProcessEngine
 from tests.support.memory_ports.journeys import MANUAL
-from tests.support.memory_ports.watch import Call
+from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -44,14 +44,14 @@ def test_a_message_of_another_application_is_accepted() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     assert run_celery_task(world, "roboco.send", task_id=TASK, message="hello") == states.SUCCESS
-    assert "message-1" in world.untaken()
+    assert "message-1" in world.pending_item_ids()
 
 
 def test_a_message_returns_to_its_queue_if_a_server_does_not_answer() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name == "files.create":
             raise TransientError("no answer")
         return call()

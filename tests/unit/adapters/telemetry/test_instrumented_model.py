@@ -11,29 +11,29 @@ from roboco.errors import ModelError
 from roboco.ports.model import Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation
 from tests.support.memory_ports.model import Said, ScriptedModel, said
-from tests.support.memory_ports.telemetry import KeptTelemetry
+from tests.support.memory_ports.telemetry import MemoryTelemetry
 
 REQUEST = Request(ModelProfile(model="small"), (), ())
 
 
-def start_stream(script: Said) -> tuple[KeptTelemetry, Iterator[str | Reply], Any]:
-    telemetry = KeptTelemetry()
+def start_stream(script: Said) -> tuple[MemoryTelemetry, Iterator[str | Reply], Any]:
+    telemetry = MemoryTelemetry()
     running = InstrumentedModel(ScriptedModel(lambda request: script), telemetry).stream(REQUEST)
     return telemetry, iter(running), running
 
 
 def test_a_call_is_measured_from_start_to_end() -> None:
     telemetry, pieces, running = start_stream(said("one two"))
-    assert telemetry.of(OPEN_STREAMS) == [1]
+    assert telemetry.values(OPEN_STREAMS) == [1]
     *texts, reply = pieces
     assert texts == ["one", " two"]
     assert isinstance(reply, Reply)
-    assert len(telemetry.of(FIRST_TOKEN_SECONDS, "small")) == 1
-    assert (telemetry.told[0] or {})["tokens_in"] == 10
-    assert telemetry.begun == [Operation("model", model="small")]
+    assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert (telemetry.annotations[0] or {})["tokens_in"] == 10
+    assert telemetry.operations == [Operation("model", model="small")]
     running.close()
     running.close()
-    assert telemetry.of(OPEN_STREAMS) == [1, -1]
+    assert telemetry.values(OPEN_STREAMS) == [1, -1]
     assert running.wait_closed(0)
 
 
@@ -41,7 +41,7 @@ def test_the_first_token_of_a_reply_without_text_is_measured() -> None:
     telemetry, pieces, running = start_stream(said("", ("add", {})))
     list(pieces)
     running.close()
-    assert len(telemetry.of(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
 
 
 def test_a_failed_call_is_recorded_with_its_error() -> None:
@@ -49,17 +49,17 @@ def test_a_failed_call_is_recorded_with_its_error() -> None:
     with pytest.raises(ModelError, match="too late"):
         list(pieces)
     running.close()
-    assert telemetry.told == [{"error": "timeout"}]
-    assert telemetry.of(OPEN_STREAMS) == [1, -1]
+    assert telemetry.annotations == [{"error": "timeout"}]
+    assert telemetry.values(OPEN_STREAMS) == [1, -1]
 
 
 def test_a_call_with_a_text_callback_is_measured() -> None:
-    telemetry = KeptTelemetry()
+    telemetry = MemoryTelemetry()
     texts: list[str] = []
     model = InstrumentedModel(ScriptedModel(lambda request: said("one two")), telemetry)
     running = model.stream(REQUEST, texts.append)
     [reply] = running
     assert isinstance(reply, Reply)
     assert texts == ["one", " two"]
-    assert len(telemetry.of(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
     running.close()

@@ -50,7 +50,7 @@ def add(a: int, b: int) -> int:
 @tool
 def give(what: str) -> Any:
     """Return the value, or raise the exception, that a test asks for."""
-    errors: dict[str, Exception] = {
+    exceptions: dict[str, Exception] = {
         "error": ValueError("went wrong"),
         "group": ExceptionGroup("at once", [KeyError("a"), ValueError("b")]),
         "surrogate": OSError("no file 'a\udcff'"),
@@ -59,8 +59,8 @@ def give(what: str) -> Any:
         "transient": TransientError("the store is away"),
         "long": ValueError("x" * 100_000),
     }
-    if what in errors:
-        raise errors[what]
+    if what in exceptions:
+        raise exceptions[what]
     values: dict[str, Any] = {
         "object": object(),
         "tuple": ("a", "\ud800"),
@@ -195,10 +195,10 @@ def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplo
     assert "File" not in outcome.model_dump_json()
     [(call_id, failure)] = call_failures(files, TASK).items()
     assert (call_id, failure.tool_name, failure.attempt) == (CONTEXT.call_id, "give", 1)
-    assert failure.lines[-2:] == ("    raise errors[what]", "ValueError: went wrong")
+    assert failure.lines[-2:] == ("    raise exceptions[what]", "ValueError: went wrong")
     named = f"tool 'give' of task {TASK}, call {CONTEXT.call_id}, attempt 1: the tool raised"
     [line] = [record.getMessage() for record in caplog.records if record.getMessage().startswith(named)]
-    assert line.endswith("\n      raise errors[what]\n  ValueError: went wrong")
+    assert line.endswith("\n      raise exceptions[what]\n  ValueError: went wrong")
 
 
 @pytest.mark.parametrize("what", ["usage", "time"])

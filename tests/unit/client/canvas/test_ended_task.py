@@ -20,9 +20,9 @@ from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path
 from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TaskFailed, TransientError, UsageError
-from tests.faults.enumerated import WRONG, Struck
+from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
-from tests.support.memory_ports.watch import Call, Crash, Watch, make
+from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -69,12 +69,12 @@ class Shop:
         raise AssertionError(f"never confirmed: {self.world.failures[:3]}")
 
 
-def start_shop(journey: Journey, watch: Watch = make) -> Shop:
+def start_shop(journey: Journey, watch: Watch = make_call) -> Shop:
     """Return a shop for a team of this journey, before the submission."""
     app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
     install(app)
     made = Shop(app, journey.world(watch))
-    vars(made.world.deliverer)["deliver"] = made.deliver
+    vars(made.world.notifier)["deliver"] = made.deliver
     plain: Callable[[], None] = made.world.drain
 
     def drain() -> None:
@@ -107,10 +107,10 @@ def continuation_target(made: Shop, **fields: Any) -> dict[str, Any]:
     return {"celery": {"task": "roboco.ended"}, "confirmed": True, "continuation": text} | fields
 
 
-def run_shop(journey: Journey, watch: Watch = make, **fields: Any) -> Shop:
+def run_shop(journey: Journey, watch: Watch = make_call, **fields: Any) -> Shop:
     """Run the journey to its end, and return its shop."""
     made = start_shop(journey, watch)
-    replace(journey, wishes={"notify": [continuation_target(made, **fields)]}).travel(made.world)
+    replace(journey, options={"notify": [continuation_target(made, **fields)]}).run(made.world)
     made.settle()
     return made
 
@@ -140,7 +140,7 @@ def test_a_stopped_team_is_revoked() -> None:
 def test_a_revoked_task_stays_revoked_if_its_team_completes() -> None:
     made = start_shop(GRAPH)
     made.app.backend.mark_as_revoked(made.celery_id, "revoked")
-    replace(GRAPH, wishes={"notify": [continuation_target(made)]}).travel(made.world)
+    replace(GRAPH, options={"notify": [continuation_target(made)]}).run(made.world)
     made.settle()
     (marker,) = made.world.files.names(finished_notifications_path(TASK, len(made.world.history())))
     continue_canvas(made.app, made.world.engine, TASK, marker.removesuffix(".json"))
@@ -173,7 +173,7 @@ UNSAFE_MOMENTS = {
 """A worker dies, or stalls for a lease, after its last read of the marker and before it has created the marker."""
 
 
-@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize("kind", INJECTIONS)
 @pytest.mark.parametrize(("journey", "sent"), [(GRAPH, 2), (FAILING, 1)], ids=["completed", "failed"])
 def test_a_canvas_continues_once_after_a_failure_at_any_call(journey: Journey, sent: int, kind: str) -> None:
     at, reached, unsafe = 1, True, 0
@@ -200,16 +200,16 @@ def _run_with_failure(journey: Journey, kind: str, at: int) -> tuple[Shop, tuple
     """
     calls, place = 0, None
 
-    def watch(port: str, call: Call) -> Any:
+    def watch(port: str, call: PortCall) -> Any:
         nonlocal calls, place
-        calls += calls > 0 or port == "deliverer.deliver"
+        calls += calls > 0 or port == "notifier.deliver"
         if calls != at:
             return call()
         place = (port if _is_marker_call(port, call) else f"{port} elsewhere", kind)
-        return WRONG[kind](Struck(made.world, port, call))
+        return INJECTIONS[kind](FaultedCall(made.world, port, call))
 
     made = start_shop(journey, watch)
-    replace(journey, wishes={"notify": [continuation_target(made)]}).travel(made.world)
+    replace(journey, options={"notify": [continuation_target(made)]}).run(made.world)
     made.settle()
     return made, place
 

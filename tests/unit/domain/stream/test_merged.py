@@ -29,7 +29,7 @@ from roboco.domain.stream.event import (
 from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartDelta, final_text
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.errors import UsageError
-from tests.support.memory_ports.reader import Reader, items_of, read
+from tests.support.memory_ports.reader import ItemReader, items_of, read_items
 from tests.unit.domain.steps import START, TASK, call, result, text
 
 JsonObject = dict[str, Any]
@@ -209,7 +209,7 @@ def test_each_message_is_one_item_except_replacing_texts(operations: list[tuple[
     items = follow_live(server)
     replacing = [one for one in items if isinstance(one.data, TextPartDelta) and one.data.replace]
     assert len(items) == len(server.sent) + len(replacing)
-    assert read(items).steps == server.steps
+    assert read_items(items).steps == server.steps
 
 
 @given(operation_lists(OPERATIONS_AND_RESTARTS))
@@ -228,21 +228,21 @@ def test_trimmed_texts_are_read_from_the_history(operations: list[tuple[str, str
     for index, item in enumerate(items):
         rest = resume(server, item.cursor)
         assert without_texts(rest) == without_texts(items[index + 1 :])
-        assert read([*items[: index + 1], *rest]).steps == server.steps
-    assert read(resume(server, str(Cursor()))).steps == server.steps
+        assert read_items([*items[: index + 1], *rest]).steps == server.steps
+    assert read_items(resume(server, str(Cursor()))).steps == server.steps
 
 
 @given(operation_lists(OPERATIONS_AND_LOSSES))
 def test_after_any_loss_a_follower_receives_every_step_once(operations: list[tuple[str, str]]) -> None:
     server = apply_operations(operations)
     items = follow_live(server)
-    assert read(items).steps == server.steps
+    assert read_items(items).steps == server.steps
     for index, item in enumerate(items):
-        reader = read(items[: index + 1])
+        reader = read_items(items[: index + 1])
         for later in resume(server, item.cursor):
             reader.show(later.data)
         assert reader.steps == server.steps, f"resumed after item {index}: {item}"
-    assert read(resume(server, str(Cursor()))).steps == server.steps
+    assert read_items(resume(server, str(Cursor()))).steps == server.steps
 
 
 @given(operation_lists(OPERATIONS_AND_LOSSES))
@@ -268,7 +268,7 @@ def test_the_history_is_read_only_for_missing_steps(operations: list[tuple[str, 
 def test_a_follower_that_resumes_after_each_item_receives_every_step_once(operations: list[tuple[str, str]]) -> None:
     """The follower takes one item, and resumes from its cursor."""
     server = apply_operations(operations)
-    reader = Reader()
+    reader = ItemReader()
     cursor = str(Cursor())
     for _ in range(200):
         rest = resume(server, cursor)
@@ -284,7 +284,7 @@ def test_a_task_that_left_redis_is_streamed_from_its_history(operations: list[tu
     server = apply_operations(operations)
     items = follow_live(server)
     for index, item in enumerate([None, *items]):
-        reader = read(items[:index])
+        reader = read_items(items[:index])
         view = MergedStream(Cursor() if item is None else Cursor.parse(item.cursor), server.read_steps)
         for later in view.missing_steps():
             reader.show(later.data)

@@ -14,7 +14,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import from_stored
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
-from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.world import TASK, World, given, team_of
@@ -28,8 +28,8 @@ def test_the_decision_is_published_before_the_turn_starts() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     advance(world.engine, TASK)
-    [turn] = [message for message in world.dispatcher.queue if isinstance(message, Turn)]
-    assert (turn.agent, turn.order.seq, turn.order.attempt) == ("writer", 1, 1)
+    [turn] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
+    assert (turn.agent, turn.assignment.seq, turn.assignment.attempt) == ("writer", 1, 1)
     assert world.status() is TaskStatus.RUNNING
     status, selected = events_of(world, "event_status", "event_agent_select")
     assert status["status"] == "running"
@@ -45,11 +45,11 @@ def test_a_second_pass_dispatches_nothing() -> None:
     world.submit(GRAPH.team)
     for _ in range(5):
         advance(world.engine, TASK)
-    assert len([message for message in world.dispatcher.queue if isinstance(message, Turn)]) == 1
+    assert len([message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]) == 1
 
 
 def test_a_handoff_is_published_with_its_reason() -> None:
-    world = TOOLS.travel(TOOLS.world())
+    world = TOOLS.run(TOOLS.world())
     [event] = events_of(world, "event_agent_handoff")
     assert (event["from_agent"], event["to_agent"], event["reason"]) == ("lead", "closer", "done")
     closer = world.history()[-1]
@@ -73,7 +73,7 @@ def test_a_waiting_task_occupies_no_worker() -> None:
 
 
 def test_an_ended_task_is_closed() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     [ended] = events_of(world, "event_task_end")
     assert (ended["status"], ended["reason"]) == ("completed", "2 round(s) are done")
     assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5, "cost": 0.0}
@@ -89,7 +89,7 @@ def test_an_ended_task_is_closed() -> None:
 
 
 def test_an_ended_task_leaves_redis_after_the_retention_and_stays_ended() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     history, files = world.history(), dict(world.files.held)
     world.clock.move(world.given.policy.retention + 1)
     advance(world.engine, TASK)
@@ -100,7 +100,7 @@ def test_an_ended_task_leaves_redis_after_the_retention_and_stays_ended() -> Non
 
 
 def test_advance_of_an_ended_task_publishes_nothing() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     before = world.published()
     for _ in range(3):
         advance(world.engine, TASK)
@@ -205,14 +205,17 @@ def test_two_concurrent_coordinators_dispatch_once() -> None:
 
         def watch(name: str, call: Any, world: World = world, depth: list[int] = depth) -> Any:
             answer = call()
-            if name in ("board.load", "board.record_decision", "histories.append", "board.commit") and not depth:
+            if (
+                name in ("task_store.load", "task_store.record_decision", "histories.append", "task_store.commit")
+                and not depth
+            ):
                 depth.append(1)
                 advance(world.engine, TASK)
                 depth.pop()
             return answer
 
         world.watch = watch
-        expected.travel(world)
-        undisturbed = expected.travel(expected.world())
+        expected.run(world)
+        undisturbed = expected.run(expected.world())
         assert [step.text for step in world.history()] == [step.text for step in undisturbed.history()], name
         assert len(world.given.model.requests) >= len(undisturbed.given.model.requests)

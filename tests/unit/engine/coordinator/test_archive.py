@@ -36,7 +36,7 @@ def test_the_history_of_a_long_run_is_compacted_while_it_runs() -> None:
     world = World(parts(lambda request: said("text")))
     world.submit(team)
     world.settle()
-    assert world.histories.folds[TASK] == 3
+    assert world.histories.compactions[TASK] == 3
 
 
 @pytest.mark.parametrize("tools", [False, True], ids=["conversation", "tool calls"])
@@ -56,11 +56,11 @@ def test_the_history_of_every_team_is_compacted(tools: bool) -> None:
     for number in range(20):
         world.send("more", f"item{number}")
         world.settle()
-    assert world.histories.folds[TASK] >= 1
+    assert world.histories.compactions[TASK] >= 1
 
 
 def test_the_events_of_an_ended_task_are_in_its_workspace() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     events = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert events[0]["type"] == "event_task_start"

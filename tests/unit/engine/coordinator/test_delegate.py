@@ -202,7 +202,7 @@ def test_a_lost_result_of_a_sub_task_is_fetched() -> None:
     for child in children(world):
         world.settle(child)
     world.watch = lambda name, call: call()
-    assert not world.untaken()
+    assert not world.pending_item_ids()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
 

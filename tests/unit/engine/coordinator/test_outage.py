@@ -11,10 +11,10 @@ from roboco.engine.coordinator.outage import MAX_RETRY_AFTER, retry_delay
 from roboco.engine.execution import turn
 from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.errors import ModelError, TransientError
-from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.model import Said
-from tests.support.memory_ports.watch import Call, make
-from tests.support.memory_ports.world import SWEEP, World, given, team_of
+from tests.support.memory_ports.watch import PortCall, make_call
+from tests.support.memory_ports.world import SWEEP_INTERVAL, World, given, team_of
 
 UNREACHABLE = ModelError("connection", "model 'm' cannot be reached: refused", True)
 WRONG_KEY = ModelError("auth", "model 'm' refuses the key in KEY (401); set a valid one", False)
@@ -53,7 +53,7 @@ def run_for(world: World, seconds: float) -> None:
     until = world.clock.now() + seconds
     while world.clock.now() < until:
         world.drain()
-        world.clock.move(SWEEP)
+        world.clock.move(SWEEP_INTERVAL)
         world.sweep()
     world.drain()
 
@@ -68,7 +68,7 @@ def test_an_outage_delays_a_turn_and_ends_no_task() -> None:
     world = world_with_tasks(server)
     run_for(world, 100)
     assert world.status("t0") is TaskStatus.RUNNING
-    assert not any(isinstance(message, Turn) for message in world.dispatcher.queue), "no worker holds it"
+    assert not any(isinstance(message, TurnMessage) for message in world.dispatcher.queue), "no worker holds it"
     pauses = [after - before for before, after in zip(server.requested_at, server.requested_at[1:], strict=False)]
     assert [round(pause) for pause in pauses] == pytest.approx([1, 2, 4, 8, 16, 32], abs=1.1)
     assert status_reasons(world)[-1] == "one waits: model 'm' cannot be reached: refused; next attempt in 60 s"
@@ -77,7 +77,7 @@ def test_an_outage_delays_a_turn_and_ends_no_task() -> None:
     run_for(world, 100)
     assert world.summary("t0").status is TaskStatus.COMPLETED
     assert len(world.history("t0")) == 2, "the history shows no failure"
-    assert world.server.held.held_back == {}, "other turns are not held back"
+    assert world.server.held.paused_until == {}, "other turns are not held back"
 
 
 def test_a_task_is_paused_after_the_timeout_and_continues_when_it_is_resumed() -> None:
@@ -160,7 +160,7 @@ def test_an_unreachable_store_delays_a_turn_and_is_named() -> None:
     server = FailingModel(None)
     world = world_with_tasks(server)
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name == "rates.reserve":
             raise TransientError("the workspace does not answer: timed out")
         return call()
@@ -169,7 +169,7 @@ def test_an_unreachable_store_delays_a_turn_and_is_named() -> None:
     run_for(world, 40)
     assert server.requested_at == []
     assert status_reasons(world)[-1] == "one waits: the workspace does not answer: timed out; next attempt in 32 s"
-    world.watch = make
+    world.watch = make_call
     run_for(world, 70)
     assert world.summary("t0").status is TaskStatus.COMPLETED
 
@@ -180,7 +180,7 @@ def test_text_that_was_published_before_a_failure_is_void() -> None:
     world.given.model.script = lambda request: Said(("one ", "two"))
     chunks = 0
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         nonlocal chunks
         if name == "turns.emit":
             chunks += 1
@@ -201,7 +201,7 @@ def test_a_pause_that_ended_before_it_was_applied_is_followed_by_another_attempt
     world = world_with_tasks(server, outage_timeout=30)
     resumed: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         answer = call()
         if name == "rates.add_waiting_task" and not resumed:
             resumed.append("t0")
@@ -222,8 +222,8 @@ def test_a_step_that_was_stored_before_a_failure_is_kept() -> None:
     world = world_with_tasks(server)
     failed: list[str] = []
 
-    def watch(name: str, call: Call) -> Any:
-        if name.startswith("board.commit") and not failed:
+    def watch(name: str, call: PortCall) -> Any:
+        if name.startswith("task_store.commit") and not failed:
             failed.append(name)
             raise TransientError("no answer")
         return call()
@@ -245,7 +245,7 @@ def test_the_text_of_an_exception_is_sanitized_before_it_is_published(
     monkeypatch.setattr(turn._log, "disabled", True)  # pytest's report of the log accepts Unicode only
     world = world_with_tasks(FailingModel(None))
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name == "rates.reserve":
             raise error
         return call()
@@ -281,7 +281,7 @@ def test_a_turn_is_committed_although_its_tokens_cannot_be_recorded() -> None:
     server = FailingModel(None)
     world = world_with_tasks(server, tokens_per_minute=1000)
 
-    def watch(name: str, call: Call) -> Any:
+    def watch(name: str, call: PortCall) -> Any:
         if name == "rates.record_usage":
             raise TransientError("no answer")
         return call()
@@ -289,8 +289,8 @@ def test_a_turn_is_committed_although_its_tokens_cannot_be_recorded() -> None:
     world.watch = watch
     world.deliver(world.dispatcher.queue.popleft())
     [announced] = world.dispatcher.queue
-    assert isinstance(announced, Turn)
-    assert turn.run_turn(world.engine, announced.order) is TurnOutcome.COMMITTED
+    assert isinstance(announced, TurnMessage)
+    assert turn.run_turn(world.engine, announced.assignment) is TurnOutcome.COMMITTED
     run_for(world, 5)
     assert world.summary("t0").status is TaskStatus.COMPLETED
     assert len(server.requested_at) == 1

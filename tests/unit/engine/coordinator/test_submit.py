@@ -15,11 +15,11 @@ from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.errors import CorruptHistory, UsageError
-from tests.support.memory_ports.dispatcher import Advance, Turn
+from tests.support.memory_ports.dispatcher import AdvanceMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, member
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.reader import items_of, read
-from tests.support.memory_ports.watch import Crash, Fault, make
+from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
@@ -146,9 +146,13 @@ def test_two_tasks_do_not_affect_each_other() -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ({}, {}, Turn),
-        ({}, {"countdown": 60.0}, Advance),  # it starts later
-        ({"collaboration_model": {"type": "custom", "router": "shop.routers:mine"}}, {}, Advance),  # a user's code
+        ({}, {}, TurnMessage),
+        ({}, {"countdown": 60.0}, AdvanceMessage),  # it starts later
+        (
+            {"collaboration_model": {"type": "custom", "router": "shop.routers:mine"}},
+            {},
+            AdvanceMessage,
+        ),  # a user's code
     ],
 )
 def test_the_client_dispatches_the_first_turn_if_no_router_of_the_user_decides(
@@ -194,14 +198,14 @@ def test_a_repeated_submission_after_a_loss_of_redis_restarts_the_stream() -> No
     world.submit(GRAPH.team)
     world.drain()
     assert world.published()[-1]["type"] == "content_chunk"
-    world.watch = make
+    world.watch = make_call
     world.server.wipe()
     world.submit(GRAPH.team)
     world.settle()
     generations = [record["generation"] for record in world.published()]
     first_of_generation = world.published()[generations.index(generations[-1])]
     assert first_of_generation["type"] == "event_stream_reset"
-    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
+    assert read_items(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
 def test_a_stop_before_the_submission_is_applied() -> None:
@@ -233,14 +237,14 @@ def test_a_stop_during_the_submission_is_applied(moment: int) -> None:
     def watch(name: str, call: Any) -> Any:
         seen.append(name)
         if len(seen) == moment:
-            world.watch = make
+            world.watch = make_call
             world.submit(GRAPH.team)
             world.watch = watch
         return call()
 
     world.watch = watch
     world.stop()
-    world.watch = make
+    world.watch = make_call
     world.submit(GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.CANCELLED

@@ -22,12 +22,12 @@ from roboco.engine.coordinator.sweep import (
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
-from tests.support.memory_ports.dispatcher import Message, Turn
+from tests.support.memory_ports.dispatcher import Message, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.reader import items_of, read
-from tests.support.memory_ports.watch import Crash, make
-from tests.support.memory_ports.world import TASK, UNKNOWN, World, given, team_of
+from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, given, team_of
 
 
 def with_lost_message(world: World) -> World:
@@ -80,7 +80,7 @@ def test_a_turn_is_restarted_when_the_lease_of_its_worker_has_expired() -> None:
     world.watch = _crash_at("model.stream")
     crashed_at = world.clock.now()
     world.drain()
-    world.watch = make
+    world.watch = make_call
     while not restarts(world):
         world.sweep()
     assert world.clock.now() - crashed_at < world.given.policy.lease + 3
@@ -117,7 +117,7 @@ def test_a_turn_that_kills_every_worker_fails_the_task_after_max_attempts(where:
     assert [record["replaced"] for record in restarts(world)] == [False, False, True], "and no turn follows it"
     assert "another step replaces the turn" in restarts(world)[-1]["reason"]
     assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
-    assert read(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
+    assert read_items(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
 
 
 def test_a_turn_that_raises_fails_the_task_immediately_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
@@ -196,7 +196,7 @@ def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
     passes: list[float] = []
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.load":
+        if name == "task_store.load":
             passes.append(world.clock.now())
             raise TransientError("no answer")
         return call()
@@ -211,7 +211,7 @@ def test_tasks_continue_soon_after_redis_answers_again() -> None:
     world = with_lost_message(GRAPH.world())
 
     def watch(name: str, call: Any) -> Any:
-        if name.startswith("board"):
+        if name.startswith("task_store"):
             raise TransientError("no answer")
         return call()
 
@@ -219,14 +219,14 @@ def test_tasks_continue_soon_after_redis_answers_again() -> None:
     for _ in range(10):
         world.clock.move(5)
         world.sweep()
-    world.watch = make
+    world.watch = make_call
     world.clock.move(30)
     world.sweep()
-    assert [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+    assert [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
 
 
 def test_the_sweeper_restores_only_open_tasks_after_a_loss_of_redis() -> None:
-    world = SEQUENTIAL.travel(SEQUENTIAL.world())
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
     for number in range(3):
         world.submit(SEQUENTIAL.team, task_id=f"open{number}")
     world.server.wipe()
@@ -313,7 +313,7 @@ def no_answer() -> Any:
 
 
 @pytest.mark.parametrize("error", [unknown_phase, no_answer])
-@pytest.mark.parametrize("where", ["board.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
+@pytest.mark.parametrize("where", ["task_store.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
 def test_a_task_that_fails_at_any_port_delays_no_other(where: str, error: Any, loss: str) -> None:
     """The keys of the task are on a node that does not answer, or a newer release wrote its state."""
@@ -324,7 +324,7 @@ def test_a_task_that_fails_at_any_port_delays_no_other(where: str, error: Any, l
     def watch(name: str, call: Any) -> Any:
         return error() if name == where and "a" in _words(str(call.args[0])) else call()
 
-    world.server.wipe() if loss == "wiped" else world.server.set_back(world.server.kept())
+    world.server.wipe() if loss == "wiped" else world.server.restore(world.server.copy())
     world.dispatcher.queue.clear()
     world.watch = watch
     for _ in range(40):
@@ -332,7 +332,7 @@ def test_a_task_that_fails_at_any_port_delays_no_other(where: str, error: Any, l
         world.sweep()
         world.drain()
     assert world.summary("b").status is TaskStatus.COMPLETED
-    world.watch = make
+    world.watch = make_call
     for _ in range(1000):
         world.clock.move(5)
         world.sweep()
@@ -361,7 +361,7 @@ def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep()
     world.watch = watch
     fill_schedule(world.engine, world.engine.schedule.mark_filling())
     assert len(requests) == MAX_FAILURES
-    world.watch = make
+    world.watch = make_call
     for _ in range(5):
         world.clock.move(30)
         world.sweep()
@@ -378,7 +378,7 @@ def test_tasks_that_fail_slowly_delay_another_one_by_a_limited_time() -> None:
     world.dispatcher.queue.clear()
 
     def watch(name: str, call: Any) -> Any:
-        if name == "board.load" and call.args[0].startswith("slow"):
+        if name == "task_store.load" and call.args[0].startswith("slow"):
             world.clock.move(5)
             raise TransientError("time-out")
         return call()
@@ -403,7 +403,7 @@ def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
     world.watch = _crash_at("model.stream")
     crashed_at = world.clock.now()
     world.drain()
-    world.watch = make
+    world.watch = make_call
     while not restarts(world):
         world.clock.move(1)
         sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), 0.5)
@@ -415,8 +415,8 @@ def test_restored_counts_of_lost_sweepers_end_no_task() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
-    world.server.held.begun[f"look:{TASK}"] = 9
-    world.server.set_back(world.server.kept())
+    world.server.held.attempts[f"look:{TASK}"] = 9
+    world.server.restore(world.server.copy())
     for _ in range(3):
         world.clock.move(4000)
         world.sweep()
@@ -450,7 +450,7 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     team_file = world.files.held.pop(team_path(TASK))
     world.engine = world.process()  # a process of a worker with another workspace
     world.drain()
-    world.clock.move(UNKNOWN)
+    world.clock.move(UNSCHEDULED_WAIT)
     world.sweep()
     assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
     assert "The sweeper retries it in 60 s" in caplog.text

@@ -13,10 +13,10 @@ from roboco.engine.execution.not_runnable import MIN_DECLINES
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.ports.registry import WorkspaceIdentity
-from tests.support.memory_ports.dispatcher import Tool, Turn
+from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
-from tests.support.memory_ports.watch import make
+from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import TASK, WORKER, World, given, team_of
 
 WORKSPACE = WorkspaceIdentity("w", "file:///w")
@@ -45,7 +45,7 @@ def world_calling(effect: str = "pure", *names: str, approval: list[str] | None 
     return world
 
 
-def deliver_until(kind: type[Tool] | type[Turn], world: World) -> None:
+def deliver_until(kind: type[ToolMessage] | type[TurnMessage], world: World) -> None:
     """Deliver messages until one of the kind is next."""
     while not isinstance(world.dispatcher.queue[0], kind):
         world.deliver(world.dispatcher.queue.popleft())
@@ -57,11 +57,11 @@ def register(world: World, name: str, *modules: str) -> None:
     assert registry.register(("agents", "tools"), modules, WORKSPACE, False) is None
 
 
-def take_next(kind: type[Tool] | type[Turn], world: World) -> Any:
+def take_next(kind: type[ToolMessage] | type[TurnMessage], world: World) -> Any:
     """Deliver messages until one of the kind is next. Return its assignment."""
     while not isinstance(message := world.dispatcher.queue.popleft(), kind):
         world.deliver(message)
-    return message.order
+    return message.assignment
 
 
 def engine_of_worker(world: World, name: str) -> Engine:
@@ -77,7 +77,7 @@ def run_count(world: World) -> int:
 def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and_worker(effect: str) -> None:
     world = world_calling(effect)
     register(world, WORKER, "shop")  # with the module of an older release, without the function
-    order = take_next(Tool, world)
+    order = take_next(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
@@ -100,7 +100,7 @@ def test_a_call_that_no_worker_can_run_pauses_the_task_and_names_tool_module_and
 
 def test_a_call_is_released_to_another_worker_that_has_the_module() -> None:
     world = world_calling("irreversible")
-    order = take_next(Tool, world)
+    order = take_next(ToolMessage, world)
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
@@ -113,7 +113,7 @@ def test_a_call_is_released_to_another_worker_that_has_the_module() -> None:
 
 def test_a_call_that_every_worker_declines_pauses_the_task() -> None:
     world = world_calling()
-    take_next(Tool, world)
+    take_next(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     engines = [world.engine, engine_of_worker(world, "other@there")]
     for number in range(10 * MIN_DECLINES):
@@ -129,7 +129,7 @@ def test_a_call_that_every_worker_declines_pauses_the_task() -> None:
 
 def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
     world = world_calling()
-    take_next(Tool, world)
+    take_next(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     for _ in range(20 * MIN_DECLINES):  # the worker that lacks the module receives each message
         register(world, WORKER)
@@ -144,9 +144,9 @@ def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
 
 def test_a_declined_call_is_dispatched_a_limited_number_of_times_while_another_call_runs() -> None:
     world = world_calling("pure", "mail", "other", approval=["mail"])
-    take_next(Tool, world)  # the message of the other call: no worker ever receives it
+    take_next(ToolMessage, world)  # the message of the other call: no worker ever receives it
     mail = world.history()[-1].calls[0].id
-    world.judge(mail, True)
+    world.decide_approval(mail, True)
     world.given.toolbox.missing = {"shop"}
     dispatched = 0
     for _ in range(20 * MIN_DECLINES):
@@ -155,9 +155,9 @@ def test_a_declined_call_is_dispatched_a_limited_number_of_times_while_another_c
             if not world.dispatcher.queue:
                 break
             message = world.dispatcher.queue.popleft()
-            if isinstance(message, Tool):
-                dispatched += message.order.call_id == mail
-                if message.order.call_id != mail:
+            if isinstance(message, ToolMessage):
+                dispatched += message.assignment.call_id == mail
+                if message.assignment.call_id != mail:
                     continue
             world.deliver(message)
         assert not world.dispatcher.queue, "the coordinator dispatches the call forever"
@@ -168,7 +168,7 @@ def test_a_declined_call_is_dispatched_a_limited_number_of_times_while_another_c
 @pytest.mark.parametrize("soon", [True, False], ids=["before a pass", "after a pass"])
 def test_a_task_is_paused_again_if_it_is_resumed_and_still_no_worker_can_run_the_call(soon: bool) -> None:
     world = world_calling()
-    deliver_until(Tool, world)
+    deliver_until(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     world.settle()
     for number in range(3):
@@ -187,7 +187,7 @@ def test_a_pause_that_was_resumed_before_it_was_applied_is_followed_by_another()
         answer = call()
         if name == "inbox.add" and world.status() is TaskStatus.RUNNING and not resumed:
             resumed.append(name)
-            world.watch = make
+            world.watch = make_call
             world.resume("at-once")
         return answer
 
@@ -201,7 +201,7 @@ def test_a_pause_that_was_resumed_before_it_was_applied_is_followed_by_another()
 def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() -> None:
     world = world_calling("pure", "mail", "other")
     world.given.toolbox.missing = set()
-    order = take_next(Tool, world)
+    order = take_next(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.settle()
@@ -217,7 +217,7 @@ def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() 
 def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
     world = world_calling()
     world.given.toolbox.missing = {"shop"}
-    order = take_next(Turn, world)
+    order = take_next(TurnMessage, world)
     assert run_turn(world.engine, order) is TurnOutcome.DEFERRED
     world.settle()
     assert world.status() is TaskStatus.PAUSED
@@ -235,7 +235,7 @@ def test_a_turn_is_deferred_to_another_worker_that_has_the_module() -> None:
     world = world_calling()
     register(world, "other@there", "shop")
     world.given.toolbox.missing = {"shop"}
-    assert run_turn(world.engine, take_next(Turn, world)) is TurnOutcome.DEFERRED
+    assert run_turn(world.engine, take_next(TurnMessage, world)) is TurnOutcome.DEFERRED
     reasons = [event["reason"] for event in world.events() if event["type"] == "event_status"]
     assert re.search("the turn waits for another agents worker$", reasons[-1])
     world.given.toolbox.missing = set()
@@ -245,7 +245,7 @@ def test_a_turn_is_deferred_to_another_worker_that_has_the_module() -> None:
 
 def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
     world = world_calling()
-    order = take_next(Tool, world)
+    order = take_next(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     run_call(world.engine, order)
     world.settle()
@@ -256,19 +256,19 @@ def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
 
 def test_a_pause_is_superseded_by_the_step_of_another_worker() -> None:
     world = world_calling()
-    order = take_next(Tool, world)
+    order = take_next(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     run_call(world.engine, order)  # the task has a pause item that no coordinator has applied
     world.given.toolbox.missing = set()
     assert run_call(world.engine, order) is CallOutcome.DONE
     world.settle()
-    assert world.untaken() == []
+    assert world.pending_item_ids() == []
     assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_a_lost_registry_of_workers_pauses_no_task() -> None:
     world = world_calling()
-    order = take_next(Tool, world)
+    order = take_next(ToolMessage, world)
     world.server.held.workers["tools"].clear()
     world.given.toolbox.missing = {"shop"}
     assert run_call(world.engine, order) is CallOutcome.RELEASED
@@ -278,7 +278,7 @@ def test_a_lost_registry_of_workers_pauses_no_task() -> None:
 
 def test_a_worker_that_declines_late_is_counted() -> None:
     world = world_calling()
-    take_next(Tool, world)
+    take_next(ToolMessage, world)
     world.given.toolbox.missing = {"shop"}
     engines = [world.engine, engine_of_worker(world, "busy@there")]
     for number in range(60):  # the other worker is busy for a long time, and then declines too

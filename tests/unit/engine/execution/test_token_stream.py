@@ -12,7 +12,7 @@ from roboco.engine.execution.token_stream import TokenStream
 from roboco.errors import TransientError
 from roboco.ports.leases import Chunk, EmitCallback, LeaseStatus, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
-from tests.support.memory_ports.telemetry import KeptTelemetry
+from tests.support.memory_ports.telemetry import MemoryTelemetry
 
 
 class _ModelStream:
@@ -41,7 +41,7 @@ class _ManualTurns:
 class _StreamCase:
     def __init__(self) -> None:
         self.turns = _ManualTurns()
-        self.telemetry = KeptTelemetry()
+        self.telemetry = MemoryTelemetry()
         self.stream = _ModelStream()
         engine: Any = type(
             "E", (), {"turns": self.turns, "telemetry": self.telemetry, "clock": self, "now": self.now}
@@ -88,7 +88,7 @@ def test_text_that_arrives_during_an_emit_is_sent_as_one_chunk() -> None:
     assert [chunk.number for chunk in case.turns.sent] == [1, 2, 3]
     assert [chunk.used.tokens_out for chunk in case.turns.sent] == [1, 1, 1]
     assert {chunk.used.tokens_in for chunk in case.turns.sent} == {70}
-    assert len(case.telemetry.of(STREAM_LAG_SECONDS)) == 3
+    assert len(case.telemetry.values(STREAM_LAG_SECONDS)) == 3
 
 
 def test_close_waits_for_pending_chunks() -> None:

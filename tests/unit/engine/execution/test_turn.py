@@ -13,11 +13,11 @@ from roboco.engine.execution.reply import InvalidArguments, parse_arguments
 from roboco.engine.execution.turn import run_turn
 from roboco.errors import ModelError
 from roboco.ports.model import Request, RequestedCall
-from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns
 from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.reader import Reader, items_of, read
-from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.reader import ItemReader, items_of, read_items
+from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 ONE_AGENT = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
@@ -28,16 +28,16 @@ def world_of(script: Callable[[Request], Said]) -> World:
     return World(given(script, {"add": lambda args, context: 3}))
 
 
-def take_turn(world: World) -> Turn:
+def take_turn(world: World) -> TurnMessage:
     """Take the message of the turn from the queue and return it."""
-    [message] = [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+    [message] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
     world.dispatcher.queue.remove(message)
     return message
 
 
-def read_all(world: World) -> Reader:
+def read_all(world: World) -> ItemReader:
     """Return a reader that followed the task from the beginning."""
-    return read(items_of(world.published(), partial(world.histories.read, TASK)))
+    return read_items(items_of(world.published(), partial(world.histories.read, TASK)))
 
 
 def event_types(world: World) -> list[str]:
@@ -214,7 +214,7 @@ def test_a_turn_delivered_twice_runs_once() -> None:
         answer = call()
         if name == "turns.emit" and not inside:
             inside.append(1)
-            run_turn(world.engine, message.order)
+            run_turn(world.engine, message.assignment)
         return answer
 
     world.watch = watch
@@ -225,7 +225,7 @@ def test_a_turn_delivered_twice_runs_once() -> None:
     assert [step.agent_name for step in world.history()] == ["user", "one"]
 
 
-@pytest.mark.parametrize("port_call", ["histories.append", "board.commit", "dispatcher.advance"])
+@pytest.mark.parametrize("port_call", ["histories.append", "task_store.commit", "dispatcher.advance"])
 @pytest.mark.parametrize("by_sweeper", [True, False], ids=["sweeper", "advance"])
 def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_sweeper: bool) -> None:
     world = world_of(lambda request: said("text"))
@@ -241,7 +241,7 @@ def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_swe
 
     world.watch = watch
     world.deliver(message)
-    world.watch = make
+    world.watch = make_call
     if not by_sweeper:
         world.clock.move(world.given.policy.lease + 1)
         advance(world.engine, TASK)
@@ -265,7 +265,7 @@ def test_a_late_worker_adds_no_second_step() -> None:
             world.clock.move(world.given.policy.lease + 1)
             world.sweep()
             again = take_turn(world)
-            assert again.order.attempt == 2
+            assert again.assignment.attempt == 2
             world.dispatcher.queue.append(again)
         return call()
 

@@ -11,7 +11,7 @@ from roboco.engine.execution.turn_result import TurnFailed
 from roboco.errors import ModelError, TaskFailed
 from roboco.ports.dispatcher import AttemptStatus
 from roboco.workers.celery_result import turn_result
-from tests.support.memory_ports.dispatcher import Turn
+from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.world import TASK, World, given, team_of
@@ -20,12 +20,12 @@ from tests.unit.engine.test_attempt_end import crash_at
 REASON = "first: the model 'm' does not exist"
 
 
-def dispatch_first_turn(script: Any, **team: Any) -> tuple[World, Turn]:
+def dispatch_first_turn(script: Any, **team: Any) -> tuple[World, TurnMessage]:
     """Return a world with one task and the message of its first turn."""
     world = World(given(script))
     world.submit(team_of(agents=[member("first")], **team))
     world.deliver(world.dispatcher.queue.popleft())
-    [message] = [message for message in world.dispatcher.queue if isinstance(message, Turn)]
+    [message] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
     return world, message
 
 
@@ -35,23 +35,23 @@ def refuse(request: object) -> Said:
 
 def test_turn_whose_error_ends_the_task_returns_the_reason() -> None:
     world, message = dispatch_first_turn(refuse)
-    assert run_turn(world.engine, message.order) == TurnFailed(REASON)
+    assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
 
 
 def test_message_of_a_failed_turn_that_is_delivered_twice_returns_the_reason_again() -> None:
     world, message = dispatch_first_turn(refuse)
-    run_turn(world.engine, message.order)
-    assert run_turn(world.engine, message.order) == TurnFailed(REASON)
+    run_turn(world.engine, message.assignment)
+    assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
     world.settle()
-    assert run_turn(world.engine, message.order) == TurnFailed(REASON)
+    assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
 
 
 def test_turn_that_is_deferred_or_committed_is_no_failure() -> None:
     world, message = dispatch_first_turn(lambda request: Said(error=ModelError("server", "away", True)))
-    assert run_turn(world.engine, message.order) is TurnOutcome.OUTAGE
+    assert run_turn(world.engine, message.assignment) is TurnOutcome.OUTAGE
     world, message = dispatch_first_turn(lambda request: said("done"))
-    assert run_turn(world.engine, message.order) is TurnOutcome.COMMITTED
-    assert run_turn(world.engine, message.order) is TurnOutcome.OBSOLETE
+    assert run_turn(world.engine, message.assignment) is TurnOutcome.COMMITTED
+    assert run_turn(world.engine, message.assignment) is TurnOutcome.OBSOLETE
 
 
 @pytest.mark.parametrize(("at_limit", "failed"), [("end", True), ("pause", False), ("wrap_up", False)])
@@ -59,7 +59,7 @@ def test_turn_that_reaches_a_limit_fails_only_if_the_task_ends_there(at_limit: s
     world, message = dispatch_first_turn(
         lambda request: said("done"), limits={"max_tokens_in": 1, "at_limit": at_limit}
     )
-    assert isinstance(run_turn(world.engine, message.order), TurnFailed) == failed
+    assert isinstance(run_turn(world.engine, message.assignment), TurnFailed) == failed
 
 
 def test_failed_turn_whose_worker_died_after_its_step_is_shown_as_failed() -> None:

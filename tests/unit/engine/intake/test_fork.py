@@ -42,7 +42,7 @@ def fork_task(world: World, seq: int | None = None, text: str | None = None, **o
 
 
 def ended_world(journey: Any = GRAPH) -> World:
-    return journey.travel(journey.world())  # type: ignore[no-any-return]
+    return journey.run(journey.world())  # type: ignore[no-any-return]
 
 
 def texts_of(world: World, task_id: str = FORK) -> list[tuple[str, str]]:
@@ -180,7 +180,7 @@ def test_a_fork_copies_artifacts() -> None:
 
     world = TOOLS.world()
     world.given.toolbox.functions = {"add": keep_file}
-    TOOLS.travel(world)
+    TOOLS.run(world)
     fork_task(world, 2)
     assert world.files.held[artifact_path(FORK, "sum.txt")] == b"7"
     world.files.held[artifact_path(TASK, "sum.txt")] = b"changed"

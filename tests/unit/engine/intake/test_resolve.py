@@ -10,7 +10,7 @@ from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.watch import Crash, make
+from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
@@ -54,7 +54,7 @@ def resolve(world: World, index: int = 0, happened: bool = True, result: Any = N
 def results(world: World) -> list[Any]:
     """Return the results or errors of the calls after the task has ended."""
     assert world.summary().status is TaskStatus.COMPLETED
-    assert not world.untaken()
+    assert not world.pending_item_ids()
     return [one.error if one.is_error else one.result for one in world.history()[2].results]
 
 
@@ -191,7 +191,7 @@ def test_a_resolution_whose_process_crashed_is_completed_by_the_next_one() -> No
     world.watch = watch
     with pytest.raises(Crash):
         resolve(world, result="paid 0")
-    world.watch = make
+    world.watch = make_call
     resolve(world, result="another")
     world.settle()
     assert results(world)[0] == "paid 0"

@@ -15,7 +15,7 @@ from roboco.engine.registration import Registration, check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.registry import POOLS, WorkspaceIdentity
-from tests.support.memory_ports.dispatcher import Advance, Message, Tool, Turn
+from tests.support.memory_ports.dispatcher import AdvanceMessage, Message, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import Said, said
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.watch import Crash
@@ -65,7 +65,9 @@ def missing_worker(world: World) -> str:
     return why_unattended(world.process(), WORKSPACE_URL, TASK)
 
 
-@pytest.mark.parametrize(("kind", "pool"), [(Advance, "coordinator"), (Turn, "agents"), (Tool, "tools")])
+@pytest.mark.parametrize(
+    ("kind", "pool"), [(AdvanceMessage, "coordinator"), (TurnMessage, "agents"), (ToolMessage, "tools")]
+)
 def test_the_pool_that_has_to_act_is_named(kind: type[Message], pool: str) -> None:
     world = world_without_workers()
     take_next(kind, world)
@@ -83,12 +85,12 @@ def test_the_pool_that_has_to_act_is_named(kind: type[Message], pool: str) -> No
     assert missing_worker(world) == f"no {pool} worker for 12 s; start one: celery -A roboco.workers.{pool} worker"
 
 
-@pytest.mark.parametrize(("kind", "work"), [(Turn, run_turn), (Tool, run_call)])
+@pytest.mark.parametrize(("kind", "work"), [(TurnMessage, run_turn), (ToolMessage, run_call)])
 def test_a_task_whose_worker_crashed_waits_for_a_worker_after_the_lease(
     kind: type[Message], work: Callable[..., object]
 ) -> None:
     world = world_without_workers()
-    order = take_next(kind, world).order
+    order = take_next(kind, world).assignment
 
     def crash(name: str, call: Any) -> Any:
         if name in ("model.stream", "toolbox.run"):
@@ -198,7 +200,7 @@ def test_a_follower_logs_that_no_worker_runs(caplog: pytest.LogCaptureFixture, m
 
 def test_a_coordinator_is_awaited_when_all_calls_have_outcomes() -> None:
     world = world_without_workers()
-    order = take_next(Tool, world).order
+    order = take_next(ToolMessage, world).assignment
     register_worker(world, "agents", "tools")
     run_call(world.engine, order)
     assert missing_worker(world).startswith("no coordinator worker")
@@ -207,7 +209,7 @@ def test_a_coordinator_is_awaited_when_all_calls_have_outcomes() -> None:
 @pytest.mark.parametrize("control", ["stop", "pause"])
 def test_a_coordinator_is_awaited_when_an_unclaimed_turn_is_cancelled(control: str) -> None:
     world = world_without_workers()
-    take_next(Turn, world)
+    take_next(TurnMessage, world)
     register_worker(world, "agents", "tools")
     assert missing_worker(world) == ""
     getattr(world, control)()

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.support.memory_ports.board import MemoryBoard
 from tests.support.memory_ports.model import said
-from tests.support.memory_ports.watch import make
+from tests.support.memory_ports.task_store import MemoryTaskStore
+from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import TASK, World, given, team_of
 
 
@@ -19,8 +19,8 @@ def test_recovery_restores_the_inbox_before_the_task() -> None:
 
     def load_after_create(name: str, call: Any) -> Any:
         answer = call()
-        if name == "board.create":
-            task = MemoryBoard(world.server, world.clock).load(TASK, 1)
+        if name == "task_store.create":
+            task = MemoryTaskStore(world.server, world.clock).load(TASK, 1)
             assert task is not None
             found.append(task.item_ids)
         return answer
@@ -28,5 +28,5 @@ def test_recovery_restores_the_inbox_before_the_task() -> None:
     world.watch = load_after_create
     world.drain()
     world.sweep()
-    world.watch = make
+    world.watch = make_call
     assert found == [("item1",)]

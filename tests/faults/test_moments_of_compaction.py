@@ -1,11 +1,11 @@
-"""A coordinator killed, stopped for longer than a lease, and ended, while it folds a history in S3."""
+"""A coordinator worker killed, suspended for longer than a lease, or terminated, while it compacts a history in S3."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from roboco.adapters.local.seaweed import S3Server
-from tests.faults.moments import FOLDING, HAPPENINGS, Case, Moment, Victim
+from tests.faults.moments import COMPACTION, DISRUPTIONS, Moment, Scenario, Victim
 from tests.support.stack import Stack, s3_environment
 
 pytestmark = [pytest.mark.workers, pytest.mark.s3]
@@ -25,9 +25,13 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
-@pytest.mark.parametrize("moment", FOLDING, ids=lambda moment: moment.name)
-def test_a_coordinator_that_folds(stack: Stack, victim: Victim, moment: Moment, happening: str) -> None:
-    HAPPENINGS[happening](Case(stack, victim, moment))
+@pytest.mark.parametrize("disruption", DISRUPTIONS)
+@pytest.mark.parametrize("moment", COMPACTION, ids=lambda moment: moment.name)
+def test_a_task_survives_a_coordinator_that_compacts(
+    stack: Stack, victim: Victim, moment: Moment, disruption: str
+) -> None:
+    DISRUPTIONS[disruption](Scenario(stack, victim, moment))
     names = stack.orchestrator._engine.files.names("")
-    assert not [name for name in names if stack.orchestrator._engine.files.names(f"{name}/history/")], "all is folded"
+    assert not [name for name in names if stack.orchestrator._engine.files.names(f"{name}/history/")], (
+        "all histories are compacted"
+    )

@@ -1,34 +1,34 @@
-"""Strand: one process of the deployment, in a thread that runs only while the scheduler waits for it."""
+"""A process of the deployment, in a thread that runs only while the scheduler waits for it."""
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.support.memory_ports.watch import Call, Crash
+from tests.support.memory_ports.watch import Crash, PortCall
 
-Verdict = Callable[[Call], Any]
-"""Decides the outcome of one port call: makes it, drops it, repeats it, or raises."""
+CallFault = Callable[[PortCall], Any]
+"""Decides the outcome of a port call: makes it, drops it, repeats it, or raises."""
 
-HANGS = 60.0
-"""Seconds after which a process that reaches no port call counts as blocked for ever."""
-_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="strand")
+HANG_TIMEOUT = 60.0
+"""Seconds after which a process that reaches no port call counts as blocked."""
+_THREADS = ThreadPoolExecutor(max_workers=1000, thread_name_prefix="process")
 
 
-def proceed(call: Call) -> Any:
-    """Make the call: the verdict that changes nothing."""
+def make_call(call: PortCall) -> Any:
+    """Make the call without a fault."""
     return call()
 
 
-class Strand:
-    """A process that the scheduler runs step by step; `error` is the exception that ended it, except a crash."""
+class SimulatedProcess:
+    """A process that the scheduler runs from port call to port call. `error` is the exception that ended it."""
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
         self.name = name
         self.error: Exception | None = None
-        self.over = False
+        self.ended = False
         self.dead = False
-        self.verdict: Verdict = proceed
+        self.call_fault: CallFault = make_call
         self.pending = ""
         self._work = work
         self._started = False
@@ -36,32 +36,32 @@ class Strand:
         self._mine.acquire()
         self._schedulers.acquire()
 
-    def go_on(self) -> None:
+    def run_to_pause(self) -> None:
         """Run until the next pause or the end. Only the scheduler calls this."""
         if self._started:
             self._mine.release()
         else:
             self._started = True
             _THREADS.submit(self._run)
-        if not self._schedulers.acquire(timeout=HANGS):
+        if not self._schedulers.acquire(timeout=HANG_TIMEOUT):
             raise RuntimeError(f"process {self.name!r} hangs outside of its port calls, after {self.pending!r}")
 
-    def pause(self, name: str, call: Call) -> Any:
-        """Wait at a port call for the scheduler, then obey its verdict. Only the strand's own thread calls this."""
+    def pause(self, name: str, call: PortCall) -> Any:
+        """Wait at a port call for the scheduler, then apply its fault. Only the process's thread calls this."""
         self.pending = name
         self._schedulers.release()
         self._mine.acquire()
-        verdict, self.verdict, self.pending = self.verdict, proceed, ""
+        verdict, self.call_fault, self.pending = self.call_fault, make_call, ""
         if self.dead:
             raise Crash
         return verdict(call)
 
     def kill(self) -> None:
-        """End the process at its port call, without the effect of that. Only the scheduler calls this."""
+        """End the process at its port call, whose effect does not happen. Only the scheduler calls this."""
         self.dead = True
-        while self._started and not self.over:
-            self.go_on()
-        self.over = True
+        while self._started and not self.ended:
+            self.run_to_pause()
+        self.ended = True
 
     def _run(self) -> None:
         try:
@@ -71,5 +71,5 @@ class Strand:
         except Exception as error:
             self.error = error
         finally:
-            self.over = True
+            self.ended = True
             self._schedulers.release()

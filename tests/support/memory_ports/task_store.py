@@ -1,4 +1,4 @@
-"""The board in memory."""
+"""The task store in memory."""
 
 import json
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ MAX_TAIL_STEPS = 512
 _read = lru_cache(maxsize=4096)(parse_step)
 
 
-class MemoryBoard:
-    """The state of tasks."""
+class MemoryTaskStore:
+    """The task store of one client."""
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
         self._server = server
         self._clock = clock
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
-        """The task with at most `tail` of its newest steps; None if it is not known."""
+        """Return the task with at most `tail` of its newest steps, or None if it is unknown."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -46,7 +46,7 @@ class MemoryBoard:
         events: Sequence[AnyEvent],
         above_epoch: int = 0,
     ) -> bool:
-        """Set the task up, idle; the fence starts at the time, so that no epoch comes twice."""
+        """Create an undecided task. Its epoch starts at the time in milliseconds, so that no epoch is used twice."""
         now = self._clock.now()
         with self._server as held:
             if task_id in held.tasks:
@@ -56,49 +56,49 @@ class MemoryBoard:
                 generation=self._server.generation(),
                 epoch=max(round(now * 1000), above_epoch + 1),
                 seq=state.steps,
-                fold=state.model_dump_json(),
+                state=state.model_dump_json(),
                 first=steps[0].line(),
                 status=TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING,
                 tail=[step.line() for step in steps[-MAX_TAIL_STEPS:]],
-                handed_at=now,
+                dispatched_at=now,
             )
             for event in events:
-                self._server.tell(task_id, task, event)
+                self._server.publish_event(task_id, task, event)
             return True
 
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
-        """Write the choice down and move the fence: the new epoch, or None if the fence had moved."""
+        """Record the decision and move the fence. Return the new epoch, or None if the fence had moved."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or task.epoch != epoch:
                 return None
             if decision.seen_item_ids is not None and not held.inboxes.get(task_id, set()) <= decision.seen_item_ids:
                 return None
-            if decision.instance_id not in (None, str(self._server.run)):
+            if decision.instance_id not in (None, str(self._server.instance)):
                 return None
-            return self._write_down(task_id, task, decision, events)
+            return self._record(task_id, task, decision, events)
 
     def commit_with_decision(
         self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
     ) -> int | None:
-        """`commit`, and `choose` unless an item waits: the new epoch; None if the choice was not written down."""
+        """Commit, and record the decision unless an item waits. Return the new epoch, or None without a decision."""
         with self._server as held:
             task = held.tasks.get(task_id)
             if task is None or (task.epoch, task.seq) != (epoch, commit.step.seq):
                 return None
             self.commit(task_id, epoch, commit)
-            return None if held.inboxes.get(task_id) else self._write_down(task_id, task, decision, events)
+            return None if held.inboxes.get(task_id) else self._record(task_id, task, decision, events)
 
-    def _write_down(self, task_id: str, task: StoredTask, choice: Decision, events: Sequence[AnyEvent]) -> int:
-        task.begin(choice.phase, self._clock.now())
+    def _record(self, task_id: str, task: StoredTask, choice: Decision, events: Sequence[AnyEvent]) -> int:
+        task.move_fence(choice.phase, self._clock.now())
         task.status, task.reason, task.agent = choice.status, choice.reason, choice.agent
         task.routing = canonical_json(dict(choice.routing or {}))
         for event in events:
-            self._server.tell(task_id, task, event)
+            self._server.publish_event(task_id, task, event)
         return task.epoch
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
-        """Take over a stored step; True also if that was done before, False if the fence had moved."""
+        """Apply a stored step. Return True also if it was applied before, False if the fence had moved."""
         now, step = self._clock.now(), commit.step
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -108,17 +108,17 @@ class MemoryBoard:
                 return True
             if task.epoch != epoch or task.seq != step.seq:
                 return False
-            task.begin(Phase.UNDECIDED, now)
+            task.move_fence(Phase.UNDECIDED, now)
             task.status, task.reason = TaskStatus.RUNNING, ""
             task.seq += 1
-            task.fold = commit.state.model_dump_json()
+            task.state = commit.state.model_dump_json()
             task.tail = [*task.tail, step.line()][-MAX_TAIL_STEPS:]
             for event in commit.events:
-                self._server.tell(task_id, task, event)
+                self._server.publish_event(task_id, task, event)
             return True
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
-        """Begin a new generation of the logs with these events; False if the fence had moved."""
+        """Start a new generation of the logs with these events. Return False if the fence had moved."""
         now = self._clock.now()
         with self._server as held:
             task = held.tasks.get(task_id)
@@ -131,11 +131,11 @@ class MemoryBoard:
             task.generation = self._server.generation()
             task.events, task.chunks = [], []
             for event in events:
-                self._server.tell(task_id, task, event)
+                self._server.publish_event(task_id, task, event)
             return True
 
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
-        """Remove an ended task after so many seconds; False if it has not ended in this generation."""
+        """Remove an ended task after these seconds. Return False if it has not ended in this generation."""
         now = self._clock.now()
         with self._server as held:
             if (task := held.tasks.get(task_id)) is None:
@@ -147,7 +147,7 @@ class MemoryBoard:
 
 
 def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:
-    """The task as the board tells it."""
+    """Return the snapshot of a stored task."""
     return Snapshot(
         epoch=task.epoch,
         seq=task.seq,
@@ -158,10 +158,10 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         attempt=task.attempt,
         claimed=task.owner != "",
         lease_left=max(0.0, task.lease_until - now),
-        redeliveries=task.rings,
-        dispatched_at=task.handed_at,
-        cancel_requested_for=max(0.0, now - task.cut[1]) if task.cut[0] == task.epoch else None,
-        deferred_for=max(0.0, task.due[1] - now) if task.due[0] == task.epoch else None,
+        redeliveries=task.redeliveries,
+        dispatched_at=task.dispatched_at,
+        cancel_requested_for=max(0.0, now - task.cancellation[1]) if task.cancellation[0] == task.epoch else None,
+        deferred_for=max(0.0, task.deferral[1] - now) if task.deferral[0] == task.epoch else None,
         refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
         refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
         declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
@@ -169,9 +169,9 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         events=len(task.events),
         chunks=len(task.chunks),
         attempt_chunks=task.emitted,
-        unfinished_usage=task.used.plus(task.broken_before()),
+        unfinished_usage=task.used.plus(task.unfinished_usage()),
         routing=json.loads(task.routing),
-        state=TaskState.model_validate_json(task.fold),
+        state=TaskState.model_validate_json(task.state),
         first=_read(task.first),
         tail=tuple(_read(line) for line in task.tail[-tail:]),
         item_ids=item_ids,

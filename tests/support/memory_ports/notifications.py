@@ -1,4 +1,4 @@
-"""Those who are told of a task's statuses in memory."""
+"""Targets of notifications in memory."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ HOOK: dict[str, Any] = {
 URL = str(HOOK["webhook"])
 
 
-def delivered(world: World) -> None:
-    """Let time pass until nothing is left to be told."""
+def deliver_all(world: World) -> None:
+    """Deliver and advance the clock until no notification is pending."""
     for _ in range(60):
         world.drain()
         if not world.files.names(NOTIFY_MARKERS):
             return
         world.clock.move(notify.REDELIVERY_DELAY)
         world.sweep()
-    raise AssertionError(f"still to tell: {world.files.names(NOTIFY_MARKERS)} {world.failures[:3]}")
+    raise AssertionError(f"still pending: {world.files.names(NOTIFY_MARKERS)} {world.failures[:3]}")

@@ -1,31 +1,31 @@
-"""Around: disturbances by other workers, the broker, time and Redis. They strike no single process."""
+"""Disturbances by other workers, the broker, time and Redis, which affect no single process."""
 
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.faults.explore.strand import Strand
+from tests.faults.explore.process import SimulatedProcess
 from tests.support.memory_ports.dispatcher import Message
-from tests.support.memory_ports.server import Stored
+from tests.support.memory_ports.server import StoredData
 from tests.support.memory_ports.world import World
 
-PASSES = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
+DELAYS = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
 """Seconds that pass at a disturbance."""
 
 
 class Deployment(Protocol):
-    """The part of a run that these disturbances need; `copies` are earlier states of Redis."""
+    """The part of a run that these disturbances use. `copies` are earlier states of Redis."""
 
     world: World
-    copies: list[Stored]
+    copies: list[StoredData]
     losses: int
-    unnoticed: bool
+    unnoticed_restart: bool
 
     @property
-    def held(self) -> list[Strand]:
-        """The processes that wait."""
+    def held(self) -> list[SimulatedProcess]:
+        """The held processes."""
 
-    def release(self, strand: Strand) -> None:
-        """Let a held process go on."""
+    def release(self, process: SimulatedProcess) -> None:
+        """Continue a held process."""
 
     def deliver(self, message: Message) -> None:
         """Start a worker that takes the message."""
@@ -70,7 +70,7 @@ def _sweep(run: Deployment, choice: int) -> None:
 
 
 def _pass(run: Deployment, choice: int) -> None:
-    run.world.clock.move(PASSES[choice])
+    run.world.clock.move(DELAYS[choice])
 
 
 def _beat(run: Deployment, choice: int) -> None:
@@ -87,17 +87,17 @@ def _wipe(run: Deployment, choice: int) -> None:
 
 
 def _restart(run: Deployment, choice: int) -> None:
-    run.world.server.set_back(run.world.server.kept())
-    run.unnoticed |= run.world.server.held.run == 0
+    run.world.server.restore(run.world.server.copy())
+    run.unnoticed_restart |= run.world.server.held.filled_instance == 0
 
 
 def _back(run: Deployment, choice: int) -> None:
     run.losses += 1
-    run.world.server.set_back(run.copies[-1 - choice % len(run.copies)])
-    run.unnoticed |= run.world.server.held.run == 0
+    run.world.server.restore(run.copies[-1 - choice % len(run.copies)])
+    run.unnoticed_restart |= run.world.server.held.filled_instance == 0
 
 
-DISTURB: dict[str, Callable[[Deployment, int], None]] = {
+ENVIRONMENT_FAULTS: dict[str, Callable[[Deployment, int], None]] = {
     "release": _release,
     "deliver": _deliver,
     "again": _again,
@@ -111,4 +111,4 @@ DISTURB: dict[str, Callable[[Deployment, int], None]] = {
     "restart": _restart,
     "back": _back,
 }
-"""By the kind of the disturbance; the choice is from 0 to 7."""
+"""Functions by the kind of the disturbance. The choice is from 0 to 7."""

@@ -1,4 +1,4 @@
-"""A Python that has only the packages of a client: `pip install roboco` without any extra."""
+"""A Python with only the packages of a client, as after `pip install roboco` without extras."""
 
 import tomllib
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
 """
 
 
-def thin_environment(folder: Path, *extras: str) -> dict[str, str]:
-    """Return the variables of a process that cannot import any package beside those of a client and these extras."""
+def thin_client_environment(folder: Path, *extras: str) -> dict[str, str]:
+    """Return the environment of a process that can import only the packages of a client and of these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
     kept = set(_closure([Requirement(one) for one in wanted], set())) | {"roboco"}
