@@ -20,6 +20,7 @@ from tests.bench import (
     interrupts,
     memory_search,
     parallel_tools,
+    rate_limits,
     relay,
     silent,
     streams,
@@ -47,6 +48,7 @@ BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "throughput": throughput.measure,
     "unit_costs": unit_costs.measure,
     "parallel_tools": parallel_tools.measure,
+    "rate_limits": rate_limits.measure,
     "silent": silent.measure,  # before the other benches with many agents threads, which would add memory
     "token_cpu": token_cpu.measure,
     "streams": streams.measure,

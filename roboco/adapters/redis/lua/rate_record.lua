@@ -15,8 +15,13 @@ for at = 2, #KEYS, 5 do
   local sums, counted = advance(of, now, window, width), math.min(tonumber(reserved), of.tokens or math.huge)
   if slot >= sums.oldest then
     sums.tokens = sums.tokens + used - counted
-    if made > slot then add_usage(of, slot, -1, -counted, sums) end
-    add_usage(of, made, made > slot and 1 or 0, made > slot and used or used - counted, sums)
+    if made > slot then
+      redis.call('HINCRBY', of.used, string.format('%dr', slot), -1)
+      redis.call('HINCRBY', of.used, string.format('%dt', slot), -counted)
+      add_usage(of, made, 1, used, sums)
+    else
+      add_usage(of, slot, 0, used - counted, sums)
+    end
     redis.call('PEXPIRE', of.used, 2 * window)
   end
 end

@@ -63,11 +63,14 @@ end
 
 -- Return the ms until a bucket has room for the ticket, or 0.
 local function wait_for(of)
-  for _, expired in ipairs(redis.call('ZRANGEBYSCORE', of.deadlines, '-inf', now, 'LIMIT', 0, MAX_EXPIRED)) do
-    if expired ~= ticket then remove_ticket(of, expired, false) end
-  end
   local requests, tokens, sums = 0, 0, advance(of, now, window, width)
   of.sums, of.queued = sums, redis.call('EXISTS', of.queue) == 1
+  if of.queued then
+    for _, expired in ipairs(redis.call('ZRANGEBYSCORE', of.deadlines, '-inf', now, 'LIMIT', 0, MAX_EXPIRED)) do
+      if expired ~= ticket then remove_ticket(of, expired, false) end
+    end
+    of.queued = redis.call('EXISTS', of.queue) == 1
+  end
   if of.queued then
     join(of)
     requests, tokens = demand_before(of)
