@@ -62,7 +62,7 @@ def test_a_check_that_fails_for_another_cause_raises_a_transient_error(condition
 
 
 def test_a_check_of_an_unreachable_store_raises_a_transient_error() -> None:
-    with loose_s3(away=True) as store, pytest.raises(TransientError):
+    with loose_s3(unavailable=True) as store, pytest.raises(TransientError):
         conditional_write_flaw(open_store(store))
 
 

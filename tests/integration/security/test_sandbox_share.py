@@ -33,4 +33,4 @@ def test_the_engine_of_a_child_has_the_share_of_its_worker(tmp_path: Path) -> No
     engine = ProcessEngine(app, settings)
     engine.concurrency = 3
     toolbox: Any = engine().toolbox
-    assert "each of 3 sandboxes" in toolbox._builtin._sandbox.refusal()
+    assert "each of 3 sandboxes" in toolbox._builtin._run_code.args[1].refusal()

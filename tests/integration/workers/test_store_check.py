@@ -64,7 +64,7 @@ def test_a_worker_whose_store_is_unreachable_starts_and_checks_it_later(
 ) -> None:
     log = tmp_path / "worker.log"
     with (
-        loose_s3(conditions=conditions, away=True) as store,
+        loose_s3(conditions=conditions, unavailable=True) as store,
         running_worker("tools", store, tmp_path, valkey.url) as process,
     ):
         until(lambda: " ready." in log.read_text(), 60, log.read_text)
