@@ -26,6 +26,7 @@ from tests.bench import (
     streams,
     throughput,
     token_cpu,
+    turn_cpu,
     turn_overhead,
     turn_overhead_s3,
     unit_costs,
@@ -45,6 +46,7 @@ BENCHES: dict[str, Callable[[Stage, Size], Iterator[Result]]] = {
     "memory_search": memory_search.measure,
     "commands": commands.measure,
     "throughput": throughput.measure,
+    "turn_cpu": turn_cpu.measure,
     "unit_costs": unit_costs.measure,
     "parallel_tools": parallel_tools.measure,
     "silent": silent.measure,  # first of those that share an agents process with many threads: its memory is measured
