@@ -13,6 +13,7 @@ from kombu.message import Message
 
 from roboco.adapters.celery.app import DeadLetterSink
 from roboco.adapters.celery.dead_letter import record_of, record_of_raw
+from roboco.adapters.celery.direct_publish import note_consumer
 from roboco.adapters.celery.message_signing import SigningKeys, as_bytes
 from roboco.adapters.celery.message_validation import validation_error
 from roboco.adapters.celery.names import QUEUE_OF
@@ -66,6 +67,7 @@ class GuardedConsumer(Consumer):
         self._connection_failures = tuple(error for error in errors if not issubclass(KeyError, error))
         self._flush_due = -math.inf
         self._stopping = False
+        note_consumer(self.app, self)
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         super().on_connection_error_before_connected(exc)

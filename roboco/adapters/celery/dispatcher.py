@@ -14,6 +14,7 @@ from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
 from roboco.adapters.celery import display
+from roboco.adapters.celery.direct_publish import publish
 from roboco.adapters.celery.fair_queues import FairQueues
 from roboco.adapters.celery.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
 from roboco.adapters.redis.credential_error import BROKER_URL_SETTING, find_refusal
@@ -124,18 +125,13 @@ class CeleryDispatcher:
 
     def _send(self, name: str, arguments: dict[str, Any], message_id: str, description: str, **options: Any) -> None:
         priority: Priority | None = options.pop("priority", None)
-        options |= {"argsrepr": description, "kwargsrepr": repr(arguments)}
-        headers = {SENT_AT: time.time()}
+        options |= {"argsrepr": description, "kwargsrepr": repr(arguments), "headers": {SENT_AT: time.time()}}
         with translating_errors(name), self._app.producer_or_acquire() as producer, _dropping_connection(producer):
-            options["queue"] = self._queues.choose(name, arguments["task_id"], priority)
+            queue = self._queues.choose(name, arguments["task_id"], priority)
             options["priority"] = self._queues.priority_number(priority)
-            options |= {
-                "producer": producer,
-                "confirm_timeout": CONFIRM_TIMEOUT,
-                "ignore_result": True,
-                "headers": headers,
-            }
-            self._app.send_task(name, kwargs=arguments, task_id=message_id, **options)
+            if not publish(self._app, producer, name, arguments, message_id, queue, **options):
+                options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
+                self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
 
     def _send_event(self, order: TurnAssignment | ToolAssignment, who: str, event: str, fields: dict[str, Any]) -> None:
         """Send an event in place of the attempt's worker. It may be the first event of that Celery task."""
