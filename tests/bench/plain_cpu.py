@@ -8,6 +8,8 @@ Each also without events, as NAME_silent. Like a turn, each task receives one me
 queue of its own, named as the application here. Consumer and transport are Celery's.
 """
 
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -29,7 +31,7 @@ POOLS = {
 
 _settings = load_settings()
 _ends = redis.Redis.from_url(_settings.redis_url)
-"""Where the end of a chain is counted, in the key of its name."""
+"""Where the end of each chain is noted, in the list of its name."""
 
 
 def _lean(name: str, events: bool) -> Celery:
@@ -71,7 +73,7 @@ def _application(name: str) -> Celery:
         if left:
             send(app, chain, left - 1)
         else:
-            _ends.incr(chain)
+            _ends.rpush(chain, time.time())
 
     register: Any = app.task(name="bench.hop", shared=False)
     register(hop)
@@ -84,6 +86,16 @@ def send(app: Celery, chain: str, left: int) -> None:
     app.send_task(
         "bench.hop", kwargs=arguments, kwargsrepr=repr(arguments), ignore_result=True, queue=app.conf.task_default_queue
     )
+
+
+def start(broker: str, pool: str, chains: Sequence[str], hops: int) -> float:
+    """Send the first task of each chain to the pool's worker. Return when the first one was sent, in Unix seconds."""
+    with Celery("bench", broker=broker, set_as_current=False) as app:
+        app.conf.task_ignore_result = True
+        began = time.time()
+        for chain in chains:
+            app.send_task("bench.hop", kwargs={"chain": chain, "left": hops - 1}, ignore_result=True, queue=pool)
+    return began
 
 
 APPLICATIONS = {name: _application(name) for name in POOLS}

@@ -5,14 +5,13 @@ that of the process and its children, in all threads, from before the first task
 task receives one message and sends one, as a turn does; it calls no model and stores nothing.
 """
 
+import time
 from collections.abc import Iterator
 from functools import partial
 
-from celery import Celery
-
 from tests.bench.figures import Figure, Goal, Lane, Measure, Result, in_turn, ratio
 from tests.bench.noise import cpu_with_children
-from tests.bench.plain_cpu import POOLS
+from tests.bench.plain_cpu import POOLS, start
 from tests.bench.stage import PATIENCE, Size, Stage, fresh
 from tests.bench.throughput import AGENTS, run_tasks
 from tests.support.stack import until
@@ -20,19 +19,27 @@ from tests.support.stack import until
 TASKS, HOPS = 200, 15
 MODULE = "tests.bench.plain_cpu"
 GOAL = Goal(6)
+LEAN_GOAL = 1.0
+"""Of what a turn takes beyond the model call, against two plain tasks."""
 
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
     """The turns and each kind of plain tasks by turns, one kind at a time."""
     tasks = size.of(TASKS, 3)
-    measures: dict[str, Measure] = {"a turn": lambda _: [_of_turns(stage, tasks)]}
+    measures: dict[str, Measure] = {
+        "a turn": lambda _: [_of_turns(stage, tasks)],
+        "a bare model call": lambda _: [_of_calls(stage, tasks)],
+    }
     for pool, name in POOLS.items():
         stage.keep([pool], MODULE)
         measures[name] = partial(_plain, stage, pool, tasks)
-    turn, *plain = in_turn(measures, size.rounds)
-    figures = [Figure("CPU of a turn", _milliseconds(turn), "ms", GOAL), ratio(turn, plain[0])]
-    figures += [Figure(f"CPU of a plain task: {lane.name}", _milliseconds(lane), "ms") for lane in plain]
-    yield Result("turn_cpu", (turn, *plain), tuple(figures))
+    lanes = turn, call, lean, *_ = in_turn(measures, size.rounds)
+    figures = (
+        Figure("CPU of a turn", _milliseconds(turn), "ms", GOAL),
+        ratio(turn, lean, lean, less=call, goal=LEAN_GOAL),
+        ratio(turn, lean),
+    )
+    yield Result("turn_cpu", lanes, figures)
 
 
 def _milliseconds(lane: Lane) -> tuple[float, ...]:
@@ -46,15 +53,21 @@ def _of_turns(stage: Stage, tasks: int) -> float:
     return (_cpu(stage, "agents") - before) / (tasks * len(AGENTS))
 
 
+def _of_calls(stage: Stage, calls: int) -> float:
+    """Seconds of processor time of a call with the openai package alone, in a process that does nothing else."""
+    messages = [{"role": "system", "content": "short"}, {"role": "user", "content": "Go."}]
+    before = time.process_time()
+    for _ in range(calls):
+        stage.bare.call(messages)
+    return (time.process_time() - before) / calls
+
+
 def _plain(stage: Stage, pool: str, chains: int, _: int) -> list[float]:
     """Seconds of processor time of a plain task, of as many chains as there are tasks."""
     name = fresh("cpu")
     before = _cpu(stage, pool)
-    with Celery("bench", broker=stage.settings.broker, set_as_current=False) as app:
-        app.conf.task_ignore_result = True
-        for _number in range(chains):
-            app.send_task("bench.hop", kwargs={"chain": name, "left": HOPS - 1}, ignore_result=True, queue=pool)
-    until(lambda: int(stage.redis.get(name) or 0) == chains, PATIENCE, f"{pool} has run all chains")
+    start(stage.settings.broker, pool, [name] * chains, HOPS)
+    until(lambda: int(stage.redis.llen(name)) == chains, PATIENCE, f"{pool} has run all chains")
     return [(_cpu(stage, pool) - before) / (chains * HOPS)]
 
 

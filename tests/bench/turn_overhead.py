@@ -1,21 +1,32 @@
-"""turn_overhead: a turn of a long task, against two plain Celery hops on the same broker and in the same pools.
+"""turn_overhead: a turn of a long task, against two plain Celery hops on the same broker.
 
-A turn is two hops, a model call, and what Roboco does; the bare model call stands beside it, so that what is left of a
-turn without it can be compared with the hops.
+A turn is a message, a model call, and the rest of Roboco's work. Its overhead is the turn less the bare model call. The
+limits are two messages between plain Celery tasks. The lean ones run in one worker with threads, without events: the
+least that Celery needs. Then the same with events, Celery's own settings, and Roboco's two pools, of which the
+coordinator's is prefork with late acknowledgement.
 """
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from roboco import Task, Team
 from roboco.domain.prompt.working_memory import PromptInputs, build_working_memory
-from tests.bench import plain
+from tests.bench import plain, plain_cpu
 from tests.bench.figures import Measure, Result, in_turn, ratio, turn_times
 from tests.bench.stage import Size, Stage, fresh, team_of
 
 TURNS, SLICES = 50, 3
-GOAL = 1.5
+GOAL = 1.0
+LIMITS = {
+    "lean_threads_silent": "lean, no events",
+    "lean_threads": "lean, events",
+    "stock_threads": "Celery's settings, threads, events",
+    "stock_prefork": "Celery's settings, prefork, events",
+    "stock_prefork_silent": "Celery's settings, prefork, no events",
+}
+"""The workers of `plain_cpu` that are limits, the lean one first."""
 
 
 def measure(stage: Stage, size: Size) -> Iterator[Result]:
@@ -24,14 +35,18 @@ def measure(stage: Stage, size: Size) -> Iterator[Result]:
     team = team_of_turns(turns)
     messages = messages_of(team, stage.finished(team))
     stage.keep(plain.POOLS, "tests.bench.plain")
+    stage.keep(list(LIMITS), "tests.bench.plain_cpu")
     measures: dict[str, Measure] = {
         "turn": lambda _: turn_times(stage.finished(team).history()),
-        "two hops": lambda _: hops(stage, turns),
         "model call": lambda _: [stage.bare.call(messages)[1] for _ in range(turns)],
+        "two hops in Roboco's pools": lambda _: hops(stage, turns),
     }
+    measures |= {f"two hops: {name}": partial(chain_of_hops, stage, pool, turns) for pool, name in LIMITS.items()}
     lanes = in_turn(measures, size.rounds, SLICES)
-    turn, two, call = lanes
-    yield Result("turn_overhead", lanes, (ratio(turn, two, less=call, goal=GOAL), ratio(turn, two)))
+    turn, call, in_pools, lean, *others = lanes
+    figures = [ratio(turn, lean, less=call, goal=GOAL)]
+    figures += [ratio(turn, limit, less=call) for limit in (*others, in_pools)]
+    yield Result("turn_overhead", lanes, (*figures, ratio(turn, in_pools)))
 
 
 def team_of_turns(turns: int) -> Team:
@@ -56,3 +71,12 @@ def hops(stage: Stage, turns: int) -> list[float]:
     assert answer, "the plain hops have not ended"
     times = json.loads(answer[1])
     return [after - before for before, after in pairwise(times)]
+
+
+def chain_of_hops(stage: Stage, pool: str, turns: int, _: int) -> list[float]:
+    """Seconds for two tasks that send each other, of a chain of twice as many as there are turns."""
+    chain = fresh("chain")
+    began = plain_cpu.start(stage.settings.broker, pool, [chain], 2 * turns)
+    answer = stage.redis.blpop([chain], timeout=60)
+    assert answer, f"the hops of {pool} have not ended"
+    return [(float(answer[1]) - began) / turns]
