@@ -98,6 +98,7 @@ def test_a_note_of_a_dead_letter_is_not_parsed_if_it_is_too_large(size: int, rea
 
 TURN = {"task": "roboco.turn", "id": "task_1/0001/turn/1"}
 COMMAND = {"task": "roboco.send", "id": "m-1"}
+UNREADABLE = {"task": ["roboco.turn"], "id": "m-2"}
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def numbers(channel: Any, queue: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("sent", "noted"), [(TURN, 0), (COMMAND, 1)])
+@pytest.mark.parametrize(("sent", "noted"), [(TURN, 0), (COMMAND, 1), (UNREADABLE, 1)])
 def test_a_received_message_is_noted_in_redis_unless_the_sweeper_repeats_it(
     connection: Connection, channel: Any, sent: dict[str, Any], noted: int
 ) -> None:
@@ -131,7 +132,7 @@ def test_a_received_message_is_noted_in_redis_unless_the_sweeper_repeats_it(
         assert client.hlen(channel.unacked_key) == client.zcard(channel.unacked_index_key) == 0
 
 
-@pytest.mark.parametrize("sent", [TURN, COMMAND])
+@pytest.mark.parametrize("sent", [TURN, COMMAND, UNREADABLE])
 def test_a_requeued_message_returns_and_a_rejected_one_does_not(
     connection: Connection, channel: Any, sent: dict[str, Any]
 ) -> None:
@@ -144,7 +145,7 @@ def test_a_requeued_message_returns_and_a_rejected_one_does_not(
     assert numbers(channel, "transport.again") == []
 
 
-@pytest.mark.parametrize("sent", [TURN, COMMAND])
+@pytest.mark.parametrize("sent", [TURN, COMMAND, UNREADABLE])
 def test_a_worker_that_ends_returns_the_messages_that_it_has_not_acknowledged(
     connection: Connection, channel: Any, sent: dict[str, Any]
 ) -> None:

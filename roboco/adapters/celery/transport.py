@@ -44,8 +44,11 @@ from roboco.adapters.celery.message_validation import content_error
 from roboco.adapters.celery.names import TOOL_TASK, TURN_TASK
 from roboco.domain.dead_letter import letter_id_of
 
-REPEATED_TASKS: Final = frozenset({TURN_TASK, TOOL_TASK})
-"""Celery tasks whose work the task store records, and whose lost messages the sweeper therefore repeats."""
+REPEATED_TASKS: Final = (TURN_TASK, TOOL_TASK)
+"""Celery tasks whose work the task store records, and whose lost messages the sweeper therefore repeats.
+
+Not a set: a header from outside may be a list, which has no hash.
+"""
 
 StoreRecord = Callable[[dict[str, Any]], None]
 """Stores the record of a refused message, or raises."""
