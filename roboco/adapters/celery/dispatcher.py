@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from amqp.exceptions import AMQPError
@@ -86,7 +86,7 @@ class CeleryDispatcher:
     def list_tools(self, request: ListingRequest) -> None:
         """Send `roboco.list_tools`: a tools worker lists the tools of an MCP server."""
         description = f"{request.server}, {request.task_id}"
-        self._send(LIST_TOOLS_TASK, asdict(request), display.listing_message_id(request, time.time()), description)
+        self._send(LIST_TOOLS_TASK, dict(vars(request)), display.listing_message_id(request, time.time()), description)
 
     def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
         """Send the event of the end of an attempt, for displays; `who` is its agent or tool.
@@ -158,7 +158,7 @@ def _replaced_by(attempt: int) -> dict[str, Any]:
 
 def _fields(order: TurnAssignment | ToolAssignment) -> dict[str, Any]:
     """Return the arguments of an order. A normal priority is left out: workers of an older release do not know it."""
-    fields = asdict(order)
+    fields = dict(vars(order))
     return fields if order.priority != "normal" else {name: fields[name] for name in fields if name != "priority"}
 
 
