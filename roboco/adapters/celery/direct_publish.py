@@ -5,8 +5,8 @@
         └─► task-sent ─► the worker's next batch of events, or PUBLISH
 
 Celery's `send_task` routes, declares the queue, binds copies of it, prepares retries and publishes the event for Flower
-on its own: 0.8 ms, of which this needs a third. What Celery makes of a message is Celery's here too: protocol, body,
-envelope and list. A test compares both messages, so that a release of Celery that sends others is noticed.
+on its own. This takes a fifteenth less of the processor time of a turn. What Celery makes of a message is Celery's here
+too: protocol, body, envelope and list. A test compares both messages, so that it fails if Celery sends others.
 
 `publish` returns False where it does not apply: another broker, a listener of Celery's signals about sent messages,
 which may change them, or a broker that does not answer, so that `send_task` can try again. A message that arrives twice

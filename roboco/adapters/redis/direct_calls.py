@@ -1,8 +1,8 @@
 """direct_calls: commands over a few connections that a client's pool keeps for them.
 
-    take a connection ─► send ─► read ─► give it back      an answer, or an error of the command
-          │                │       └── lost: closed, given back, and redis.ConnectionError
-          └── idle: the last one that was given back; none: one of the pool
+    take a connection ─► send ─► read ─► return it         an answer, or an error of the command
+          │                │       └── lost: closed, returned, and redis.ConnectionError
+          └── idle: the last one that was returned; none: one of the pool
 
 redis-py takes 40 µs of processor time for a script, of which sending and reading are 12 to 16. The rest is the pool's
 bookkeeping, metrics, a poll of the socket and the machinery of retries. Here the rest is 4 µs, and a turn calls six
@@ -25,7 +25,7 @@ MAX_IDLE: Final = 16
 
 
 class DirectCalls:
-    """Calls of one client, from any thread. A child process takes connections of its own."""
+    """Calls of one client, from any thread. A child process takes new connections."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._pool: Any = client.connection_pool
