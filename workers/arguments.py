@@ -1,7 +1,7 @@
 """orders: the validated arguments of Roboco's own Celery tasks. Any producer may have written them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -37,7 +37,7 @@ def parse_assignment(kind: type[Assignment], args: tuple[Any, ...], kwargs: dict
             f"{'.'.join(map(str, first['loc']))}: {first['msg']} (found {first['input']!r:.80})"
         ) from error
     check_task_id(order.task_id)
-    for name, value in asdict(order).items():
+    for name, value in vars(order).items():
         if isinstance(value, int) and not 0 <= value <= MAX_NUMBER:
             raise UsageError(f"{name}: {value!r:.80} is no number from 0 to {MAX_NUMBER}")
         if isinstance(value, str) and not (len(value) <= MAX_TEXT_CHARS and value.isprintable()):

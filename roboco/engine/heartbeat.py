@@ -53,7 +53,8 @@ class LeaseHeartbeat:
         finally:
             with self._changed:
                 self._leases.pop(key, None)
-                self._changed.notify()
+                if not self._leases:
+                    self._changed.notify()  # the thread waits for that alone
 
     def _run(self) -> None:
         while True:

@@ -1,37 +1,52 @@
-"""turn_overhead: a turn of a long task, against two plain Celery tasks on the same broker and in the same pools.
+"""turn_overhead: a turn of a long task, against two plain Celery hops on the same broker.
 
-A turn consists of two hops (the messages to the agents worker and to the coordinator), a model call, and the work of
-Roboco. The bench also measures the bare model call, so that the rest of a turn can be compared with two plain hops.
+A turn is a message, a model call, and the rest of Roboco's work. Its overhead is the turn less the bare model call. The
+baselines are two messages between plain Celery tasks. The lean ones run in one worker with threads, without events: the
+least that Celery needs. The others have events, Celery's own settings, or Roboco's two pools, of which the
+coordinator's is prefork with late acknowledgement.
 """
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from roboco import Task, Team
 from roboco.domain.prompt.working_memory import PromptInputs, build_working_memory
 from tests.bench.harness.bench_stack import BenchStack, Size, build_team, new_name
 from tests.bench.harness.results import Result, Sampler, measure_alternately, ratio, turn_times
-from tests.bench.processes import plain_celery
+from tests.bench.processes import plain_celery, plain_cpu
 
 TURNS, SLICES = 50, 3
-GOAL = 1.5
+GOAL = 1.0
+BASELINES = {
+    "lean_threads_silent": "lean, no events",
+    "lean_threads": "lean, events",
+    "stock_threads": "Celery's settings, threads, events",
+    "stock_prefork": "Celery's settings, prefork, events",
+    "stock_prefork_silent": "Celery's settings, prefork, no events",
+}
+"""The workers of `plain_cpu` that are baselines, the lean one first."""
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
-    """Measure a turn, two hops, and the model call alternately."""
+    """Measure a turn, the model call and the hops of each kind alternately."""
     turns = size.of(TURNS, 10)
     team = team_with_turns(turns)
     messages = last_messages(team, stack.run_team(team))
     stack.ensure_workers(plain_celery.POOLS, "tests.bench.processes.plain_celery")
+    stack.ensure_workers(list(BASELINES), "tests.bench.processes.plain_cpu")
     samplers: dict[str, Sampler] = {
         "turn": lambda _: turn_times(stack.run_team(team).history()),
-        "two hops": lambda _: time_hops(stack, turns),
         "model call": lambda _: [stack.bare_model.time_call(messages)[1] for _ in range(turns)],
+        "two hops in Roboco's pools": lambda _: time_hops(stack, turns),
     }
+    samplers |= {f"two hops: {name}": partial(time_plain_hops, stack, pool, turns) for pool, name in BASELINES.items()}
     measurements = measure_alternately(samplers, size.rounds, SLICES)
-    turn, two, call = measurements
-    yield Result("turn_overhead", measurements, (ratio(turn, two, less=call, goal=GOAL), ratio(turn, two)))
+    turn, call, in_pools, lean, *others = measurements
+    figures = [ratio(turn, lean, less=call, goal=GOAL)]
+    figures += [ratio(turn, baseline, less=call) for baseline in (*others, in_pools)]
+    yield Result("turn_overhead", measurements, (*figures, ratio(turn, in_pools)))
 
 
 def team_with_turns(turns: int) -> Team:
@@ -56,3 +71,12 @@ def time_hops(stack: BenchStack, turns: int) -> list[float]:
     assert answer, "the plain hops have not ended"
     times = json.loads(answer[1])
     return [after - before for before, after in pairwise(times)]
+
+
+def time_plain_hops(stack: BenchStack, pool: str, turns: int, _: int) -> list[float]:
+    """Return the seconds of two plain tasks that send each other, in a chain of twice as many as there are turns."""
+    chain = new_name("chain")
+    beginning = plain_cpu.start(stack.settings.broker, pool, [chain], 2 * turns)
+    answer = stack.redis.blpop([chain], timeout=60)
+    assert answer, f"the hops of {pool} have not ended"
+    return [(float(answer[1]) - beginning) / turns]

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from amqp.exceptions import AMQPError
@@ -14,6 +14,7 @@ from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
 from roboco.adapters.celery import display
+from roboco.adapters.celery.direct_publish import publish
 from roboco.adapters.celery.fair_queues import FairQueues
 from roboco.adapters.celery.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
 from roboco.adapters.redis.credential_error import BROKER_URL_SETTING, find_refusal
@@ -85,7 +86,7 @@ class CeleryDispatcher:
     def list_tools(self, request: ListingRequest) -> None:
         """Send `roboco.list_tools`: a tools worker lists the tools of an MCP server."""
         description = f"{request.server}, {request.task_id}"
-        self._send(LIST_TOOLS_TASK, asdict(request), display.listing_message_id(request, time.time()), description)
+        self._send(LIST_TOOLS_TASK, dict(vars(request)), display.listing_message_id(request, time.time()), description)
 
     def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
         """Send the event of the end of an attempt, for displays; `who` is its agent or tool.
@@ -124,18 +125,13 @@ class CeleryDispatcher:
 
     def _send(self, name: str, arguments: dict[str, Any], message_id: str, description: str, **options: Any) -> None:
         priority: Priority | None = options.pop("priority", None)
-        options |= {"argsrepr": description, "kwargsrepr": repr(arguments)}
-        headers = {SENT_AT: time.time()}
+        options |= {"argsrepr": description, "kwargsrepr": repr(arguments), "headers": {SENT_AT: time.time()}}
         with translating_errors(name), self._app.producer_or_acquire() as producer, _dropping_connection(producer):
-            options["queue"] = self._queues.choose(name, arguments["task_id"], priority)
+            queue = self._queues.choose(name, arguments["task_id"], priority)
             options["priority"] = self._queues.priority_number(priority)
-            options |= {
-                "producer": producer,
-                "confirm_timeout": CONFIRM_TIMEOUT,
-                "ignore_result": True,
-                "headers": headers,
-            }
-            self._app.send_task(name, kwargs=arguments, task_id=message_id, **options)
+            if not publish(self._app, producer, name, arguments, message_id, queue, **options):
+                options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
+                self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
 
     def _send_event(self, order: TurnAssignment | ToolAssignment, who: str, event: str, fields: dict[str, Any]) -> None:
         """Send an event in place of the attempt's worker. It may be the first event of that Celery task."""
@@ -162,7 +158,7 @@ def _replaced_by(attempt: int) -> dict[str, Any]:
 
 def _fields(order: TurnAssignment | ToolAssignment) -> dict[str, Any]:
     """Return the arguments of an order. A normal priority is left out: workers of an older release do not know it."""
-    fields = asdict(order)
+    fields = dict(vars(order))
     return fields if order.priority != "normal" else {name: fields[name] for name in fields if name != "priority"}
 
 

@@ -4,14 +4,14 @@ import asyncio
 import logging
 import os
 import queue
-from collections.abc import Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import openai
 from httpx2 import Response
-from openai import AsyncOpenAI, DefaultAioHttpClient
+from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient
 
 from roboco.adapters.model.allowlist import check_allowed, key_variable
 from roboco.adapters.model.coalescer import TextCoalescer
@@ -212,11 +212,21 @@ class OpenAIModel:
         self, request: Request, assembly: ReplyAssembly, on_text: OnText, extra: Mapping[str, Any]
     ) -> None:
         profile = request.profile
-        completions = self._client(request).chat.completions.with_streaming_response
+        client = self._client(request)
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
-                async with completions.create(**_request_arguments(request, extra)) as response:
-                    await _read_chunks(response.http_response, assembly, on_text, profile, limit)
+                # Not `completions.create`: it walks its typed arguments by reflection, on the one thread that carries
+                # all streams. That takes a fifth of its time for a short request, and 16 ms for 60 messages.
+                response: Any = await client.post(
+                    "/chat/completions",
+                    cast_to=Response,
+                    body=_request_body(request, extra),
+                    options={"headers": {"Accept-Encoding": "identity"}},
+                    stream=True,
+                    stream_cls=AsyncStream[Any],
+                )
+                async with _closing(response):
+                    await _read_chunks(response, assembly, on_text, profile, limit)
         except TimeoutError as error:
             waited = profile.idle_timeout if assembly.has_output else profile.first_token_timeout
             problem = "fell silent for" if assembly.has_output else "sent no token within"
@@ -255,6 +265,15 @@ class OpenAIModel:
     def start(self, request: Request, on_text: OnText, out: "queue.SimpleQueue[_StreamItem]") -> LoopTask:
         """Start the call on the loop thread."""
         return self._loop.submit(self.run(request, on_text, out))
+
+
+@asynccontextmanager
+async def _closing(response: Response) -> AsyncIterator[None]:
+    """Close the response, and with it an unfinished stream's connection, when the block ends."""
+    try:
+        yield
+    finally:
+        await response.aclose()
 
 
 async def _read_chunks(
@@ -314,7 +333,7 @@ def _backoff(error: Exception, delay: float) -> float:
     return min(MAX_RETRY_DELAY, max(delay, retry_after(error) or 0.0))
 
 
-def _request_arguments(request: Request, extra: Mapping[str, Any]) -> dict[str, Any]:
+def _request_body(request: Request, extra: Mapping[str, Any]) -> dict[str, Any]:
     profile = request.profile
     limits = [limit for limit in (profile.max_tokens, request.max_tokens) if limit is not None]
     optional = {
@@ -322,17 +341,9 @@ def _request_arguments(request: Request, extra: Mapping[str, Any]) -> dict[str, 
         "top_p": profile.top_p,
         "max_tokens": min(limits, default=None),
     }
-    arguments: dict[str, Any] = {key: value for key, value in optional.items() if value is not None}
+    body: dict[str, Any] = {key: value for key, value in optional.items() if value is not None}
     if request.tools:
-        arguments["tools"] = list(request.tools)
-        arguments |= {"tool_choice": "required"} if request.tool_choice == "required" else {}
-    return arguments | {
-        "model": profile.model,
-        # The package walks typed arguments by reflection, on the one thread that carries all streams: 19 ms
-        # instead of 3 for 60 messages. The extra body goes out as it is.
-        "messages": [],
-        "extra_body": {"messages": list(request.messages), **extra},
-        "stream": True,
-        "extra_headers": {"Accept-Encoding": "identity"},
-        "stream_options": {"include_usage": True},
-    }
+        body["tools"] = list(request.tools)
+        body |= {"tool_choice": "required"} if request.tool_choice == "required" else {}
+    required = {"model": profile.model, "stream": True, "stream_options": {"include_usage": True}}
+    return body | required | {"messages": list(request.messages), **extra}

@@ -24,6 +24,7 @@ from redis.exceptions import (
 
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.credential_error import find_refusal
+from roboco.adapters.redis.direct_calls import DirectCalls
 from roboco.errors import TransientError
 
 _LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
@@ -52,6 +53,8 @@ class Scripts:
 
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
+        # Not for a cluster, nor for subclasses, which may do something else with a command.
+        self._direct = DirectCalls(client) if type(client) is redis.Redis else None
         self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
@@ -60,8 +63,14 @@ class Scripts:
 
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """Call the script and return its answer. Raise TransientError if Redis does not answer."""
+        script = self._scripts[name]
         with translating_errors():
-            return call_script(self._scripts[name], keys, args)
+            if self._direct is not None:
+                try:
+                    return self._direct.call("EVALSHA", script.sha, len(keys), *keys, *args)
+                except (redis.ConnectionError, NoScriptError):
+                    pass  # the client retries as it is configured
+            return call_script(script, keys, args)
 
     def run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
         """Call a script many times in one round trip. Return the answer to each call, or the error of that call.
@@ -71,14 +80,25 @@ class Scripts:
         if isinstance(self.client, LazyCluster):  # pipelines of a cluster refuse scripts
             return [self._answer_or_error(name, *call) for call in calls]
         script = self._scripts[name]
-        with translating_errors(), self.client.pipeline(transaction=False) as pipe:
-            for attempt in range(2):
-                for keys, arguments in calls:
-                    pipe.evalsha(script.sha, len(keys), *keys, *arguments)
-                answers = pipe.execute(raise_on_error=False)
-                if attempt or not any(isinstance(answer, NoScriptError) for answer in answers) or not _load(script):
-                    break
+        commands = [("EVALSHA", script.sha, len(keys), *keys, *arguments) for keys, arguments in calls]
+        with translating_errors():
+            answers = self._answers_to(commands)
+            if any(isinstance(answer, NoScriptError) for answer in answers) and _load(script):
+                answers = self._answers_to(commands)
         return [_translated(answer) for answer in answers]
+
+    def _answers_to(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the answer to each command, or its error, in one round trip."""
+        if self._direct is not None:
+            try:
+                return self._direct.call_all(commands)
+            except redis.ConnectionError:
+                pass  # the client retries as it is configured
+        pipeline: Any = self.client.pipeline(transaction=False)
+        with pipeline as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(pipe.execute(raise_on_error=False))
 
     def _answer_or_error(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
         try:

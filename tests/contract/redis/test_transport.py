@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kombu import Connection
+from kombu import Connection, Queue
 from kombu import transport as kombu_transport
 
 from roboco.adapters.celery.dead_letter import record_of_raw
@@ -94,3 +94,65 @@ def test_refused_messages_are_held_until_their_dead_letters_are_stored(connectio
 def test_a_held_record_that_is_too_large_is_not_parsed(size: int, read: bool) -> None:
     record = record_of_raw(b"unreadable", "transport.refused", "is no JSON", {}) | {"body": "x" * size}
     assert (read_held_record(json.dumps([json.dumps(record), "", "transport.refused"]).encode()) is not None) == read
+
+
+TURN = {"task": "roboco.turn", "id": "task_1/0001/turn/1"}
+COMMAND = {"task": "roboco.send", "id": "m-1"}
+UNREADABLE = {"task": ["roboco.turn"], "id": "m-2"}
+
+
+@pytest.fixture
+def channel(connection: Connection) -> Any:
+    """A channel that receives what `put` sends, one message at a time."""
+    return connection.default_channel
+
+
+def put(connection: Connection, queue: str, number: int, sent: dict[str, Any]) -> None:
+    connection.Producer().publish({"number": number}, routing_key=queue, headers=sent, declare=[Queue(queue)])
+
+
+def numbers(channel: Any, queue: str) -> list[int]:
+    """The messages of the queue in their order, all acknowledged."""
+    found = []
+    while message := channel.basic_get(queue):
+        found.append(message.payload["number"])
+        message.ack()
+    return found
+
+
+@pytest.mark.parametrize(("sent", "noted"), [(TURN, 0), (COMMAND, 1), (UNREADABLE, 1)])
+def test_a_received_message_is_noted_in_redis_unless_the_sweeper_repeats_it(
+    connection: Connection, channel: Any, sent: dict[str, Any], noted: int
+) -> None:
+    put(connection, "transport.noted", 1, sent)
+    with channel.conn_or_acquire() as client:
+        received = channel.basic_get("transport.noted")
+        assert client.hlen(channel.unacked_key) == client.zcard(channel.unacked_index_key) == noted
+        received.ack()
+        assert client.hlen(channel.unacked_key) == client.zcard(channel.unacked_index_key) == 0
+
+
+@pytest.mark.parametrize("sent", [TURN, COMMAND, UNREADABLE])
+def test_a_requeued_message_returns_and_a_rejected_one_does_not(
+    connection: Connection, channel: Any, sent: dict[str, Any]
+) -> None:
+    put(connection, "transport.again", 1, sent)
+    channel.basic_get("transport.again").requeue()
+    again = channel.basic_get("transport.again")
+    assert (again.payload, again.headers) == ({"number": 1}, sent | {"redelivered": True})
+    assert again.delivery_info["redelivered"]
+    again.reject()
+    assert numbers(channel, "transport.again") == []
+
+
+@pytest.mark.parametrize("sent", [TURN, COMMAND, UNREADABLE])
+def test_a_worker_that_ends_returns_the_messages_that_it_has_not_acknowledged(
+    connection: Connection, channel: Any, sent: dict[str, Any]
+) -> None:
+    for number in range(3):
+        put(connection, "transport.returned", number, sent)
+    channel.basic_get("transport.returned").ack()
+    held = [channel.basic_get("transport.returned") for _ in range(2)]
+    assert len(held) == 2
+    channel.qos.restore_unacked_once()
+    assert sorted(numbers(connection.channel(), "transport.returned")) == [1, 2]

@@ -1,0 +1,103 @@
+"""Direct calls: an answer belongs to its call, whatever became of the calls before it."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.redis import direct_calls
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.direct_calls import MAX_IDLE, DirectCalls
+from roboco.adapters.redis.scripts import Scripts
+
+pytestmark = pytest.mark.redis
+RENEW = ("renew", ["roboco:{a}:state", "roboco:{a}:lease"], 1, "me", 1000)
+
+
+@pytest.fixture
+def client(valkey: ValkeyServer) -> Iterator[redis.Redis]:
+    with connect(valkey.url) as client:
+        yield client
+
+
+@pytest.fixture
+def calls(client: redis.Redis) -> DirectCalls:
+    return DirectCalls(client)
+
+
+def connection_of(calls: DirectCalls) -> Any:
+    """The connection that the next call uses."""
+    assert calls.call("PING") == "PONG"
+    return calls._idle[-1][1]
+
+
+def test_calls_reuse_a_connection_and_have_their_own_answers(client: redis.Redis, calls: DirectCalls) -> None:
+    assert [calls.call("ECHO", str(number)) for number in range(5)] == list("01234")
+    assert calls.call_all([("ECHO", "a"), ("ECHO", "b")]) == ["a", "b"]
+    assert len(calls._idle) == 1
+    assert client.ping()
+
+
+def test_a_refused_command_leaves_the_connection_usable(calls: DirectCalls) -> None:
+    before = connection_of(calls)
+    with pytest.raises(redis.ResponseError, match="unknown command"):
+        calls.call("NONSENSE")
+    one, error, other = calls.call_all([("ECHO", "a"), ("NONSENSE",), ("ECHO", "b")])
+    assert (one, other) == ("a", "b")
+    assert isinstance(error, redis.ResponseError)
+    assert connection_of(calls) is before
+
+
+def test_an_answer_that_was_not_read_is_never_anothers(calls: DirectCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal may raise in the main thread at any place, such as Celery's soft time limit."""
+
+    class SoftTimeLimitError(Exception):
+        pass
+
+    def raise_instead(connection: object) -> None:
+        raise SoftTimeLimitError
+
+    connection_of(calls)
+    with monkeypatch.context() as patched:
+        patched.setattr(direct_calls, "_read", raise_instead)
+        with pytest.raises(SoftTimeLimitError):
+            calls.call("ECHO", "unread")
+    assert calls.call("ECHO", "next") == "next"
+
+
+def test_a_lost_connection_is_an_error_of_the_call_and_scripts_repeat_it(client: redis.Redis) -> None:
+    scripts = Scripts(client)
+    assert scripts.run(*RENEW) == 0
+    direct = scripts._direct
+    assert direct is not None
+    with pytest.raises(redis.ConnectionError):
+        lost(client, direct).call("PING")
+    lost(client, direct)
+    assert scripts.run(*RENEW) == 0
+    lost(client, direct)
+    assert scripts.run_all(RENEW[0], [(RENEW[1], [1, "me", 1000])] * 2) == [0, 0]
+
+
+def test_a_child_process_uses_connections_of_its_own(calls: DirectCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, parent = connection_of(calls), os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert calls.call("ECHO", "child") == "child"
+    assert mine not in [connection for _, connection in calls._idle]
+
+
+def test_only_some_connections_are_kept_from_the_pool(client: redis.Redis, calls: DirectCalls) -> None:
+    taken = [calls._take() for _ in range(MAX_IDLE + 3)]
+    for connection in taken:
+        calls._give_back(connection)
+    assert len(calls._idle) == MAX_IDLE
+    pool: Any = client.connection_pool
+    assert len(pool._available_connections) == 3
+
+
+def lost(client: redis.Redis, calls: DirectCalls) -> DirectCalls:
+    """The calls, after the server has closed the connection that the next one uses."""
+    client.client_kill_filter(_id=str(calls.call("CLIENT", "ID")))
+    return calls

@@ -1,0 +1,171 @@
+"""Messages that are sent directly are Celery's own: the same as those of `send_task`, with the same event.
+
+If a test fails after an upgrade of Celery or kombu, they send other messages than `direct_publish.py`: adapt it.
+"""
+
+import base64
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from celery import Celery, signals
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from roboco.adapters.celery import direct_publish, dispatcher
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.direct_publish import CONSUMER_SETTING, note_consumer
+from roboco.adapters.celery.dispatcher import CeleryDispatcher
+from roboco.adapters.celery.message_signing import SIGNATURE_HEADER
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.errors import TransientError
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
+
+pytestmark = pytest.mark.redis
+Send = Callable[[CeleryDispatcher], None]
+SENDS: dict[str, Send] = {
+    "advance": lambda sender: sender.advance("task_1"),
+    "notify": lambda sender: sender.notify("task_1"),
+    "turn": lambda sender: sender.turn(TurnAssignment("task_1", 3, 7, 1), "writer"),
+    "urgent turn of a tenant": lambda sender: sender.turn(TurnAssignment("acme:t", 3, 7, 1, "high"), "writer"),
+    "tool": lambda sender: sender.tool(ToolAssignment("task_1", 3, 7, "call_1", 1, "low"), "search", 12.5),
+    "listing": lambda sender: sender.list_tools(ListingRequest("task_1", "docs")),
+}
+
+
+@pytest.fixture
+def app(valkey: ValkeyServer) -> Iterator[Celery]:
+    with create_app(app_settings(valkey.url, keys=("k" * 32,))) as app:
+        yield app
+
+
+@pytest.fixture
+def redis(valkey: ValkeyServer) -> Iterator[Redis]:
+    with Redis.from_url(valkey.url) as client:
+        client.flushdb()
+        yield client
+
+
+class Parent:
+    """A Celery task that runs and sends others."""
+
+    class request:  # noqa: N801  # named by Celery
+        id, root_id = "parent", "root"
+
+    def add_trail(self, result: object) -> None: ...
+
+
+@pytest.mark.parametrize("parent", [None, Parent()])
+@pytest.mark.parametrize("name", SENDS)
+def test_a_direct_message_is_that_of_send_task(
+    app: Celery, redis: Redis, name: str, parent: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(app), "current_worker_task", parent)
+    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.25)
+    direct, event = sent(app, redis, SENDS[name])
+    monkeypatch.setattr(dispatcher, "publish", lambda *_, **__: False)
+    standard, event_of_celery = sent(app, redis, SENDS[name])
+    for repeated in ("argsrepr", "kwargsrepr"):  # Celery copies these headers into the properties, unread by all
+        assert standard["properties"].pop(repeated) == standard["headers"][repeated]
+    assert (direct, event) == (standard, event_of_celery)
+    assert SIGNATURE_HEADER in direct["headers"]
+
+
+@pytest.mark.parametrize("signal", [signals.before_task_publish, signals.after_task_publish, signals.task_sent])
+def test_a_listener_of_celerys_signals_hears_of_every_message(app: Celery, redis: Redis, signal: Any) -> None:
+    heard: list[object] = []
+
+    def listen(sender: object, **_: object) -> None:
+        heard.append(sender)
+
+    signal.connect(listen)
+    try:
+        sent(app, redis, SENDS["turn"])
+    finally:
+        signal.disconnect(listen)
+    assert heard == ["roboco.turn"]
+
+
+def test_a_worker_sends_the_event_with_its_other_events(app: Celery, redis: Redis) -> None:
+    with app.connection() as connection:
+        events: Any = app.events
+        batches = events.Dispatcher(connection, hostname="agents@here", buffer_group=["task"])
+        worker = Worker(batches)
+        note_consumer(app, worker)
+        assert next(lists(redis), None) is None
+        with following(redis) as followed:
+            SENDS["turn"](CeleryDispatcher(app))
+            assert events_of(followed) == []
+            batches.flush()
+            [[event]] = events_of(followed)
+    own: Any = app.amqp
+    assert (event["type"], event["hostname"]) == ("task-sent", own._event_dispatcher.hostname)
+    assert (event["uuid"], event["queue"]) == ("task_1/0003/turn/1", "roboco.agents")
+
+
+def test_a_child_process_sends_the_event_itself(app: Celery, redis: Redis) -> None:
+    _, of_a_worker = app.conf.get(CONSUMER_SETTING) or (0, None)
+    app.conf[CONSUMER_SETTING] = os.getpid() + 1, lambda: pytest.fail("the consumer of another process is used")
+    _, event = sent(app, redis, SENDS["turn"])
+    assert (of_a_worker, event["type"]) == (None, "task-sent")
+
+
+def test_a_broker_that_does_not_answer_is_tried_again_as_celery_does(
+    app: Celery, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RedisConnectionError("lost")
+
+    monkeypatch.setattr(direct_publish, "_push", fail)
+    message, event = sent(app, redis, SENDS["turn"])
+    assert message["headers"]["id"] == event["uuid"]
+
+
+def test_a_broker_that_never_answers_is_a_transient_error() -> None:
+    with create_app(app_settings("redis://127.0.0.1:1")) as app, pytest.raises(TransientError):
+        SENDS["turn"](CeleryDispatcher(app))
+
+
+class Worker:
+    """A consumer with its dispatcher of events."""
+
+    def __init__(self, event_dispatcher: object) -> None:
+        self.event_dispatcher = event_dispatcher
+
+
+def sent(app: Celery, redis: Redis, send: Send) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The message in its list, and its event, without the fields that differ each time."""
+    with following(redis) as followed:
+        send(CeleryDispatcher(app))
+        [name] = lists(redis)
+        [event] = events_of(followed)
+    raw: Any = redis.rpop(name)
+    message = json.loads(raw)
+    del message["properties"]["delivery_tag"]
+    del event["clock"], event["timestamp"]
+    return message | {"list": name}, event
+
+
+@contextmanager
+def following(redis: Any) -> Iterator[Any]:
+    """A subscription to the events of Celery."""
+    with redis.pubsub(ignore_subscribe_messages=True) as followed:
+        followed.psubscribe("*celeryev*")
+        yield followed
+
+
+def lists(redis: Redis) -> Iterator[str]:
+    keys: Any = redis.keys("roboco.*")
+    return (key.decode() for key in keys if redis.type(key) == b"list")
+
+
+def events_of(followed: Any) -> list[Any]:
+    """The events that have been published until now."""
+    found = []
+    while message := followed.get_message(timeout=0.3) or followed.get_message(timeout=0.3):
+        found.append(json.loads(base64.b64decode(json.loads(message["data"])["body"])))
+    return found
