@@ -56,7 +56,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "session": ("commands.session:session", "Print a task as a conversation, as JSON."),
         "delta": ("commands.session:delta", "Print the changes of a task's conversation as JSON."),
         "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),
-        "export-test": ("commands.export_test:export_test", "Print a pytest file that replays a task."),
+        "export-test": ("commands.export_test:export_test", "Print a test file that replays a task."),
         "verify": ("commands.verify:verify", "Check that no step of a history was changed."),
         "models": ("commands.models:models", "List the model profiles of a team, for --model."),
         "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
