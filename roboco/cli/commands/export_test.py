@@ -27,8 +27,9 @@ def export_test(task_id: str, team: Path | None, output: Path | None, force: boo
     """Print a test file that replays a task.
 
     The test replays the task's recorded answers and results and needs no server. It runs under unittest and pytest.
-    It fails if the team would have other agents act, call other tools, or end otherwise. The test contains the team; with --team it reads that file whenever
-    it runs, and so notices later changes.
+    It fails if the team would have other agents act, call other tools, or end otherwise. The test contains the team;
+    with --team it reads that file whenever it runs, and so notices later changes.
+
     FILE is relative to the folder of the test, or, without -o, to the folder in which the test runs.
     """
     if output is not None and output.exists() and not force:
