@@ -24,11 +24,11 @@ from roboco.domain.replay.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
 from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member
-from tests.support.memory_ports.model import said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.support.stack import ROOT
 from tests.unit.domain.recorded_tasks import FORK, OTHER_TEAM, fork_task, graph_task, run_journey, run_with_closed_calls
-from tests.unit.engine.test_listings import listing, shopping
+from tests.unit.engine.test_listings import listing, run_shop_task
 
 ROUTERS = '''
 def by_turns(team, history):
@@ -80,7 +80,7 @@ def run_command(command: click.Command, *arguments: str, code: int = 0) -> str:
 
 
 def test_why_shows_how_a_tool_has_changed() -> None:
-    world, _ = shopping(2, later=listing("Sell\u200b."))
+    world, _ = run_shop_task(2, later=listing("Sell\u200b."))
     world.settle()
     store_tasks(world)
     for path in (name for name in world.files.held if "/mcp/" in name):
@@ -273,9 +273,9 @@ def run_hostile_task() -> World:
     args = {"text": HOSTILE_TEXT, HOSTILE_TEXT: [1e300, -0.0, None, True], "": deep}
 
     def script(request: Any) -> Any:
-        return said(HOSTILE_TEXT, ("add", args)) if len(request.messages) < 3 else said("half \ud83d of it")
+        return says(HOSTILE_TEXT, ("add", args)) if len(request.messages) < 3 else says("half \ud83d of it")
 
-    world = World(given(script, {"add": lambda args, context: {HOSTILE_TEXT: [HOSTILE_TEXT, "\udc00", 10**30]}}))
+    world = World(world_parts(script, {"add": lambda args, context: {HOSTILE_TEXT: [HOSTILE_TEXT, "\udc00", 10**30]}}))
     world.submit(team, HOSTILE_TEXT)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
