@@ -1,8 +1,8 @@
 """audit.py PIP_AUDIT FOLDER: exit with 1 if a package installed in FOLDER has a known vulnerability.
 
 pip-audit reports success even if it could reach no advisory service. This script reports the packages that were not
-audited, but does not fail for them, because the service may be unreachable. _IGNORED is empty; an advisory that has to
-be ignored goes there, with the reason and the day of the next check.
+audited, but does not fail for them, because the service may be unreachable. _IGNORED is empty. If an advisory must be
+ignored, add it there with the reason and the date of the next check.
 """
 
 import json
@@ -28,7 +28,7 @@ def main() -> int:
 
 def _query(command: list[str]) -> tuple[list[dict[str, Any]], str]:
     """Return the service's report of each package, and the reason of the first missing report."""
-    ignored = [word for one in _IGNORED for word in ("--ignore-vuln", one)]
+    ignored = [word for advisory in _IGNORED for word in ("--ignore-vuln", advisory)]
     arguments = [*command, *ignored, "--format", "json", "--progress-spinner", "off", "--timeout", "10"]
     try:
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
@@ -46,7 +46,7 @@ def _print_report(packages: list[dict[str, Any]], reason: str) -> int:
     audited = [package for package in packages if "vulns" in package]
     lines = [
         f"VULNERABLE: {package['name']} {package['version']}: {flaw['id']}, "
-        f"mended in {', '.join(flaw['fix_versions']) or 'no version yet'}"
+        f"fixed in {', '.join(flaw['fix_versions']) or 'no version yet'}"
         for package in audited
         for flaw in package["vulns"]
     ]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the bucket, and a user for each pool that may read and write tasks, and nothing else. Once more does nothing.
+# Create the bucket, and for each pool a user that may only read and write tasks. A second run changes nothing.
 set -eu
 minio() { mc --config-dir /tmp/mc "$@"; }
 minio mb --ignore-existing store/roboco

@@ -18,6 +18,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "roboco.client.receipt": ("Receipt",),
     "roboco.client.task": ("Task",),
     "roboco.client.task_result": ("TaskResult",),
+    "roboco.domain.replay.rehearsal": (
+        "Rehearsal",
+        "rehearse",
+    ),
     "roboco.domain.session.agent_session": (
         "AgentMessage",
         "AgentSessionDelta",

@@ -3,6 +3,7 @@
 A command is imported when it is called: `roboco --help` imports none of them.
 """
 
+import difflib
 import importlib
 import sys
 from io import TextIOWrapper
@@ -55,7 +56,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "session": ("commands.session:session", "Print a task as a conversation, as JSON."),
         "delta": ("commands.session:delta", "Print the changes of a task's conversation as JSON."),
         "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),
-        "export-test": ("commands.export_test:export_test", "Print a pytest file that replays a task."),
+        "export-test": ("commands.export_test:export_test", "Print a test file that replays a task."),
         "verify": ("commands.verify:verify", "Check that no step of a history was changed."),
         "models": ("commands.models:models", "List the model profiles of a team, for --model."),
         "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
@@ -89,6 +90,15 @@ class Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(f"roboco.cli.{module}"), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name. Raise UsageError with the nearest names if there is none."""
+        name = args[0]
+        if name in _LOCATIONS or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(f"No such command {name!r}.{_suggestion(name)}", ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in sections."""
         for section, entries in _COMMANDS.items():
@@ -101,6 +111,13 @@ class Commands(click.Group):
             formatter.write_dl(EXIT_CODES)
         formatter.write_paragraph()
         formatter.write_text(ERROR_FORMAT)
+
+
+def _suggestion(name: str) -> str:
+    """Return a question with the commands that begin with the name or resemble it, or "" if there are none."""
+    near = [command for command in _LOCATIONS if name and command.startswith(name)]
+    near = near or difflib.get_close_matches(name, _LOCATIONS)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,10 +1,12 @@
 """in_thread: the async form of a blocking method, as a thin layer on a bounded thread pool.
 
 The library is synchronous. A service with an event loop calls `await task.asend(...)`, which runs `task.send(...)` in
-one of at most MAX_THREADS threads for the whole process; further calls wait in line without blocking the loop.
+one of at most MAX_THREADS threads for the whole process; further calls wait in line without blocking the loop. The
+thread sees a copy of the caller's context variables, such as a trace or a request id in its logs.
 """
 
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -20,8 +22,8 @@ _THREADS = ThreadPool(MAX_THREADS)
 
 
 async def run_in_thread(call: Callable[[], Result]) -> Result:
-    """Return the result of a blocking call that one of this process's threads runs."""
-    return await _THREADS.run(call)
+    """Run a blocking call in one of this process's threads, in a copy of the caller's context. Return its result."""
+    return await _THREADS.run(partial(copy_context().run, call))
 
 
 class in_thread(Generic[Instance, Arguments, Result]):  # noqa: N801 - used like a function

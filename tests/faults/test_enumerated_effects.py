@@ -16,9 +16,9 @@ from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import PortCall
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 CALLS = 2
 
@@ -36,7 +36,7 @@ class Payments:
         self.in_doubt = False
         self.void_keys: set[str] = set()
         self.calls = 0
-        self.world = World(given(self._script, functions))
+        self.world = World(world_parts(self._script, functions))
         self._team = team_of(
             agents=[member("clerk", tools=["pay", "add"])],
             tools=[
@@ -73,13 +73,13 @@ class Payments:
     def _has_open_intent(self) -> bool:
         """Return True if the workspace holds an intent without an outcome."""
         held = self.world.files.held
-        begun = {path.rpartition("/")[2].removesuffix(".json") for path in held if "/effects/" in path}
-        return any(f"{name}.outcome" not in begun for name in begun if not name.endswith(".outcome"))
+        started = {path.rpartition("/")[2].removesuffix(".json") for path in held if "/effects/" in path}
+        return any(f"{name}.outcome" not in started for name in started if not name.endswith(".outcome"))
 
-    def _script(self, request: Request) -> Said:
+    def _script(self, request: Request) -> ScriptedReply:
         if own_turns(request):
-            return said("done")
-        return said("paying", *[("pay", {"to": number}) for number in range(CALLS)], ("add", {}))
+            return says("done")
+        return says("paying", *[("pay", {"to": number}) for number in range(CALLS)], ("add", {}))
 
     def _pay(self, args: dict[str, Any], context: ToolContext) -> str:
         if context.idempotency_key in self.void_keys:

@@ -59,10 +59,10 @@ def who(ctx: Context) -> str:
 
 
 @server.tool(structured_output=False)
-async def slow(seconds: float, begun: str = "") -> str:
+async def slow(seconds: float, started: str = "") -> str:
     """Return after some seconds."""
-    if begun:
-        Path(begun).write_text(str(os.getpid()))
+    if started:
+        Path(started).write_text(str(os.getpid()))
     await anyio.sleep(seconds)
     return "done"
 

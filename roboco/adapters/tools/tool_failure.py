@@ -1,5 +1,6 @@
 """A tool's exception as a limited number of printable lines, without secrets."""
 
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -29,6 +30,8 @@ MAX_MASKED_TEXTS: Final = 100
 """Maximum number of texts among a call's arguments that are masked. With more, the log quotes no exception's text."""
 MIN_MASKED_CHARS: Final = 4
 """Minimum number of characters of such a text."""
+MAX_WORD_CHARS: Final = 12
+"""Maximum number of letters of a plain word, which a line of source code may contain inside a longer word."""
 _LIBRARY_PREFIX: Final = "roboco."
 """The prefix of the modules whose frames are left out before the tool's own."""
 
@@ -50,22 +53,32 @@ def result_text(error: BaseException) -> str:
     return "; ".join([error_text(error), *map(error_text, shown)])
 
 
-def mask_arguments(args: Mapping[str, Any], mask: Mask) -> Mask:
+def mask_arguments(args: Mapping[str, Any], mask: Mask, in_source: bool = False) -> Mask:
     """Return a mask that also replaces the texts among a call's arguments, which a model or a user wrote.
 
-    Secrets are replaced first: an argument that is a part of a secret must not hide it.
+    Secrets are replaced first: an argument that is a part of a secret must not hide it. `in_source` is for lines of
+    source code. They can hold an argument only by chance, so a plain word is replaced there only as a whole word:
+    the argument `error` leaves `raise errors[0]` as it is.
     """
     found = islice(_long_texts(args), MAX_MASKED_TEXTS)
     forms = {form for text in found for form in (text, repr(text)[1:-1])}
-    words = sorted(filter(_is_long, forms | set(map(mask, forms))), key=len, reverse=True)
+    arguments = sorted(filter(_is_long, forms | set(map(mask, forms))), key=len, reverse=True)
 
     def masked(text: str) -> str:
         text = mask(text)
-        for word in words:
-            text = text.replace(word, "...")
+        for argument in arguments:
+            if in_source and _is_plain_word(argument):
+                text = re.sub(rf"(?<!\w){argument}(?!\w)", "...", text)
+            else:
+                text = text.replace(argument, "...")
         return text
 
     return masked
+
+
+def _is_plain_word(text: str) -> bool:
+    """Return True for a short word of letters. Any other text may be a secret or a part of one."""
+    return len(text) <= MAX_WORD_CHARS and text.isalpha() and text[1:].islower()
 
 
 def _is_long(text: str) -> bool:
@@ -99,10 +112,11 @@ def failure_lines(
     exceptions are left out instead.
     """
     masked = mask_arguments(args, mask) if args else mask
+    masked_source = mask_arguments(args, mask, in_source=True) if args else mask
     text_of = _type_only if any(islice(_long_texts(args), MAX_MASKED_TEXTS, None)) else error_text
     lines: list[str] = []
     for one in reversed(list(islice(_walk_chain(error, MAX_GROUP_DEPTH), MAX_EXCEPTIONS))):
-        lines += (log_text(masked(line), MAX_LINE_CHARS) for line in _frame_lines(one, frames))
+        lines += (log_text(masked_source(line), MAX_LINE_CHARS) for line in _frame_lines(one, frames))
         lines.append(log_text(masked(text_of(one)), MAX_TEXT_CHARS))
     return tuple(lines)
 

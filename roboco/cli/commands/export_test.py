@@ -24,12 +24,13 @@ from roboco.errors import UsageError
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @options.as_json
 def export_test(task_id: str, team: Path | None, output: Path | None, force: bool, as_json: bool) -> None:
-    """Print a pytest file that replays a task.
+    """Print a test file that replays a task.
 
-    The test replays the task's recorded answers and results and needs no server. It fails if the team would have other
-    agents act, call other tools, or end otherwise. The test contains the team; with --team it reads that file whenever
-    it runs, and so notices later changes.
-    FILE is relative to the folder of the test, or, without -o, to the folder in which pytest runs.
+    The test replays the task's recorded answers and results and needs no server. It runs under unittest and pytest.
+    It fails if the team would have other agents act, call other tools, or end otherwise. The test contains the team;
+    with --team it reads that file whenever it runs, and so notices later changes.
+
+    FILE is relative to the folder of the test, or, without -o, to the folder in which the test runs.
     """
     if output is not None and output.exists() and not force:
         raise UsageError(f"file {str(output)!r} exists already; choose another one, or overwrite it with --force")
@@ -44,7 +45,7 @@ def export_test(task_id: str, team: Path | None, output: Path | None, force: boo
     if output is None:
         click.echo(text.encode(), nl=False)
     else:
-        click.echo(f"written to {output}; run it with: pytest {output}", err=True)
+        click.echo(f"written to {output}; run it with: pytest {output} (or python -m unittest {output})", err=True)
     if failure:
         click.echo(f"the test fails now: {failure}", err=True)
 

@@ -19,19 +19,26 @@ _TEST_TEMPLATE = """{about}
 RECORDING = {recording}
 
 
-def test_{name}():
-    rehearsal = rehearse(TEAM, RECORDING{router})
-    assert rehearsal.agents == {agents}
-    assert rehearsal.tools == {tools}
-    assert rehearsal.status == {status}, rehearsal.reason
+class RehearsalTest(unittest.TestCase):
+    maxDiff = None
+
+    def test_{name}(self):
+        rehearsal = rehearse(TEAM, RECORDING{router})
+        self.assertEqual(rehearsal.agents, {agents})
+        self.assertEqual(rehearsal.tools, {tools})
+        self.assertEqual(rehearsal.status, {status}, rehearsal.reason)
+
+
+if __name__ == "__main__":
+    unittest.main()
 """
 
 _DOCSTRING_TEMPLATE = '''"""The agents that acted in task {task_id} of team {team}, rehearsed with {which}.
 
 The test replays the recorded answers and results.
 
-Written by `roboco export-test`. It calls no model, tool or server. It fails if the team would choose otherwise: then
-read `rehearsal.rules`, the rules by which the agents acted.
+Written by `roboco export-test`, for unittest and pytest. It calls no model, tool or server. If it fails, the team
+chooses otherwise: then read `rehearsal.rules`, the rules by which the agents acted.
 
 This file holds the texts of the task: messages, answers, arguments and results of tools. Read it before you share it.
 """'''
@@ -49,8 +56,8 @@ def render_test(task_id: str, team: Team, recording: Recording, expected: Rehear
         recording=_recording_literal(recording),
         name=_test_name(task_id),
         router="" if custom is None else ", router",
-        agents=_literal(expected.agents, 24),
-        tools=_literal(expected.tools, 24),
+        agents=_literal(expected.agents, 43),
+        tools=_literal(expected.tools, 43),
         status=_literal(expected.status),
     )
 
@@ -60,10 +67,10 @@ def _team_data(team: Team) -> dict[str, Any]:
 
 
 def _imports(custom: str | None, team_file: str | None) -> list[str]:
-    lines: list[str] = []
+    lines = ["import unittest"]
     if team_file is not None:
-        lines += ["from pathlib import Path", "", "from roboco import load_team"]
-    lines.append("from roboco.domain.replay.rehearsal import rehearse")
+        lines.append("from pathlib import Path")
+    lines += ["", "from roboco import rehearse" if team_file is None else "from roboco import load_team, rehearse"]
     if custom is not None:
         module, _, function = custom.partition(":")
         lines += ["", f"from {module} import {function} as router"]

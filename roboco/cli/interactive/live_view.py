@@ -186,7 +186,7 @@ class LiveView:
         """Name the agent again if something else was printed within its text."""
         if self._was_interjected:
             self._was_interjected = False
-            self._title(name, "goes on", self._colour(name))
+            self._title(name, "continues", self._colour(name))
 
     def _interrupted(self, event: UserInterrupted) -> None:
         """Print how the work was interrupted. A message that interrupted it is printed already."""

@@ -21,6 +21,7 @@ from roboco.errors import TransientError, UsageError
 
 _REPLY_PROMPT = "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)"
 _INTERJECTION_PROMPT = "your message, ended by an empty line (empty: continue; Ctrl-C: stop the task)"
+_NO_INTERJECTION = "no message: the task continues"
 _APPROVAL_PROMPT = "may it run? y, n [REASON], or {other arguments} (empty: leave; Ctrl-C: stop)"
 _CHANGE_PROMPT = "approve the change? y, n [REASON]; this call does not run (empty: leave; Ctrl-C: stop)"
 MAX_LINE_CHARS: Final = 100
@@ -94,10 +95,13 @@ class TerminalUser:
     def interject(self) -> bool:
         """Ask for a message, and interrupt the task with it. Return True if there was a message."""
         try:
-            return self._ask_message(_INTERJECTION_PROMPT, self._task.interrupt)
+            interrupted = self._ask_message(_INTERJECTION_PROMPT, self._task.interrupt)
         except TransientError as error:
             self._screen.paragraph((f"{error}; Ctrl-C asks again", "red"))
             return False
+        if not interrupted:
+            self._screen.paragraph((_NO_INTERJECTION, "dim"))
+        return interrupted
 
     def _ask_message(self, question: str, say: Callable[[str], object]) -> bool:
         """Ask for a message, and send it. Return True if there was one."""

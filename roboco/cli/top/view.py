@@ -47,16 +47,16 @@ class TopView:
         yield from above
         yield _tasks(rows, width, self._snapshot.at)
         if (more := self._snapshot.open_tasks - len(rows)) > 0:
-            yield Text(f"and {more} more open tasks", "dim")
+            yield Text(f"and {_count(more, 'more open task')}", "dim")
 
     def _head(self, width: int) -> Text:
         """Return the head line. The parts that do not fit are left out, the least important one first."""
         now = self._snapshot
         parts = [
             (0, Text("roboco top", "bold")),
-            (1, Text(f"{now.open_tasks} open task{'' if now.open_tasks == 1 else 's'}")),
-            (4, Text(f"{now.streams} followers")),
-            (2, Text(f"{now.dead_letters} dead letters" if now.dead_letters else "", "red")),
+            (1, Text(_count(now.open_tasks, "open task"))),
+            (4, Text(_count(now.streams, "follower"))),
+            (2, Text(_count(now.dead_letters, "dead letter") if now.dead_letters else "", "red")),
             (6, Text(one_line(self._address, 60), "dim")),
             (5, Text(datetime.fromtimestamp(now.at).strftime("%H:%M:%S"), "dim")),
             (3, Text("q ends" if self._lines is not None else "", "dim")),
@@ -183,6 +183,10 @@ def _task_columns(rows: Sequence[TaskRow], now: float) -> list[Column]:
         Column("followed", _plain(str(task.followers) for task in tasks), 9, right=True),
         Column("age", _plain(age(now - task.started_at) for task in tasks), 2, right=True),
     ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _whole_words(text: str, width: int) -> str:

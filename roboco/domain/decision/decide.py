@@ -9,7 +9,7 @@ from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
@@ -34,6 +34,8 @@ from roboco.domain.team.team import Team
 STOPPED = "stopped"
 GOALS = "goals"
 LOOP = "loop"
+ROUTER = "router"
+ROUTER_LOST = "router_lost"
 RAISE_LIMIT_HINT = "raise the limit to go on"
 
 
@@ -135,7 +137,8 @@ def _next_turn(team: Team, limits: Limits, history: History, situation: Situatio
     if chosen.to not in {agent.name for agent in team.agents}:
         possible = ", ".join(agent.name for agent in team.agents)
         problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
-        return _error("router", f"{problem} ({chosen.reason})")
+        code = ROUTER_LOST if chosen.rule == WORKER_LOST_RULE else ROUTER
+        return _error(code, f"{problem} ({chosen.reason})")
     if (loop := history.state.loop.detect(limits)) is not None:
         return _error(LOOP, loop)
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:

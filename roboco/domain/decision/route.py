@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+WORKER_LOST_RULE = "worker_lost"
+"""The rule of a route to no agent, of a router whose workers were lost."""
+
 
 @dataclass(frozen=True)
 class Route:

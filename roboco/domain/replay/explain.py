@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from roboco.domain.decision.decide import ROUTER, ROUTER_LOST
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import ACHIEVED_GOALS, AFTER_RESULTS, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE, History
@@ -97,7 +98,8 @@ def _end_reason(past: RecordedTask) -> str:
         "limit": "a limit was reached",
         "loop": "its agents were in a loop",
         "attempts": "its attempts were exhausted",
-        "router": "the team's router chose no agent of the team",
+        ROUTER: "the team's router chose no agent of the team",
+        ROUTER_LOST: "the workers that ran the team's router were lost",
     }
     if code in texts:
         return f"{texts[code]}: {reason}"
@@ -161,7 +163,7 @@ def _why(past: RecordedTask, history: History | None, step: TaskStep) -> str:
     elif " -> " in rule and rule in (routing.get("candidates") or ()):
         node, _, way = rule.partition("[")
         number = int(way.partition("]")[0]) + 1 if way.partition("]")[0].isdigit() else 1
-        why = f"edge number {number} from {node} was the first that was open: {reason}"
+        why = f"edge {number} of {node}, to {step.agent_name}, was the first that applied: {reason}"
     else:
         why = reason or "the step does not say why"
     taken_over = step.seq < past.first and past.first > 1
@@ -188,9 +190,9 @@ def _candidates(
     passed = False
     for index, name in enumerate(names):
         taken = name in (routing.get("rule"), routing.get("to"))
-        why = "taken" if taken else "not checked, since an earlier one was open" if passed and edges else ""
+        why = "taken" if taken else "not checked, since an earlier edge applied" if passed and edges else ""
         if not taken and not passed and edges and history is not None:
-            why = _closed_reason(edges[index], history.state.rules.get(name, 0))
+            why = _unapplied_reason(edges[index], history.state.rules.get(name, 0))
         passed = passed or taken
         yield Candidate(name, taken, why)
 
@@ -205,13 +207,13 @@ def _edges(team: Team | None, history: History | None, names: tuple[str, ...]) -
     return edges if same and history.last.by_agent else ()
 
 
-def _closed_reason(edge: Edge, taken: int) -> str:
+def _unapplied_reason(edge: Edge, taken: int) -> str:
     if edge.max_times is not None and taken >= edge.max_times:
-        return f"closed: it was taken {taken} times already, max_times is {edge.max_times}"
+        return f"did not apply: it was taken {taken} times before, and max_times is {edge.max_times}"
     if edge.when is None:
         return ""
     test = edge.when.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return f"closed: its condition did not hold: {_truncated(json.dumps(test, ensure_ascii=False))}"
+    return f"did not apply: its condition did not hold: {_truncated(json.dumps(test, ensure_ascii=False))}"
 
 
 def _events_of(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:

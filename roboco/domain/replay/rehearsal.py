@@ -56,10 +56,14 @@ class Rehearsal:
 def rehearse(
     team: Team | Mapping[str, Any], recording: Recording | Mapping[str, Any], router: Router = route
 ) -> Rehearsal:
-    """Return the result of the team with the recorded input. `router` is that of a team with a custom router."""
-    cast = team if isinstance(team, Team) else Team.model_validate(team)
-    said = recording if isinstance(recording, Recording) else Recording.model_validate(recording)
-    return _Simulation(cast, said, router).run()
+    """Simulate the team with recorded answers, without a model, a tool or a server. Return the result.
+
+    `recording` has the first steps (`opening`), the replies of agents (`turns`), the results of tools (`calls`) and the
+    later messages (`inputs`); `roboco export-test TASK` writes one. `router` is the function of a custom router.
+    """
+    team = team if isinstance(team, Team) else Team.model_validate(team)
+    recording = recording if isinstance(recording, Recording) else Recording.model_validate(recording)
+    return _Simulation(team, recording, router).run()
 
 
 class _Simulation:

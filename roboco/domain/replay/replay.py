@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.decision.decide import GOALS, LOOP, STOPPED
+from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
@@ -29,7 +29,7 @@ from roboco.domain.usage import UNFINISHED_USAGE
 
 Comparison = Literal["same", "other rule", "differs", "depends on the moment"]
 
-_FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, "router"})
+_FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, ROUTER})
 """Codes of errors that follow only from the history."""
 
 
@@ -140,7 +140,7 @@ class Replayer:
             if compared(recorded, timed.action, self.other) == "same":
                 return f"it depends on time: {seconds:.0f} s after the task started the same is chosen"
             return "the worker of the turn found it, or it depends on time"
-        if error.code in _FROM_HISTORY and "the worker was lost" not in error.message:
+        if error.code in _FROM_HISTORY:
             return None
         return f"no cause of this is in the history ({error.code})"
 

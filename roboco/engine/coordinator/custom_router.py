@@ -3,7 +3,7 @@
 import logging
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router
 from roboco.domain.history.state import History
 from roboco.domain.team.team import Team
@@ -31,7 +31,7 @@ def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
             engine.dead_letters.add(
                 dead_letter_of_lost_work("advance", task_id, f"router {name}", why, lost, engine.now())
             )
-            chosen = Route("", name, "failed", why)
+            chosen = Route("", name, WORKER_LOST_RULE, why)
         else:
             with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
                 chosen = _call_router(engine, name, key, team, history)

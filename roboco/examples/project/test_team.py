@@ -9,8 +9,7 @@ from typing import Any
 
 from team_tools import word_limit
 
-from roboco import load_team
-from roboco.domain.replay.rehearsal import Rehearsal, rehearse
+from roboco import Rehearsal, load_team, rehearse
 
 TEAM = load_team(Path(__file__).parent / "team.yaml")
 

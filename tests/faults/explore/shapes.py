@@ -8,7 +8,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Policy
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import member, own_turns, speaker
-from tests.support.memory_ports.model import Said, Script, ScriptedModel, said
+from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
 from tests.support.memory_ports.toolbox import Function, MemoryToolbox
 from tests.support.memory_ports.watch import Watch
@@ -32,31 +32,31 @@ class Shape:
         return World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
 
 
-def _count_turns(request: Request) -> Said:
-    return said(f"{speaker(request)} {own_turns(request)}")
+def _count_turns(request: Request) -> ScriptedReply:
+    return says(f"{speaker(request)} {own_turns(request)}")
 
 
-def _tools_script(request: Request) -> Said:
+def _tools_script(request: Request) -> ScriptedReply:
     if speaker(request) != "lead":
-        return said("closed")
+        return says("closed")
     if own_turns(request) == 0:
-        return said("", ("add", {"a": 1}), ("pay", {"to": 1}))
-    return said("so", ("pay", {"to": 2}), ("handoff", {"destination_agent": "closer", "reason": "done"}))
+        return says("", ("add", {"a": 1}), ("pay", {"to": 1}))
+    return says("so", ("pay", {"to": 2}), ("handoff", {"destination_agent": "closer", "reason": "done"}))
 
 
-def _outside_script(request: Request) -> Said:
+def _outside_script(request: Request) -> ScriptedReply:
     if own_turns(request) == 0:
-        return said("", ("client_ask", {"q": 1}), ("pay", {"to": 5}), ("add", {"a": 1}))
-    return said("done")
+        return says("", ("client_ask", {"q": 1}), ("pay", {"to": 5}), ("add", {"a": 1}))
+    return says("done")
 
 
-def _delegating_script(request: Request) -> Said:
+def _delegating_script(request: Request) -> ScriptedReply:
     if speaker(request) != "lead":
-        return said(f"{speaker(request)} did it")
+        return says(f"{speaker(request)} did it")
     if own_turns(request) > 0:
-        return said("all together")
+        return says("all together")
     calls = [("delegate", {"team": name, "prompt": name}) for name in ("helpers", "pair")]
-    return said("you two", *calls)
+    return says("you two", *calls)
 
 
 _ADD = {"name": "add", "function": "shop.sums:add", "effect": "pure"}

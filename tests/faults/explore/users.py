@@ -14,8 +14,7 @@ from roboco.domain.limits import LimitOverrides
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.engine.intake import answer
-from roboco.engine.intake import pause as hold
+from roboco.engine.intake import answer, pause
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.fork import ForkRequest, fork
@@ -117,9 +116,9 @@ class Users:
             "send": lambda engine: message.accept_message(engine, task_id, text),
             "interrupt": lambda engine: message.accept_message(engine, task_id, text, "interrupt"),
             "stop": lambda engine: accept_item(engine, task_id, Stop(item_id=item_id, created_at=at)),
-            "pause": lambda engine: hold.pause(engine, task_id, item_id),
-            "step": lambda engine: hold.step(engine, task_id, item_id),
-            "resume": lambda engine: hold.resume(engine, task_id, item_id),
+            "pause": lambda engine: pause.pause(engine, task_id, item_id),
+            "step": lambda engine: pause.step(engine, task_id, item_id),
+            "resume": lambda engine: pause.resume(engine, task_id, item_id),
             "raise": lambda engine: set_limits(engine, task_id, LimitOverrides(max_steps=30), item_id),
         }
         return requests[kind]

@@ -211,9 +211,10 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         terminal.type_text("\x03")
         terminal.wait_for_text("your message, ended by an empty line")
         terminal.wait_for_text("> ")
-        terminal.type_text("\n")  # no message: the agent continues
+        terminal.type_text("\n")
+        terminal.wait_for_text("no message: the task continues")
         terminal.wait_for_text("host")
-        terminal.wait_for_text("goes on")
+        terminal.wait_for_text("continues")
         terminal.wait_for_text("on and ")
         terminal.type_text("\x03")
         terminal.wait_for_text("your message, ended by an empty line")

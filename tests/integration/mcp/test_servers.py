@@ -128,18 +128,18 @@ def test_a_slow_call_ends_at_its_timeout(shop: McpServer) -> None:
 
 
 def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
-    mark = tmp_path / "begun"
+    mark = tmp_path / "started"
     with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="cancelled"):
-            servers.call(shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", mark.exists)
+            servers.call(shop, "slow", {"seconds": 300, "started": str(mark)}, "k", mark.exists)
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
 
 def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
     with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
-        mark, cancelled = tmp_path / "begun", threading.Event()
-        slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "begun": str(mark)}, "k", cancelled.is_set)
+        mark, cancelled = tmp_path / "started", threading.Event()
+        slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "started": str(mark)}, "k", cancelled.is_set)
         wait_until(mark.exists)
         assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", (
             "a slow call delays no other call"
@@ -151,7 +151,7 @@ def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
 
 def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path: Path) -> None:
     server = declare_server()
-    mark = tmp_path / "begun"
+    mark = tmp_path / "started"
 
     def kill() -> None:
         wait_until(lambda: mark.exists() and mark.read_text() != "")
@@ -162,7 +162,7 @@ def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path:
         killer.start()
         cause = "its process ended because of signal SIGKILL"
         with pytest.raises(UsageError, match=rf"lost \({cause}\); whether it had an effect is not known"):
-            servers.call(server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
+            servers.call(server, "slow", {"seconds": 30, "started": str(mark)}, "k", never)
         killer.join()
         assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
 
@@ -170,10 +170,10 @@ def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path:
 def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_path: Path) -> None:
     port = free_port()
     server = declare_server(url=f"http://127.0.0.1:{port}/mcp", timeout=20)
-    mark = tmp_path / "begun"
+    mark = tmp_path / "started"
     with open_servers(server) as servers, ThreadPoolExecutor(1) as pool:
         with run_http_server(port) as process:
-            call = pool.submit(servers.call, server, "slow", {"seconds": 30, "begun": str(mark)}, "k", never)
+            call = pool.submit(servers.call, server, "slow", {"seconds": 30, "started": str(mark)}, "k", never)
             wait_until(mark.exists)
             process.kill()
             with pytest.raises(UsageError, match=r"lost|did not complete"):

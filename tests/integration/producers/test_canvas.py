@@ -314,9 +314,9 @@ def test_install_adds_two_celery_tasks_and_changes_nothing_else(stack: Stack) ->
 def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack: Stack, app: Celery) -> None:
     """Roboco's workers restore unacknowledged messages of their own every two seconds, after half a minute."""
     client: Any = redis.Redis.from_url(stack.valkey.url, decode_responses=True)
-    begun = len(shop_lines(stack, "napping"))
+    started = len(shop_lines(stack, "napping"))
     app.signature("shop.nap", ("visibility",)).apply_async()
-    until(lambda: len(shop_lines(stack, "napping")) > begun, 20, "the shop runs the Celery task")
+    until(lambda: len(shop_lines(stack, "napping")) > started, 20, "the shop runs the Celery task")
     (tag,) = client.zrange("unacked_index", 0, -1)
     long_ago = time.time() - VISIBILITY_TIMEOUT / 2  # far beyond the timeout of Roboco's workers
     client.zadd("unacked_index", {tag: long_ago})
@@ -324,7 +324,7 @@ def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack:
     (stack.folder / "visibility").touch()
     until(lambda: not client.exists("unacked_index"), 20, "the shop has acknowledged it")
     app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=30)
-    assert len(shop_lines(stack, "napping")) == begun + 1
+    assert len(shop_lines(stack, "napping")) == started + 1
     client.close()
 
 

@@ -92,12 +92,12 @@ def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: 
     try:
         task = folder_stack.orchestrator.run(TEAM, "Go.")
         with browser(folder_stack, f"http://127.0.0.1:{web.port}/pages/{task.task_id}"):
-            web.texts_at("begun-1")
+            web.texts_at("started-1")
             web.restart(signal.SIGKILL)
             (opened_text,) = web.texts_at("opened-2").values()
             assert "".join(WORDS).startswith(opened_text)
             second_may_speak.set()
-            web.texts_at("begun-2")
+            web.texts_at("started-2")
             web.restart(signal.SIGTERM)
             displayed = web.texts_at("end")
         expected = {step.step_id: step.text for step in task.history() if step.by_agent}

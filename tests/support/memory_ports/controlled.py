@@ -10,19 +10,19 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Act, Journey, assert_whole, member, own_turns, speaker
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of
 
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
 GOAL = {"name": "answer", "description": "the number", "schema": {"type": "object", "required": ["n"]}}
 
 
-def _answers_script(request: Request) -> Said:
+def _answers_script(request: Request) -> ScriptedReply:
     return (
-        said("calling", ("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}), ("pay", {})),
-        said("I am done"),
-        said("", ("achieve_answer", {}), ("achieve_answer", {"n": 7})),
-        said("really done"),
+        says("calling", ("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}), ("pay", {})),
+        says("I am done"),
+        says("", ("achieve_answer", {}), ("achieve_answer", {"n": 7})),
+        says("really done"),
     )[own_turns(request)]
 
 
@@ -50,7 +50,7 @@ ANSWERS = Journey(
 
 HELD = Journey(
     team_of(agents=[member("helper")], collaboration_model={"type": "manual"}),
-    lambda request: said(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    lambda request: says(f"{speaker(request)} answers {request.messages[-1]['content']}"),
     acts=(
         lambda world: world.pause("pause1"),
         lambda world: world.send("more", "item1"),
@@ -62,12 +62,12 @@ HELD = Journey(
 )
 
 
-def _delegating_script(request: Request) -> Said:
+def _delegating_script(request: Request) -> ScriptedReply:
     if speaker(request) != "lead":
-        return said(f"{speaker(request)} did: {request.messages[1]['content']}")
+        return says(f"{speaker(request)} did: {request.messages[1]['content']}")
     if own_turns(request) > 0:
-        return said("all together")
-    return said(
+        return says("all together")
+    return says(
         "you two", ("delegate", {"team": "helpers", "prompt": "a"}), ("delegate", {"team": "pair", "prompt": "b"})
     )
 
@@ -88,17 +88,17 @@ DELEGATING = Journey(
 )
 
 
-def _interrupting(request: Request, world: World) -> Said:
+def _interrupting(request: Request, world: World) -> ScriptedReply:
     if any(message["content"] == "shorter" for message in request.messages):
-        return said("in brief")
-    return Said(("half ", "a ", "word"), meanwhile=lambda: world.interrupt("shorter"))
+        return says("in brief")
+    return ScriptedReply(("half ", "a ", "word"), meanwhile=lambda: world.interrupt("shorter"))
 
 
 INTERRUPTING = Journey(team_of(agents=[member("first")]), live=_interrupting)
 
 
-def _stopping(request: Request, world: World) -> Said:
-    return Said(("half ", "a ", "word"), meanwhile=lambda: world.stop())
+def _stopping(request: Request, world: World) -> ScriptedReply:
+    return ScriptedReply(("half ", "a ", "word"), meanwhile=lambda: world.stop())
 
 
 STOPPING = Journey(team_of(agents=[member("first")]), live=_stopping)

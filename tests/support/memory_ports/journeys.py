@@ -14,11 +14,11 @@ from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
-from tests.support.memory_ports.model import Said, Script, said
+from tests.support.memory_ports.model import Script, ScriptedReply, says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.toolbox import Function
 from tests.support.memory_ports.watch import Watch, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 Act = Callable[[World], None]
 
@@ -31,19 +31,19 @@ class Journey:
     """
 
     team: Team
-    script: Script = lambda request: said("")
+    script: Script = lambda request: says("")
     functions: Mapping[str, Function] = field(default_factory=dict)
     acts: tuple[Act, ...] = ()
     routers: Mapping[str, Router] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    live: Callable[[Request, World], Said] | None = None
+    live: Callable[[Request, World], ScriptedReply] | None = None
 
     def world(self, watch: Watch = make_call) -> World:
         """Return a new world for this journey."""
         live = self.live
         worlds: list[World] = []
         script = self.script if live is None else lambda request: live(request, worlds[0])
-        worlds.append(World(given(script, self.functions, self.routers), watch))
+        worlds.append(World(world_parts(script, self.functions, self.routers), watch))
         return worlds[0]
 
     def run(self, world: World, submitted: bool = False) -> World:
@@ -88,11 +88,11 @@ def comparable_step(step: TaskStep) -> dict[str, Any]:
     return record
 
 
-def _graph_script(request: Request) -> Said:
+def _graph_script(request: Request) -> ScriptedReply:
     turn = own_turns(request) + 1
     if speaker(request) == "writer":
-        return said(f"draft number {turn}")
-    return said("APPROVED at last" if turn == 3 else f"not yet {turn}")
+        return says(f"draft number {turn}")
+    return says("APPROVED at last" if turn == 3 else f"not yet {turn}")
 
 
 GRAPH = Journey(
@@ -111,12 +111,12 @@ GRAPH = Journey(
 
 SEQUENTIAL = Journey(
     team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential", "rounds": 2}),
-    lambda request: said(f"{speaker(request)} says {own_turns(request)}"),
+    lambda request: says(f"{speaker(request)} says {own_turns(request)}"),
 )
 
 MANUAL = Journey(
     team_of(agents=[member("helper"), member("expert")], collaboration_model={"type": "manual"}),
-    lambda request: said(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    lambda request: says(f"{speaker(request)} answers {request.messages[-1]['content']}"),
     acts=(
         lambda world: world.send("more", "item1"),
         lambda world: world.send("and you", "item2", agent="expert"),
@@ -125,16 +125,16 @@ MANUAL = Journey(
 )
 
 
-def _tools_script(request: Request) -> Said:
+def _tools_script(request: Request) -> ScriptedReply:
     if speaker(request) == "closer":
-        return said("closed")
+        return says("closed")
     match own_turns(request):
         case 0:
-            return said(
+            return says(
                 "adding", ("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}), ("nothing", {}), ("add", "{no json")
             )
         case _:
-            return said(
+            return says(
                 "",
                 ("add", {"a": 5, "b": 6}),
                 ("handoff", {"destination_agent": "nobody", "reason": "?"}),
@@ -164,15 +164,15 @@ CUSTOM = Journey(
         agents=[member("first"), member("second"), member("third")],
         collaboration_model={"type": "custom", "router": "shop.routers:by_turns"},
     ),
-    lambda request: said(f"{speaker(request)} says {own_turns(request)}"),
+    lambda request: says(f"{speaker(request)} says {own_turns(request)}"),
     routers={"shop.routers:by_turns": _by_turns},
 )
 
 
-def _failing_script(request: Request) -> Said:
+def _failing_script(request: Request) -> ScriptedReply:
     if speaker(request) == "second":
-        return Said(("the", " half"), error=ModelError("model", "the model refuses", retryable=False))
-    return said("all is well")
+        return ScriptedReply(("the", " half"), error=ModelError("model", "the model refuses", retryable=False))
+    return says("all is well")
 
 
 FAILING = Journey(

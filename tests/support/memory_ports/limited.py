@@ -6,7 +6,7 @@ from roboco.domain.limits import LimitOverrides
 from roboco.engine.intake.limits import set_limits
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Journey, member
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of
 
 
@@ -15,8 +15,8 @@ def _raise(world: World, item_id: str, steps: int) -> None:
     world.retry_until_answered(lambda: set_limits(world.engine, TASK, limits, item_id))
 
 
-def _script(request: Request) -> Said:
-    return said("the minutes" if "minutes" in str(request.messages[0]["content"]) else "a word")
+def _script(request: Request) -> ScriptedReply:
+    return says("the minutes" if "minutes" in str(request.messages[0]["content"]) else "a word")
 
 
 LIMITED = {

@@ -11,7 +11,7 @@ from roboco.ports.model import OnText, Reply, Request, RequestedCall
 
 
 @dataclass(frozen=True)
-class Said:
+class ScriptedReply:
     """A scripted reply: texts in order, then calls, each a name with arguments as an object or as raw text.
 
     With `error` the model call fails after the texts. `meanwhile` runs once the texts are streamed. A `mistake` is the
@@ -26,14 +26,14 @@ class Said:
     mistake: str = ""
 
 
-Script = Callable[[Request], Said]
+Script = Callable[[Request], ScriptedReply]
 """A script uses only the request, so that a repeated turn gets the same reply."""
 
 
-def said(text: str, *calls: tuple[str, Any]) -> Said:
+def says(text: str, *calls: tuple[str, Any]) -> ScriptedReply:
     """Return a reply that streams the text word by word, then the calls."""
     words = text.split(" ")
-    return Said(tuple(word if index == 0 else f" {word}" for index, word in enumerate(words) if text), calls)
+    return ScriptedReply(tuple(word if index == 0 else f" {word}" for index, word in enumerate(words) if text), calls)
 
 
 class ScriptedModel:
@@ -54,7 +54,7 @@ class ScriptedModel:
 class ScriptedStream:
     """A running model call."""
 
-    def __init__(self, script: Said, say: OnText | None = None) -> None:
+    def __init__(self, script: ScriptedReply, say: OnText | None = None) -> None:
         self._said = script
         self._say = say
         self._closed = threading.Event()

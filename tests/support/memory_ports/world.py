@@ -29,8 +29,7 @@ from roboco.engine.engine import Engine, Policy
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.engine.intake import answer
-from roboco.engine.intake import pause as hold
+from roboco.engine.intake import answer, pause
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.accept_task import accept_and_wake
@@ -178,15 +177,15 @@ class World:
 
     def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
         """Send a pause."""
-        self.retry_until_answered(lambda: hold.pause(self.engine, task_id, item_id))
+        self.retry_until_answered(lambda: pause.pause(self.engine, task_id, item_id))
 
     def step(self, item_id: str = "step1", task_id: str = TASK) -> None:
         """Let a paused task run one step."""
-        self.retry_until_answered(lambda: hold.step(self.engine, task_id, item_id))
+        self.retry_until_answered(lambda: pause.step(self.engine, task_id, item_id))
 
     def resume(self, item_id: str = "resume1", task_id: str = TASK) -> None:
         """Resume a paused task."""
-        self.retry_until_answered(lambda: hold.resume(self.engine, task_id, item_id))
+        self.retry_until_answered(lambda: pause.resume(self.engine, task_id, item_id))
 
     def answer(self, outcome: ToolOutcome, task_id: str = TASK) -> None:
         """Submit the outcome of a client tool's call."""
@@ -339,7 +338,7 @@ def team_of(**fields: Any) -> Team:
     return validate_team({"name": "desk"} | fields)
 
 
-def given(
+def world_parts(
     script: Any,
     functions: Mapping[str, Any] | None = None,
     routers: Mapping[str, Router] | None = None,

@@ -24,7 +24,7 @@ on("text_part_delta", item => {
     step = document.createElement("p")
     step.id = item.step_id
     main.append(step)
-    report(`begun-${main.children.length}`)
+    report(`started-${main.children.length}`)
   }
   step.textContent = (item.replace ? "" : step.textContent) + item.text
 })
@@ -42,6 +42,6 @@ def page(task_id: str) -> str:
 def store_shown(moment: str, texts: Annotated[dict[str, str], Body()]) -> None:
     """Store the texts by step that the page shows. The file appears once it is complete."""
     complete = Path(os.environ["TEST_FOLDER"]) / f"{moment}.json"
-    partial = complete.with_suffix(".begun")
+    partial = complete.with_suffix(".started")
     partial.write_text(json.dumps(texts))
     partial.rename(complete)

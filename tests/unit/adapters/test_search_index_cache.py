@@ -27,7 +27,7 @@ import os, signal, sqlite3, sys
 from functools import partial
 from pathlib import Path
 from roboco.adapters.search import indexer
-from roboco.adapters.search import index_cache as shelf
+from roboco.adapters.search import index_cache
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
 
@@ -49,7 +49,7 @@ class Dying(sqlite3.Connection):
         return done
 
 if int(commits):
-    shelf.sqlite3.connect = partial(sqlite3.connect, factory=Dying)
+    index_cache.sqlite3.connect = partial(sqlite3.connect, factory=Dying)
 print("ready", flush=True)
 sys.stdin.readline()
 index = MemoryIndex(open_workspace(workspace).histories, lambda *_: b"text", Path(folder))

@@ -134,7 +134,7 @@ def test_the_agent_is_named_again_after_an_interjection() -> None:
     view.note_interjection()
     for item in (delta("upon "), delta("a time")):
         view.show(stream_item(item, ""))
-    assert file.getvalue() == f"{LABEL}Once \n\n── writer · goes on\nupon a time"
+    assert file.getvalue() == f"{LABEL}Once \n\n── writer · continues\nupon a time"
 
 
 def test_a_wait_shows_its_reason() -> None:

@@ -24,11 +24,11 @@ from roboco.domain.replay.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
 from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member
-from tests.support.memory_ports.model import said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.support.stack import ROOT
 from tests.unit.domain.recorded_tasks import FORK, OTHER_TEAM, fork_task, graph_task, run_journey, run_with_closed_calls
-from tests.unit.engine.test_listings import listing, shopping
+from tests.unit.engine.test_listings import listing, run_shop_task
 
 ROUTERS = '''
 def by_turns(team, history):
@@ -80,7 +80,7 @@ def run_command(command: click.Command, *arguments: str, code: int = 0) -> str:
 
 
 def test_why_shows_how_a_tool_has_changed() -> None:
-    world, _ = shopping(2, later=listing("Sell\u200b."))
+    world, _ = run_shop_task(2, later=listing("Sell\u200b."))
     world.settle()
     store_tasks(world)
     for path in (name for name in world.files.held if "/mcp/" in name):
@@ -93,8 +93,13 @@ def test_why_shows_how_a_tool_has_changed() -> None:
 
 
 def run_pytest(*files: str) -> tuple[int, str]:
+    """Run the exported tests with pytest. Return exit code and output."""
+    return run_tests("pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", *files)
+
+
+def run_tests(*arguments: str) -> tuple[int, str]:
     """Run the exported tests with nothing but Roboco installed. Return exit code and output."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", *files]
+    command = [sys.executable, "-m", *arguments]
     env = {"PATH": "", "PYTHONPATH": f"{ROOT}:.", "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"}
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -152,6 +157,9 @@ def test_every_journey_exports_a_test_that_passes(monkeypatch: pytest.MonkeyPatc
     code, output = run_pytest(*names)
     assert code == 0, output
     assert f"{len(names)} passed" in output
+    code, output = run_tests("unittest", *names)
+    assert code == 0, output
+    assert f"Ran {len(names)} tests" in output
 
 
 # --- why -------------------------------------------------------------------------------------------------------
@@ -265,9 +273,9 @@ def run_hostile_task() -> World:
     args = {"text": HOSTILE_TEXT, HOSTILE_TEXT: [1e300, -0.0, None, True], "": deep}
 
     def script(request: Any) -> Any:
-        return said(HOSTILE_TEXT, ("add", args)) if len(request.messages) < 3 else said("half \ud83d of it")
+        return says(HOSTILE_TEXT, ("add", args)) if len(request.messages) < 3 else says("half \ud83d of it")
 
-    world = World(given(script, {"add": lambda args, context: {HOSTILE_TEXT: [HOSTILE_TEXT, "\udc00", 10**30]}}))
+    world = World(world_parts(script, {"add": lambda args, context: {HOSTILE_TEXT: [HOSTILE_TEXT, "\udc00", 10**30]}}))
     world.submit(team, HOSTILE_TEXT)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
@@ -311,7 +319,7 @@ def test_the_exported_test_fails_readably_for_a_changed_team() -> None:
     code, output = run_pytest(*names)
     assert code == 1
     assert f"{len(names)} failed" in output
-    assert "assert ['writer', 'critic'] == [" in output
+    assert output.count("AssertionError: Lists differ: ['writer'") == len(names)
 
 
 def test_the_exported_test_guards_a_team_file() -> None:
@@ -320,12 +328,15 @@ def test_the_exported_test_guards_a_team_file() -> None:
     good = graph(writer=["critic"], critic=[{"to": "END", "when": {"contains": "APPROVED"}}, "writer"])
     file = write_team_file('it\'s "the" team.json', collaboration_model=good)
     result = call(export_test, TASK, "--team", file, "-o", "tests/test_file.py")
-    assert result.stderr == "written to tests/test_file.py; run it with: pytest tests/test_file.py\n"
+    assert result.stderr == (
+        "written to tests/test_file.py; "
+        "run it with: pytest tests/test_file.py (or python -m unittest tests/test_file.py)\n"
+    )
     assert run_pytest("tests/test_file.py")[0] == 0
     write_team_file(file, collaboration_model=graph(writer=["critic"], critic=["END"]))
     code, output = run_pytest("tests/test_file.py")
     assert code == 1
-    assert "assert ['writer', 'critic'] ==" in output
+    assert "AssertionError: Lists differ: ['writer', 'critic'] != ['writer', 'critic', 'writer', 'critic'" in output
     warning = call(export_test, TASK, "--team", file).stderr
     assert "the test fails now" in warning
     assert "writer, critic would act, and then it would be completed: after critic always" in warning

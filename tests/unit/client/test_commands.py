@@ -12,7 +12,7 @@ from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import MANUAL
-from tests.support.memory_ports.world import TASK, World, given
+from tests.support.memory_ports.world import TASK, World, world_parts
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_sender_cannot_use_a_reserved_id(item_id: str) -> None:
 
 def test_a_submission_beyond_capacity_is_refused_on_the_tasks_channel(tmp_path: Path) -> None:
     (tmp_path / "desk.yaml").write_text(json.dumps(MANUAL.team.model_dump(mode="json", by_alias=True)))
-    world = World(given(lambda request: None, policy=Policy(15.0, 10.0, max_queued=0)))
+    world = World(world_parts(lambda request: None, policy=Policy(15.0, 10.0, max_queued=0)))
     submission = {"task_id": TASK, "team": "desk", "prompt": "hello"}
     with pytest.raises(Overloaded):
         handle(world.engine, Settings(teams_dir=tmp_path), SUBMIT_TASK, submission, "unused")

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from roboco.client.in_thread import MAX_THREADS, in_thread
 
 CONTROLS = ("send", "interrupt", "stop", "pause", "step", "resume", "answer", "approve", "deny", "resolve", "receipt")
 READS = ("summary", "history", "session", "delta", "result", "text", "stream", "artifacts", "artifact", "upload")
+
+REQUEST = ContextVar("REQUEST", default="none")
 
 
 class Caller:
@@ -51,6 +54,27 @@ def test_async_form_has_the_same_arguments_result_and_errors() -> None:
     assert caller.threads != [threading.current_thread().name]
     with pytest.raises(UsageError, match="wrong"):
         asyncio.run(caller.afail())
+
+
+def test_a_call_sees_the_context_variables_of_its_caller_and_changes_none() -> None:
+    class Request:
+        def read(self) -> str:
+            """Return the current request, and set another one."""
+            seen = REQUEST.get()
+            REQUEST.set("of the thread")
+            return seen
+
+        aread = in_thread(read)
+
+    async def handle(name: str) -> tuple[str, str]:
+        REQUEST.set(name)
+        return await Request().aread(), REQUEST.get()
+
+    async def handle_several() -> list[tuple[str, str]]:
+        return await asyncio.gather(*map(handle, names))
+
+    names = [f"request {number}" for number in range(2 * MAX_THREADS)]
+    assert asyncio.run(handle_several()) == [(name, name) for name in names]
 
 
 def test_calls_of_a_process_share_a_bounded_pool_and_do_not_block_the_loop() -> None:

@@ -11,9 +11,9 @@ from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import JOURNEYS, MANUAL, SEQUENTIAL, member
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 class PollingClient:
@@ -107,7 +107,7 @@ def test_a_restarted_turn_is_rewound() -> None:
         if len(seen) == 1:
             raise Crash
 
-    worlds.append(World(given(lambda request: Said(("half ", "said"), meanwhile=meanwhile))))
+    worlds.append(World(world_parts(lambda request: ScriptedReply(("half ", "said"), meanwhile=meanwhile))))
     client = PollingClient(worlds[0])
     worlds[0].submit(team_of(agents=[member("only")]))
     worlds[0].drain()
@@ -126,12 +126,12 @@ def test_a_restarted_turn_is_rewound() -> None:
 def test_an_interrupted_message_is_cancelled() -> None:
     worlds: list[World] = []
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         if len(worlds[0].given.model.requests) == 1:
-            return Said(("half",), meanwhile=lambda: worlds[0].interrupt("shorter"))
-        return said("brief")
+            return ScriptedReply(("half",), meanwhile=lambda: worlds[0].interrupt("shorter"))
+        return says("brief")
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(team_of(agents=[member("only")]))
     worlds[0].settle()
     statuses = [(message.role.value, message.status.value) for message in session(worlds[0].engine, TASK).messages]
@@ -177,7 +177,7 @@ def test_a_waiting_task_is_complete_after_a_loss_of_redis() -> None:
 
 
 def test_a_session_has_title_model_status_and_goals() -> None:
-    world = World(given(lambda request: said("x")))
+    world = World(world_parts(lambda request: says("x")))
     models = {"small": {"model": "s", "default": True}, "large": {"model": "l"}}
     goal = {"name": "answer", "description": "a number", "schema": {"type": "object"}}
     team = team_of(agents=[member("only")], models=models, limits={"goal_prompts": 0})

@@ -14,8 +14,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.intake.unattended import why_unattended
 from tests.contract.samples import NOON
-from tests.support.memory_ports.model import said
-from tests.support.memory_ports.world import TASK, World, given
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, world_parts
 
 RUNNING, WAITS, DONE = TaskStatus.RUNNING, TaskStatus.USER_TURN, TaskStatus.COMPLETED
 
@@ -48,7 +48,7 @@ def wait_at_rest(scripted: ScriptedFollower, *found: TaskStatus, seconds: float 
         return TaskSummary(task_id=TASK, team="t", status=seen[-1], steps=1, created_at=NOON, updated_at=NOON)
 
     follower: Any = scripted
-    engine = World(given(lambda request: said("x"))).engine
+    engine = World(world_parts(lambda request: says("x"))).engine
     worker_check = WorkerCheck(TASK, lambda: why_unattended(engine, "file:///w", TASK))
     following = TaskStream(TASK, engine, cast(RedisFollower, follower), read_summary, worker_check)
     status = following.wait_at_rest(time.monotonic() + seconds).status

@@ -18,9 +18,9 @@ from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.controlled import ASK, CONTROLLED, CUT_OFF, children_of
 from tests.support.memory_ports.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns
-from tests.support.memory_ports.model import Said, Script, said
+from tests.support.memory_ports.model import Script, ScriptedReply, says
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 FORK = "fork_1"
 
@@ -57,11 +57,11 @@ def run_with_closed_calls(act: Callable[[World], None]) -> World:
             worlds[0].drain()
         return int(args["a"])
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         interrupted = any(message["content"] == "stop adding" for message in request.messages)
-        return said("I stop") if interrupted else TOOLS.script(request)
+        return says("I stop") if interrupted else TOOLS.script(request)
 
-    worlds.append(World(given(script, {"add": add})))
+    worlds.append(World(world_parts(script, {"add": add})))
     worlds[0].submit(TOOLS.team)
     worlds[0].settle()
     return worlds[0]
@@ -79,7 +79,9 @@ def run_with_unknown_outcome(happened: bool) -> World:
 
     tools = [{"name": "pay", "function": "shop.bank:pay", "on_unknown": "ask"}]
     calls = (("pay", {"to": 0}), ("pay", {"to": 1}))
-    world = World(given(lambda request: said("done") if own_turns(request) else said("paying", *calls), {"pay": pay}))
+    world = World(
+        world_parts(lambda request: says("done") if own_turns(request) else says("paying", *calls), {"pay": pay})
+    )
     world.submit(team_of(agents=[member("clerk", tools=["pay"])], tools=tools))
     world.settle()
     [lost] = [call.id for call in world.history()[1].calls if call.args["to"] == 0]
@@ -94,7 +96,7 @@ def run_until_waiting(tool: str) -> World:
         agents=[member("lead", tools=["pay"])],
         tools=[{"name": "pay", "function": "shop.sums:pay", "effect": "pure", "approval": "required"}],
     )
-    world = World(given(lambda request: said("asking", (tool, {})), {"pay": lambda args, context: "paid"}))
+    world = World(world_parts(lambda request: says("asking", (tool, {})), {"pay": lambda args, context: "paid"}))
     world.submit(team, client_tools=[ASK])
     world.settle()
     return world
@@ -103,7 +105,7 @@ def run_until_waiting(tool: str) -> World:
 def interrupt_wait(tool: str) -> World:
     """Run a task until it waits on a call of this tool, and interrupt the wait. Return its world."""
     world = run_until_waiting(tool)
-    world.given.model.script = lambda request: said("never mind")
+    world.given.model.script = lambda request: says("never mind")
     world.interrupt("leave it")
     world.settle()
     return world
@@ -122,7 +124,7 @@ def fork_task(source: World, **options: Any) -> World:
 
 
 def run_to_limit(
-    script: Script = lambda request: said("a word"), new_max_steps: int | None = None, **limits: Any
+    script: Script = lambda request: says("a word"), new_max_steps: int | None = None, **limits: Any
 ) -> World:
     """Run a task to one of these limits. If it pauses there, set its `max_steps` and go on. Return its world."""
     team = team_of(
@@ -131,7 +133,7 @@ def run_to_limit(
         collaboration_model={"type": "sequential", "rounds": 3},
         limits=limits,
     )
-    world = World(given(script, {"add": lambda args, context: 3}))
+    world = World(world_parts(script, {"add": lambda args, context: 3}))
     world.submit(team)
     world.settle()
     if new_max_steps is not None:
@@ -181,12 +183,12 @@ def _run_until_user_turn() -> World:
     return world
 
 
-def _call_add_twice(request: Request) -> Said:
-    return said("done") if own_turns(request) else said("", ("add", {"a": 1}), ("add", {"a": 2}))
+def _call_add_twice(request: Request) -> ScriptedReply:
+    return says("done") if own_turns(request) else says("", ("add", {"a": 1}), ("add", {"a": 2}))
 
 
-def _call_add_repeatedly(request: Request) -> Said:
-    return said("", ("add", {"a": 1}))
+def _call_add_repeatedly(request: Request) -> ScriptedReply:
+    return says("", ("add", {"a": 1}))
 
 
 def graph_task() -> RecordedTask:

@@ -14,9 +14,9 @@ from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Fault, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 def waiting_task() -> World:
@@ -83,12 +83,12 @@ def test_many_messages_become_steps_in_their_order() -> None:
 def test_a_message_during_a_turn_waits_for_its_end() -> None:
     worlds: list[World] = []
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         if not worlds[0].history()[1:]:
-            return Said(("one ", "two"), meanwhile=lambda: worlds[0].send("hurry"))
-        return said("again")
+            return ScriptedReply(("one ", "two"), meanwhile=lambda: worlds[0].send("hurry"))
+        return says("again")
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(MANUAL.team)
     worlds[0].settle()
     assert agents_of_steps(worlds[0]) == ["user", "helper", "user", "helper"]
@@ -200,17 +200,17 @@ def team_with_tool(handoffs: list[str], model: dict[str, Any]) -> tuple[Any, lis
         collaboration_model=model,
     )
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         if speaker(request) != "one" or own_turns(request):
-            return said(f"{speaker(request)} is done")
+            return says(f"{speaker(request)} is done")
         handoff = [("handoff", {"destination_agent": name, "reason": "yours"}) for name in handoffs]
-        return said("", ("add", {}), *handoff)
+        return says("", ("add", {}), *handoff)
 
     def add(args: dict[str, Any], context: ToolContext) -> int:
         worlds[0].send("hurry")
         return 3
 
-    worlds = [World(given(script, {"add": add}))]
+    worlds = [World(world_parts(script, {"add": add}))]
     return team, worlds
 
 
@@ -244,12 +244,12 @@ def test_only_edges_that_were_taken_are_counted() -> None:
     )
     worlds: list[World] = []
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         if speaker(request) == "critic" and own_turns(request) == 0:
-            return Said(("hm",), meanwhile=lambda: worlds[0].send("be kind"))
-        return said("text")
+            return ScriptedReply(("hm",), meanwhile=lambda: worlds[0].send("be kind"))
+        return says("text")
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(team)
     worlds[0].settle()
     assert agents_of_steps(worlds[0]) == ["user", "writer", "critic", "user", "critic", "writer", "critic"]
@@ -297,7 +297,7 @@ def test_a_stop_during_a_turn_closes_the_connection_to_the_model() -> None:
         worlds[0].stop()
         worlds[0].drain()
 
-    worlds.append(World(given(lambda request: Said(("one ", "two"), meanwhile=stop))))
+    worlds.append(World(world_parts(lambda request: ScriptedReply(("one ", "two"), meanwhile=stop))))
     worlds[0].submit(GRAPH.team)
     worlds[0].settle()
     assert_stopped(worlds[0])
@@ -346,7 +346,7 @@ def test_the_heartbeat_notices_a_stop_while_the_model_is_silent() -> None:
         worlds[0].heartbeat.beat()
         closed.append(worlds[0].given.model.streams[0].closed)
 
-    worlds.append(World(given(lambda request: Said(meanwhile=stay_silent))))
+    worlds.append(World(world_parts(lambda request: ScriptedReply(meanwhile=stay_silent))))
     worlds[0].submit(GRAPH.team)
     worlds[0].settle()
     assert_stopped(worlds[0])
@@ -362,7 +362,7 @@ def test_a_stop_closes_open_tool_calls() -> None:
             worlds[0].drain()
         return int(args["a"])
 
-    worlds.append(World(given(TOOLS.script, {"add": add})))
+    worlds.append(World(world_parts(TOOLS.script, {"add": add})))
     worlds[0].submit(TOOLS.team)
     worlds[0].settle()
     assert_stopped(worlds[0])

@@ -7,9 +7,9 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import ModelError
 from roboco.ports.dispatcher import AttemptStatus
 from tests.support.memory_ports.journeys import GRAPH, TOOLS, member
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
-from tests.support.memory_ports.world import World, given, team_of
+from tests.support.memory_ports.world import World, team_of, world_parts
 
 ONE_AGENT = team_of(agents=[member("first")])
 LAST_ATTEMPT = 3
@@ -30,8 +30,8 @@ def crash_at(where: str, after: bool = False, times: int = 1000) -> Callable[[st
     return watch
 
 
-def submit_one(watch: Any = make_call, script: Any = lambda request: said("done")) -> World:
-    world = World(given(script))
+def submit_one(watch: Any = make_call, script: Any = lambda request: says("done")) -> World:
+    world = World(world_parts(script))
     world.submit(ONE_AGENT)
     world.watch = watch
     return world
@@ -80,15 +80,15 @@ def test_a_stored_step_is_attributed_to_the_attempt_that_created_it() -> None:
 def test_a_turn_that_was_interrupted_and_lost_is_reported_as_superseded() -> None:
     worlds: list[World] = []
 
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         def crash_after_interrupt() -> None:
             worlds[0].interrupt("shorter")
             raise Crash
 
         return (
-            said("brief")
+            says("brief")
             if len(worlds[0].given.model.requests) > 1
-            else Said(("half",), meanwhile=crash_after_interrupt)
+            else ScriptedReply(("half",), meanwhile=crash_after_interrupt)
         )
 
     worlds.append(submit_one(script=script))
@@ -98,7 +98,7 @@ def test_a_turn_that_was_interrupted_and_lost_is_reported_as_superseded() -> Non
 
 
 def test_a_deferred_turn_that_is_stopped_is_reported_as_superseded() -> None:
-    refusal = Said(error=ModelError("rate_limit", "at its limit", True, 600.0))
+    refusal = ScriptedReply(error=ModelError("rate_limit", "at its limit", True, 600.0))
     world = submit_one(script=lambda request: refusal)
     world.drain()
     world.stop()
@@ -131,7 +131,7 @@ def test_running_calls_of_a_stopped_task_are_reported_as_superseded() -> None:
         worlds[0].stop()
         raise Crash
 
-    worlds.append(World(given(TOOLS.script, {"add": add})))
+    worlds.append(World(world_parts(TOOLS.script, {"add": add})))
     worlds[0].submit(TOOLS.team)
     worlds[0].settle()
     assert worlds[0].summary().status is TaskStatus.CANCELLED

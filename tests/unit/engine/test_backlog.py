@@ -11,7 +11,7 @@ from roboco.engine.engine import Policy
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, TOOLS
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import World, given
+from tests.support.memory_ports.world import World, world_parts
 
 HOUR = 3600.0
 
@@ -101,7 +101,7 @@ def test_a_turn_that_was_claimed_late_is_restarted_one_lease_after_the_crash() -
 
 @pytest.mark.parametrize("lease", [2.0, 15.0])
 def test_a_redelivery_delay_longer_than_the_lease_does_not_delay_a_restart(lease: float) -> None:
-    made = given(GRAPH.script, policy=Policy(lease=lease, redelivery_delay=300.0))
+    made = world_parts(GRAPH.script, policy=Policy(lease=lease, redelivery_delay=300.0))
     world = World(made, _crash_in_model_or_tool)
     world.submit(GRAPH.team)
     world.drain()

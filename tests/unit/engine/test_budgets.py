@@ -11,9 +11,9 @@ from roboco.engine.engine import Policy
 from roboco.engine.intake.limits import set_limits
 from roboco.errors import ModelError, UsageError
 from tests.support.memory_ports.journeys import assert_whole
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 def team(limits: dict[str, Any], **fields: Any) -> Team:
@@ -29,7 +29,7 @@ def team(limits: dict[str, Any], **fields: Any) -> Team:
 
 
 def run(limits: dict[str, Any], said: Any = None, **fields: Any) -> World:
-    world = World(given(said or (lambda request: Said(("text",), tokens=(10, 5)))))
+    world = World(world_parts(said or (lambda request: ScriptedReply(("text",), tokens=(10, 5)))))
     world.submit(team(limits, **fields))
     world.settle()
     assert_whole(world, "")
@@ -122,12 +122,12 @@ def test_limits_of_an_ended_task_cannot_be_changed() -> None:
 
 
 def test_a_team_that_wraps_up_ends_with_a_last_answer() -> None:
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         last = request.messages[-1]["content"]
-        return said("so far") if "This is the last turn" in last else said("", ("look", {}))
+        return says("so far") if "This is the last turn" in last else says("", ("look", {}))
 
     tools = [{"name": "look", "function": "shop.a:look", "effect": "pure"}]
-    world = World(given(script, {"look": lambda args, context: "seen"}))
+    world = World(world_parts(script, {"look": lambda args, context: "seen"}))
     agents = [{"name": "one", "prompt": "hi", "tools": ["look"]}]
     world.submit(team({"max_steps": 5, "at_limit": "wrap_up"}, agents=agents, tools=tools))
     world.settle()
@@ -141,7 +141,7 @@ def test_a_team_that_wraps_up_ends_with_a_last_answer() -> None:
 
 def test_calls_of_a_last_turn_are_not_run() -> None:
     tools = [{"name": "look", "function": "shop.a:look", "effect": "pure"}]
-    world = World(given(lambda request: said("", ("look", {})), {"look": lambda args, context: "seen"}))
+    world = World(world_parts(lambda request: says("", ("look", {})), {"look": lambda args, context: "seen"}))
     agents = [{"name": "one", "prompt": "hi", "tools": ["look"]}]
     world.submit(team({"max_steps": 3, "at_limit": "wrap_up"}, agents=agents, tools=tools))
     world.settle()
@@ -153,12 +153,12 @@ def test_calls_of_a_last_turn_are_not_run() -> None:
 def run_calls(limits: dict[str, Any], calls: int, **spec: Any) -> tuple[World, list[str]]:
     """Return a world whose agent makes this number of calls in one step, and the result or error of each call."""
 
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         asked = request.messages[-1]["role"] != "tool"
-        return said("", *[("look", {"n": n}) for n in range(calls)]) if asked else said("done")
+        return says("", *[("look", {"n": n}) for n in range(calls)]) if asked else says("done")
 
     tools = [{"name": "look", "function": "shop.a:look", "effect": "pure", "timeout": 10} | spec]
-    world = World(given(script, {"look": lambda args, context: args["n"]}))
+    world = World(world_parts(script, {"look": lambda args, context: args["n"]}))
     world.submit(team(limits, agents=[{"name": "one", "prompt": "hi", "tools": ["look"]}], tools=tools))
     world.settle()
     assert_whole(world, "")
@@ -198,7 +198,7 @@ PRICED_MODELS = {"m": {"model": "m", "price_in": 1000, "price_out": 2000}}
 @pytest.mark.parametrize("limits", [{"max_tokens_out": 12}, {"agents": {"one": {"max_tokens_out": 12}}}])
 def test_interrupted_answers_are_charged(limits: dict[str, Any]) -> None:
     broken = ModelError("connection", "the connection broke", True)
-    world = run(limits, lambda request: Said(("12345678" * 2,), error=broken))
+    world = run(limits, lambda request: ScriptedReply(("12345678" * 2,), error=broken))
     assert [request.max_tokens for request in world.given.model.requests] == [12, 8, 4][
         : world.given.policy.max_attempts
     ]
@@ -216,7 +216,9 @@ def test_an_answer_that_is_lost_with_its_worker_is_charged(ended: str) -> None:
         return answer
 
     attempts = 1 if ended == "exhausted" else 5
-    model = given(lambda request: Said(("one tw", "o"), tokens=(10, 5)), policy=Policy(max_attempts=attempts))
+    model = world_parts(
+        lambda request: ScriptedReply(("one tw", "o"), tokens=(10, 5)), policy=Policy(max_attempts=attempts)
+    )
     world = World(model, die)
     world.submit(team({"max_steps": 3}, models=PRICED_MODELS))
     for _ in range(2):
@@ -239,14 +241,14 @@ def test_an_answer_that_is_lost_with_its_worker_is_charged(ended: str) -> None:
 
 
 def test_a_sub_task_gets_the_budget_that_other_calls_leave() -> None:
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
-            return Said(("word",), tokens=(0, 0))
+            return ScriptedReply(("word",), tokens=(0, 0))
         work = [("delegate", {"team": "helpers", "prompt": "go"})] * 2
-        return said("", *work, *[("look", {"n": n}) for n in range(5)])
+        return says("", *work, *[("look", {"n": n}) for n in range(5)])
 
     helpers = {"name": "helpers", "agents": [{"name": "helper", "prompt": "helper"}]}
-    world = World(given(script, {"look": lambda args, context: args["n"]}))
+    world = World(world_parts(script, {"look": lambda args, context: args["n"]}))
     world.submit(
         team_of(
             agents=[{"name": "lead", "prompt": "lead", "delegates": ["helpers"], "tools": ["look"]}],
@@ -270,7 +272,7 @@ def test_the_same_call_with_the_same_result_is_a_loop() -> None:
         counted.append(1)
         return "changes" if len(counted) < 4 and len(counted) % 2 else "same"
 
-    world = World(given(lambda request: said("", ("look", {"at": 1})), {"look": look}))
+    world = World(world_parts(lambda request: says("", ("look", {"at": 1})), {"look": look}))
     agents = [{"name": "one", "prompt": "hi", "tools": ["look"]}]
     world.submit(team({"max_repeats": 3}, agents=agents, tools=tools))
     world.settle()
@@ -282,12 +284,12 @@ def test_the_same_call_with_the_same_result_is_a_loop() -> None:
 
 
 def test_handoffs_without_other_work_are_a_loop() -> None:
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         me = "two" if request.messages[0]["content"] == "I am two" else "one"
-        return said("", ("handoff", {"destination_agent": "one" if me == "two" else "two", "reason": "yours"}))
+        return says("", ("handoff", {"destination_agent": "one" if me == "two" else "two", "reason": "yours"}))
 
     agents = [{"name": n, "prompt": f"I am {n}", "handoffs": [o]} for n, o in (("one", "two"), ("two", "one"))]
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(team({"max_handoffs": 4, "max_repeats": 0}, agents=agents))
     world.settle()
     assert world.summary().reason == (
@@ -314,13 +316,13 @@ def test_an_interruption_at_a_limit_is_applied_and_the_limit_stays() -> None:
 def test_a_message_during_the_last_turn_gets_another_last_turn() -> None:
     worlds: list[World] = []
 
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         last = "This is the last turn" in str(request.messages[-1]["content"])
         if last and len(worlds[0].history()) < 5:
             worlds[0].send("and this?")
-        return said("wrapped" if last else "on")
+        return says("wrapped" if last else "on")
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     world = worlds[0]
     world.submit(team({"max_steps": 3, "at_limit": "wrap_up"}))
     world.settle()
@@ -332,7 +334,7 @@ def test_a_message_during_the_last_turn_gets_another_last_turn() -> None:
 
 
 def test_a_wrapped_up_task_with_open_goals_fails_them() -> None:
-    world = World(given(lambda request: said("on")))
+    world = World(world_parts(lambda request: says("on")))
     goal = {"name": "answer", "description": "the number", "schema": {"type": "object"}}
     world.submit(team({"max_steps": 3, "at_limit": "wrap_up", "goal_prompts": 9}), goals=[goal])
     world.settle()
@@ -348,10 +350,10 @@ def test_the_agent_can_answer_after_the_last_allowed_call() -> None:
 def delegate_endlessly(limits: dict[str, Any], **lead: Any) -> World:
     """Return a world whose lead delegates to a team that would never end."""
 
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         if request.messages[0]["content"] != "lead" or request.messages[-1]["role"] == "tool":
-            return Said(("word",), tokens=(100, 100))
-        return said("", ("delegate", {"team": "helpers", "prompt": "go"}))
+            return ScriptedReply(("word",), tokens=(100, 100))
+        return says("", ("delegate", {"team": "helpers", "prompt": "go"}))
 
     helpers = {
         "name": "helpers",
@@ -359,7 +361,7 @@ def delegate_endlessly(limits: dict[str, Any], **lead: Any) -> World:
         "collaboration_model": {"type": "sequential", "rounds": 40},
         "limits": {"at_limit": "pause"},
     }
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(
         team_of(
             agents=[{"name": "lead", "prompt": "lead", "delegates": ["helpers"]} | lead],
@@ -389,9 +391,9 @@ def test_the_usage_of_a_stopped_sub_task_is_charged() -> None:
 
 @pytest.mark.parametrize("limits", [{"max_tokens": 600}, {"max_cost": 0.3}, {"max_tokens_in": 250}])
 def test_summaries_count_against_the_limits(limits: dict[str, Any]) -> None:
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         summarizing = "minutes" in request.messages[0]["content"]
-        return Said(("text",), tokens=(200, 20) if summarizing else (10, 5))
+        return ScriptedReply(("text",), tokens=(200, 20) if summarizing else (10, 5))
 
     models = {"m": {"model": "m", "price_in": 1000, "price_out": 1000}}
     agents = [{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}]

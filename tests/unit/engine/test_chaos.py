@@ -15,11 +15,10 @@ from roboco.errors import TransientError, UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import member, own_turns, speaker
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
-from tests.support.memory_ports.world import TASK, World, team_of
-from tests.support.memory_ports.world import given as parts
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 TEAM = team_of(
     agents=[member("lead", tools=["add", "pay"], handoffs=["closer"]), member("closer"), member("other")],
@@ -32,17 +31,17 @@ TEAM = team_of(
 )
 
 
-def script(request: Request) -> Said:
+def script(request: Request) -> ScriptedReply:
     """Return the lead's calls, payments and handoffs in turn; the other agents only answer."""
     if speaker(request) != "lead":
-        return said(f"{speaker(request)} spoke {own_turns(request)}")
+        return says(f"{speaker(request)} spoke {own_turns(request)}")
     match own_turns(request) % 3:
         case 0:
-            return said("adding", ("add", {"a": 1}), ("pay", {"to": own_turns(request)}), ("nothing", {}))
+            return says("adding", ("add", {"a": 1}), ("pay", {"to": own_turns(request)}), ("nothing", {}))
         case 1:
-            return said("", ("pay", {"to": own_turns(request)}), ("handoff", {"destination_agent": "closer"}))
+            return says("", ("pay", {"to": own_turns(request)}), ("handoff", {"destination_agent": "closer"}))
         case _:
-            return said("nothing to do")
+            return says("nothing to do")
 
 
 class Chaos:
@@ -53,7 +52,7 @@ class Chaos:
         self.accepted: list[str] = []
         self.stopped = False
         functions = {"add": lambda args, context: args["a"] + 1, "pay": self._pay}
-        self.world = World(parts(script, functions, policy=Policy(15.0, 10.0, max_attempts=1000)))
+        self.world = World(world_parts(script, functions, policy=Policy(15.0, 10.0, max_attempts=1000)))
         self.world.submit(TEAM)
 
     def _pay(self, args: dict[str, Any], context: ToolContext) -> str:

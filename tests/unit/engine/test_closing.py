@@ -20,7 +20,7 @@ from roboco.domain.paths import (
 )
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import FAILED_CHECK_DELAY, advance
-from roboco.engine.intake import accept_item as receiving
+from roboco.engine.intake import accept_item
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import MAX_CONTROLS, MAX_ITEMS
 from roboco.errors import CorruptHistory, TransientError, UsageError
@@ -298,7 +298,7 @@ SMALL_INBOX = 40
 
 def test_a_task_with_a_full_inbox_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A paused task applies none of its messages before it is resumed."""
-    monkeypatch.setattr(receiving, "MAX_ITEMS", SMALL_INBOX)
+    monkeypatch.setattr(accept_item, "MAX_ITEMS", SMALL_INBOX)
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
     world.pause()
@@ -314,7 +314,7 @@ def test_a_task_with_a_full_inbox_can_be_resumed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_full_inbox_accepts_the_result_of_a_sub_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "MAX_ITEMS", SMALL_INBOX)
+    monkeypatch.setattr(accept_item, "MAX_ITEMS", SMALL_INBOX)
     world = DELEGATING.world()
     world.submit(DELEGATING.team, **DELEGATING.options)
     while world.server.held.tasks[TASK].phase.value != "tools":

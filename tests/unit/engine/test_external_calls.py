@@ -15,9 +15,9 @@ from roboco.ports.task_store import Phase
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Fault
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.test_accept import crash
 
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object", "required": ["q"]}}
@@ -44,10 +44,10 @@ FUNCTIONS: dict[str, Callable[[dict[str, Any], ToolContext], object]] = {
 def world_with_calls(*calls: tuple[str, Any]) -> World:
     """Return a world whose agent makes these calls and then answers."""
 
-    def script(request: Request) -> Said:
-        return said("calling", *calls) if own_turns(request) == 0 else said("done")
+    def script(request: Request) -> ScriptedReply:
+        return says("calling", *calls) if own_turns(request) == 0 else says("done")
 
-    world = World(given(script, FUNCTIONS))
+    world = World(world_parts(script, FUNCTIONS))
     world.submit(TEAM, client_tools=[ASK])
     world.settle()
     return world
@@ -129,11 +129,11 @@ def test_client_results_may_arrive_while_a_worker_runs_a_tool() -> None:
         worlds[0].drain()
         return 3
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         calls = (("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}))
-        return said("calling", *calls) if own_turns(request) == 0 else said("done")
+        return says("calling", *calls) if own_turns(request) == 0 else says("done")
 
-    worlds.append(World(given(script, {**FUNCTIONS, "add": add})))
+    worlds.append(World(world_parts(script, {**FUNCTIONS, "add": add})))
     worlds[0].submit(TEAM, client_tools=[ASK])
     worlds[0].settle()
     assert [result.result for result in results_of(worlds[0])] == ["early", 3]

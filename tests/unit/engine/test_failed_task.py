@@ -9,8 +9,8 @@ from roboco.engine.coordinator.actions import MAX_LOGGED_REASON
 from roboco.engine.coordinator.advance import advance
 from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import member
-from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.test_attempt_end import crash_at
 
 ONE_AGENT = team_of(agents=[member("first")])
@@ -25,10 +25,10 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def submit_failing(message: str) -> World:
-    def refuse(request: object) -> Said:
+    def refuse(request: object) -> ScriptedReply:
         raise ModelError("bad_request", message, False)
 
-    world = World(given(refuse))
+    world = World(world_parts(refuse))
     world.submit(ONE_AGENT)
     return world
 
@@ -59,7 +59,7 @@ def test_reason_in_the_log_is_one_bounded_printable_line(caplog: pytest.LogCaptu
 
 
 def test_task_that_does_not_fail_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(given(lambda request: said("done")))
+    world = World(world_parts(lambda request: says("done")))
     world.submit(ONE_AGENT)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED

@@ -13,9 +13,9 @@ from roboco.engine.execution import reply
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member
-from tests.support.memory_ports.model import Said, Script, said
+from tests.support.memory_ports.model import Script, ScriptedReply, says
 from tests.support.memory_ports.watch import Fault
-from tests.support.memory_ports.world import World, given, team_of
+from tests.support.memory_ports.world import World, team_of, world_parts
 from tests.unit.engine.test_accept import crash
 
 ANSWER_GOAL = {
@@ -29,19 +29,19 @@ TEAM = team_of(agents=[member("lead")])
 
 def settled_task(script: Script, *goals: dict[str, Any], team: Any = TEAM) -> World:
     """Return a world whose task with these goals has settled."""
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(team, goals=list(goals))
     world.settle()
     return world
 
 
-def answer_in_turn(*answers: Said) -> Script:
+def answer_in_turn(*answers: ScriptedReply) -> Script:
     """Return a script that gives these answers in turn; the number of replies in a request selects the answer."""
     return lambda request: answers[sum(1 for message in request.messages if message["role"] == "assistant")]
 
 
 def test_a_valid_call_achieves_a_goal() -> None:
-    world = settled_task(answer_in_turn(said("", ("achieve_answer", {"n": 7})), said("done")), ANSWER_GOAL)
+    world = settled_task(answer_in_turn(says("", ("achieve_answer", {"n": 7})), says("done")), ANSWER_GOAL)
     assert world.summary().status is TaskStatus.COMPLETED
     [goal] = goals_of(world.history())
     assert (goal.status, goal.outcome, goal.name) == ("achieved", {"n": 7}, "answer")
@@ -53,7 +53,7 @@ def test_a_valid_call_achieves_a_goal() -> None:
 
 def test_an_agent_has_a_tool_for_each_goal() -> None:
     world = settled_task(
-        answer_in_turn(said("", ("achieve_answer", {"n": 1}), ("achieve_source", {})), said("done")),
+        answer_in_turn(says("", ("achieve_answer", {"n": 1}), ("achieve_source", {})), says("done")),
         ANSWER_GOAL,
         SOURCE_GOAL,
     )
@@ -65,7 +65,7 @@ def test_an_agent_has_a_tool_for_each_goal() -> None:
 
 def test_an_invalid_call_achieves_nothing_and_returns_the_reason() -> None:
     world = settled_task(
-        answer_in_turn(said("", ("achieve_answer", {"n": "x"})), said("", ("achieve_answer", {"n": 2})), said("done")),
+        answer_in_turn(says("", ("achieve_answer", {"n": "x"})), says("", ("achieve_answer", {"n": 2})), says("done")),
         ANSWER_GOAL,
     )
     assert "$.n: 'x' is not of type 'integer'" in str(world.history()[2].results[0].error)
@@ -85,7 +85,7 @@ def test_the_time_to_check_the_calls_of_an_answer_is_limited(monkeypatch: pytest
         return ""
 
     calls = [("achieve_answer", {"n": number}) for number in range(50)]
-    world = World(given(answer_in_turn(said("", *calls), said("done"))))
+    world = World(world_parts(answer_in_turn(says("", *calls), says("done"))))
     monkeypatch.setattr(world.given.toolbox, "args_error", slow)
     world.submit(TEAM, goals=[ANSWER_GOAL])
     world.settle()
@@ -97,9 +97,9 @@ def test_the_time_to_check_the_calls_of_an_answer_is_limited(monkeypatch: pytest
 def test_the_first_outcome_of_a_goal_counts() -> None:
     world = settled_task(
         answer_in_turn(
-            said("", ("achieve_answer", {"n": 1}), ("achieve_answer", {"n": 2})),
-            said("", ("achieve_answer", {"n": 3})),
-            said("done"),
+            says("", ("achieve_answer", {"n": 1}), ("achieve_answer", {"n": 2})),
+            says("", ("achieve_answer", {"n": 3})),
+            says("done"),
         ),
         ANSWER_GOAL,
     )
@@ -110,7 +110,7 @@ def test_the_first_outcome_of_a_goal_counts() -> None:
 
 def test_an_agent_that_ends_with_open_goals_is_reminded() -> None:
     world = settled_task(
-        answer_in_turn(said("I am done"), said("", ("achieve_answer", {"n": 7})), said("really")), ANSWER_GOAL
+        answer_in_turn(says("I am done"), says("", ("achieve_answer", {"n": 7})), says("really")), ANSWER_GOAL
     )
     names = [step.agent_name for step in world.history()]
     assert names == ["user", "lead", "orchestrator", "lead", "tool_executor", "lead"]
@@ -122,7 +122,7 @@ def test_an_agent_that_ends_with_open_goals_is_reminded() -> None:
 
 
 def test_goals_fail_after_a_limited_number_of_reminders() -> None:
-    world = settled_task(lambda request: said("I am done"), ANSWER_GOAL, SOURCE_GOAL)
+    world = settled_task(lambda request: says("I am done"), ANSWER_GOAL, SOURCE_GOAL)
     assert world.summary().status is TaskStatus.GOALS_FAILED
     assert world.summary().reason == "not achieved: answer, source"
     assert [step.agent_name for step in world.history()].count("orchestrator") == TEAM.limits.goal_prompts + 1
@@ -132,14 +132,14 @@ def test_goals_fail_after_a_limited_number_of_reminders() -> None:
 
 def test_a_team_may_disable_reminders() -> None:
     team = team_of(agents=[member("lead")], limits={"goal_prompts": 0})
-    world = settled_task(lambda request: said("I am done"), ANSWER_GOAL, team=team)
+    world = settled_task(lambda request: says("I am done"), ANSWER_GOAL, team=team)
     assert [step.agent_name for step in world.history()] == ["user", "lead", "orchestrator"]
 
 
 def test_a_team_with_open_goals_is_reminded_before_the_users_turn() -> None:
     team = team_of(agents=[member("lead")], collaboration_model={"type": "manual"})
     world = settled_task(
-        answer_in_turn(said("what now?"), said("", ("achieve_answer", {"n": 1})), said("there")), ANSWER_GOAL, team=team
+        answer_in_turn(says("what now?"), says("", ("achieve_answer", {"n": 1})), says("there")), ANSWER_GOAL, team=team
     )
     assert world.status() is TaskStatus.USER_TURN
     assert [goal.status for goal in goals_of(world.history())] == ["achieved"]
@@ -148,11 +148,11 @@ def test_a_team_with_open_goals_is_reminded_before_the_users_turn() -> None:
 def test_a_message_may_have_goals() -> None:
     team = team_of(agents=[member("lead")], collaboration_model={"type": "manual"})
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         last = request.messages[-1]["content"]
-        return said("", ("achieve_source", {})) if last == "and where from?" else said("well")
+        return says("", ("achieve_source", {})) if last == "and where from?" else says("well")
 
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(team)
     world.settle()
     from_message = {"goals": [SOURCE_GOAL]}
@@ -174,7 +174,7 @@ def test_a_message_may_have_goals() -> None:
     ],
 )
 def test_goals_are_checked_before_any_write(goals: list[Any], expected: str) -> None:
-    world = World(given(lambda request: said("x")))
+    world = World(world_parts(lambda request: says("x")))
     with pytest.raises(UsageError, match=expected):
         submit(world.engine, parse_submission({"task_id": "t", "team": "desk", "prompt": "p", "goals": goals}), TEAM)
     assert not world.files.held
@@ -182,12 +182,12 @@ def test_goals_are_checked_before_any_write(goals: list[Any], expected: str) -> 
 
 @pytest.mark.parametrize("after", [False, True])
 def test_goals_survive_a_crash_at_every_port_call(after: bool) -> None:
-    script = answer_in_turn(said("done?"), said("", ("achieve_answer", {"n": 7})), said("done"))
+    script = answer_in_turn(says("done?"), says("", ("achieve_answer", {"n": 7})), says("done"))
     expected = [step.text for step in settled_task(script, ANSWER_GOAL).history()]
     n, struck = 0, True
     while struck:
         n += 1
-        world = World(given(script))
+        world = World(world_parts(script))
         world.watch = fault = Fault(n, crash, after=after)
         world.submit(TEAM, goals=[ANSWER_GOAL])
         world.settle()

@@ -13,10 +13,10 @@ from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member, speaker
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import POLICY, TASK, World, given, team_of
+from tests.support.memory_ports.world import POLICY, TASK, World, team_of, world_parts
 
 TWO_AGENTS = team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"})
 
@@ -25,12 +25,12 @@ def interrupted_once(act: Callable[[World], None], texts: tuple[str, ...] = ("ha
     """Return a world in which `act` is called in the middle of the first answer."""
     worlds: list[World] = []
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         if any(message["content"] == "shorter" for message in request.messages):
-            return said(f"{speaker(request)} is brief")
-        return Said(texts, meanwhile=lambda: act(worlds[0]))
+            return says(f"{speaker(request)} is brief")
+        return ScriptedReply(texts, meanwhile=lambda: act(worlds[0]))
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(TWO_AGENTS)
     return worlds[0]
 
@@ -150,7 +150,7 @@ def test_an_interruption_of_a_waiting_task_is_the_next_step() -> None:
 
 def test_an_interruption_after_the_end_is_refused() -> None:
     world = interrupted_once(lambda _: None)
-    world.given.model.script = lambda request: said("done")
+    world.given.model.script = lambda request: says("done")
     world.settle()
     with pytest.raises(UsageError, match="has ended"):
         world.interrupt("too late")
@@ -188,12 +188,12 @@ def test_an_interruption_closes_open_calls_and_cancels_the_tool() -> None:
             flags.append(context.cancelled)
         return int(args["a"])
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         if any(message["content"] == "stop adding" for message in request.messages):
-            return said("I stop")
+            return says("I stop")
         return TOOLS.script(request)
 
-    worlds.append(World(given(script, {"add": add})))
+    worlds.append(World(world_parts(script, {"add": add})))
     worlds[0].submit(TOOLS.team)
     worlds[0].settle()
     [_, lead, results, user, again] = worlds[0].history()
@@ -257,8 +257,8 @@ def test_a_worker_that_crashes_at_an_interruption_loses_no_message() -> None:
 def test_the_next_chunk_reports_an_interruption_whose_signal_was_lost() -> None:
     worlds: list[World] = []
 
-    def script(request: Request) -> Said:
-        return said("a b c d") if len(worlds[0].given.model.requests) == 1 else said("brief")
+    def script(request: Request) -> ScriptedReply:
+        return says("a b c d") if len(worlds[0].given.model.requests) == 1 else says("brief")
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
@@ -267,7 +267,7 @@ def test_the_next_chunk_reports_an_interruption_whose_signal_was_lost() -> None:
             worlds[0].interrupt("shorter")
         return answer
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(team_of(agents=[member("only")]))
     while not isinstance(worlds[0].dispatcher.queue[0], TurnMessage):
         worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
@@ -298,16 +298,16 @@ def test_the_policy_of_a_team_decides_on_messages(policy: str) -> None:
     team = TWO_AGENTS.model_copy(update={"if_busy": policy})
     worlds: list[World] = []
 
-    def script(request: Request) -> Said:
-        return Said(("all ", "of it"), meanwhile=lambda: worlds[0].send("shorter"))
+    def script(request: Request) -> ScriptedReply:
+        return ScriptedReply(("all ", "of it"), meanwhile=lambda: worlds[0].send("shorter"))
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(team)
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
     interrupted_step = worlds[0].history()[1]
     assert interrupted_step.interrupted is (policy == "interrupt")
-    worlds[0].given.model.script = lambda request: said("done")
+    worlds[0].given.model.script = lambda request: says("done")
     worlds[0].settle()
     assert worlds[0].history()[2].text == "shorter"
 

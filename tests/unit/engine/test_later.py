@@ -11,15 +11,15 @@ from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, assert_whole
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK, World, team_of, world_parts
 
 TEAM = team_of(agents=[{"name": "one", "prompt": "hi"}])
 
 
 def world_with_policy(**policy: Any) -> World:
-    return World(given(lambda request: said("done"), policy=Policy(**policy)))
+    return World(world_parts(lambda request: says("done"), policy=Policy(**policy)))
 
 
 def sweep_for(world: World, seconds: float) -> None:
@@ -125,7 +125,9 @@ def test_a_new_task_is_refused_when_the_queue_is_full() -> None:
 def test_all_messages_of_a_task_have_its_priority() -> None:
     calls = [("add", {"a": 1, "b": 2})]
     tools = [{"name": "add", "function": "shop.a:add", "effect": "pure"}]
-    world = World(given(lambda request: said("", *calls) if len(request.messages) < 3 else said("done"), {"add": len}))
+    world = World(
+        world_parts(lambda request: says("", *calls) if len(request.messages) < 3 else says("done"), {"add": len})
+    )
     world.submit(team_of(agents=[{"name": "one", "prompt": "hi", "tools": ["add"]}], tools=tools), priority="low")
 
     def crash_once(name: str, call: Any) -> Any:

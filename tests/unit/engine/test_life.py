@@ -12,8 +12,8 @@ from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.faults.enumerated import ALL
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, Journey, member
-from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.intake.test_fork import FORK, fork_task
 from tests.unit.engine.test_external_calls import ASK, FUNCTIONS
 from tests.unit.engine.test_external_calls import TEAM as CLIENTS
@@ -96,13 +96,13 @@ LOSING_TEAM = team_of(
 def world_with_lost_call() -> World:
     """Return a world with a call of unknown outcome and an open call of a client tool."""
 
-    def script(request: Request) -> Said:
-        return said("", ("client_ask", {"q": 1}), ("pay", {"amount": 1}))
+    def script(request: Request) -> ScriptedReply:
+        return says("", ("client_ask", {"q": 1}), ("pay", {"amount": 1}))
 
     def lost(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
         return unknown_outcome(context.call_id, "the bank is silent", "ask")
 
-    return World(given(script, {"pay": lost}))
+    return World(world_parts(script, {"pay": lost}))
 
 
 def submit_and_pause(world: World) -> None:
@@ -113,7 +113,7 @@ def submit_and_pause(world: World) -> None:
 
 def world_with_client_call() -> World:
     """Return a world whose agent calls a client tool."""
-    return World(given(lambda request: said("", ("client_ask", {"q": 1})), FUNCTIONS))
+    return World(world_parts(lambda request: says("", ("client_ask", {"q": 1})), FUNCTIONS))
 
 
 def test_the_diagram_shows_the_changes_of_status() -> None:
@@ -125,7 +125,7 @@ def test_the_diagram_shows_the_changes_of_status() -> None:
     observer.follow(submit_and_pause, world)
     world = world_with_client_call()
     observer.follow(lambda world: world.submit(CLIENTS, client_tools=[ASK]), world)
-    world = World(given(lambda request: said("no")))
+    world = World(world_parts(lambda request: says("no")))
     observer.follow(lambda world: world.submit(ASKED, goals=[ANSWER_GOAL]), world)
     drawn = set(EDGE.findall(GUIDE.read_text()))
     forks = SEQUENTIAL.run(SEQUENTIAL.world())

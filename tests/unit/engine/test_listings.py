@@ -14,9 +14,9 @@ from roboco.engine.record.tool_listings import changed_tool_refusal, stored_list
 from roboco.errors import UsageError
 from tests.support.memory_ports.dispatcher import ListToolsMessage
 from tests.support.memory_ports.journeys import member, own_turns
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 BUY = "shop_buy"
 
@@ -27,7 +27,7 @@ def listing(description: str = "Buy an article.", effect: Any = "irreversible", 
     return Listing(tools={"buy": tool})
 
 
-def shopping(
+def run_shop_task(
     calls: int = 1, later: Listing | None = None, at_first: Listing | None = None
 ) -> tuple[World, list[dict[str, Any]]]:
     """Return a world whose agent buys this number of times, one turn each, and the list of the arguments of the runs.
@@ -44,9 +44,9 @@ def shopping(
         made = own_turns(request)
         if later is not None:
             world.given.toolbox.servers["shop"] = later
-        return said("done") if made >= calls else said("buying", (BUY, {"number": made}))
+        return says("done") if made >= calls else says("buying", (BUY, {"number": made}))
 
-    world = World(given(script, {BUY: buy}))
+    world = World(world_parts(script, {BUY: buy}))
     world.given.toolbox.servers["shop"] = at_first or listing()
     shop = {"command": ["shop"], "tools": ["buy"]}
     world.submit(team_of(agents=[member("clerk", tools=["mcp:shop"])], mcp_servers={"shop": shop}))
@@ -59,7 +59,7 @@ def errors(world: World) -> list[str]:
 
 
 def test_turn_without_listing_requests_it_and_waits() -> None:
-    world, runs = shopping()
+    world, runs = run_shop_task()
     while not any(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
     assert "waits until a tools worker has listed the tools of MCP server 'shop'" in str(world.events()[-1])
@@ -71,7 +71,7 @@ def test_turn_without_listing_requests_it_and_waits() -> None:
 
 
 def test_first_listing_counts() -> None:
-    world, _ = shopping()
+    world, _ = run_shop_task()
     world.files.create(listing_path(TASK, "shop"), listing("The first.").model_dump_json().encode())
     world.given.toolbox.servers["shop"] = listing("The first.")
     world.settle()
@@ -80,7 +80,7 @@ def test_first_listing_counts() -> None:
 
 
 def test_unreachable_server_is_contacted_a_limited_number_of_times() -> None:
-    world, runs = shopping()
+    world, runs = run_shop_task()
     world.given.toolbox.servers.clear()
     world.settle()
     assert (
@@ -94,7 +94,7 @@ def test_unreachable_server_is_contacted_a_limited_number_of_times() -> None:
 
 
 def test_server_that_is_not_allowed_ends_the_task() -> None:
-    world = World(given(lambda request: said("done")))
+    world = World(world_parts(lambda request: says("done")))
     evil = {"command": ["sh"], "tools": ["x"]}
     world.submit(team_of(agents=[member("clerk", tools=["mcp:evil"])], mcp_servers={"evil": evil}))
     world.settle()
@@ -105,7 +105,7 @@ def test_server_that_is_not_allowed_ends_the_task() -> None:
 
 
 def test_recovered_server_is_called_after_it_was_listed() -> None:
-    world, runs = shopping(2, later=listing())
+    world, runs = run_shop_task(2, later=listing())
     world.given.toolbox.servers.clear()
     world.settle()
     assert runs == [{"number": 1}]
@@ -116,7 +116,7 @@ def test_recovered_server_is_called_after_it_was_listed() -> None:
     "change", [{"description": "Sell."}, {"required": ["iban"]}, {"effect": "pure"}], ids=["text", "schema", "effect"]
 )
 def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any]) -> None:
-    world, runs = shopping(2, later=listing(**change))
+    world, runs = run_shop_task(2, later=listing(**change))
     world.settle()
     assert world.status() is TaskStatus.APPROVAL
     assert "the tool has changed since the task began" in str(world.events()[-1])
@@ -135,7 +135,7 @@ def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any
 
 
 def test_shown_change_is_the_approved_change() -> None:
-    world, runs = shopping(2, later=listing("Sell.", effect="pure"))
+    world, runs = run_shop_task(2, later=listing("Sell.", effect="pure"))
     world.settle()
     call_id = world.history()[1].calls[0].id
     shown = [
@@ -160,7 +160,7 @@ def test_shown_change_is_the_approved_change() -> None:
 
 
 def test_denied_change_is_an_error_and_asked_about_again() -> None:
-    world, runs = shopping(2, later=listing("Sell."))
+    world, runs = run_shop_task(2, later=listing("Sell."))
     world.settle()
     world.decide_approval(world.history()[1].calls[0].id, False, "not this one")
     world.settle()
@@ -171,7 +171,7 @@ def test_denied_change_is_an_error_and_asked_about_again() -> None:
 
 @pytest.mark.parametrize("denied_first", [True, False])
 def test_first_decision_on_a_change_counts(denied_first: bool) -> None:
-    world, runs = shopping(2, later=listing("Sell."))
+    world, runs = run_shop_task(2, later=listing("Sell."))
     world.settle()
     call_id = world.history()[1].calls[0].id
     world.decide_approval(call_id, not denied_first, "not this one" if denied_first else "")
@@ -183,7 +183,7 @@ def test_first_decision_on_a_change_counts(denied_first: bool) -> None:
 
 
 def test_call_of_a_removed_tool_is_an_error() -> None:
-    world, runs = shopping(later=Listing())
+    world, runs = run_shop_task(later=Listing())
     world.settle()
     assert errors(world) == ["not run: MCP server 'shop' has no tool 'buy' any more"]
     assert runs == []
@@ -191,7 +191,7 @@ def test_call_of_a_removed_tool_is_an_error() -> None:
 
 def test_call_that_has_started_is_not_checked_for_changes() -> None:
     """Its outcome may be known: a later change of the tool must not hide it."""
-    world, runs = shopping(later=listing())
+    world, runs = run_shop_task(later=listing())
 
     def buy(args: dict[str, Any], context: Any) -> str:
         runs.append(args)
@@ -212,7 +212,7 @@ def open_shop(script: Any, at_first: Listing | None, tools: tuple[str, ...] = ("
     """Return a world whose agent may use all tools of the shop, and the list of the names of the tools that ran."""
     runs: list[str] = []
     named = {name: lambda args, context, name=name: runs.append(name) for name in (BUY, "shop_find", "shop_new")}
-    world = World(given(script, named))
+    world = World(world_parts(script, named))
     if at_first is not None:
         world.given.toolbox.servers["shop"] = at_first
     world.submit(team_of(agents=[member("clerk", tools=list(tools))], mcp_servers={"shop": {"command": ["shop"]}}))
@@ -228,7 +228,7 @@ def test_all_tools_of_a_server_are_those_of_its_first_listing() -> None:
     def script(request: Any) -> Any:
         world.given.toolbox.servers["shop"] = Listing(tools=BOTH.tools | {"new": FIND})
         made = own_turns(request)
-        return said("done") if made == 2 else said("", ("shop_find", {}), ("shop_new", {}), ("mcp:shop", {}))
+        return says("done") if made == 2 else says("", ("shop_find", {}), ("shop_new", {}), ("mcp:shop", {}))
 
     world, runs = open_shop(script, BOTH)
     world.settle()
@@ -244,7 +244,7 @@ def test_unreachable_server_with_all_of_its_tools_can_be_listed_by_a_call() -> N
     def script(request: Any) -> Any:
         made = own_turns(request)
         world.given.toolbox.servers["shop"] = BOTH
-        return said("done") if made == 2 else said("", ("shop_list_tools" if made == 0 else "shop_find", {}))
+        return says("done") if made == 2 else says("", ("shop_list_tools" if made == 0 else "shop_find", {}))
 
     world, runs = open_shop(script, None)
     world.settle()
@@ -262,7 +262,7 @@ def test_changed_tool_of_a_server_with_all_of_its_tools_waits_for_a_person(tools
         world.given.toolbox.servers["shop"] = Listing(
             tools={"find": FIND.model_copy(update={"effect": "irreversible"})}
         )
-        return said("done") if own_turns(request) else said("", ("shop_find", {}))
+        return says("done") if own_turns(request) else says("", ("shop_find", {}))
 
     world, runs = open_shop(script, BOTH, tools)
     world.settle()
@@ -270,7 +270,7 @@ def test_changed_tool_of_a_server_with_all_of_its_tools_waits_for_a_person(tools
 
 
 def test_unknown_tool_name_ends_the_task_with_the_mistake() -> None:
-    world, _runs = open_shop(lambda request: said("done"), Listing(tools=BOTH.tools, missing="no tool 'serch'"))
+    world, _runs = open_shop(lambda request: says("done"), Listing(tools=BOTH.tools, missing="no tool 'serch'"))
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     error = world.history()[-1].error
@@ -283,7 +283,7 @@ def test_unknown_tool_name_ends_the_task_with_the_mistake() -> None:
 def test_mistake_that_is_found_by_a_call_is_its_error() -> None:
     def script(request: Any) -> Any:
         world.given.toolbox.servers["shop"] = Listing(tools=BOTH.tools, missing="no tool 'serch'")
-        return said("done") if own_turns(request) else said("", ("shop_find", {}))
+        return says("done") if own_turns(request) else says("", ("shop_find", {}))
 
     world, runs = open_shop(script, None)
     world.settle()

@@ -19,9 +19,9 @@ from roboco.ports.telemetry import (
 )
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member, own_turns
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 PRICED_MODELS = {"small": {"model": "m1", "price_in": 1000.0, "price_out": 2000.0}}
 TEAM = team_of(
@@ -38,7 +38,7 @@ def fail(args: Any, context: Any) -> Any:
 def world_with_tool(add: Any = lambda args, context: 3) -> World:
     """Return a world whose agent calls a tool once and then answers."""
     return World(
-        given(lambda request: said("done") if own_turns(request) else said("", ("add", {"a": 1})), {"add": add})
+        world_parts(lambda request: says("done") if own_turns(request) else says("", ("add", {"a": 1})), {"add": add})
     )
 
 
@@ -118,8 +118,8 @@ def test_a_worker_lost_in_a_call_is_recorded() -> None:
 
 
 def test_an_interrupted_answer_is_a_restart_and_no_lost_lease() -> None:
-    answers = iter([Said(("ha",), error=ModelError("connection", "broke", True)), said("whole")])
-    world = World(given(lambda request: next(answers)))
+    answers = iter([ScriptedReply(("ha",), error=ModelError("connection", "broke", True)), says("whole")])
+    world = World(world_parts(lambda request: next(answers)))
     world.submit(team_of(models=PRICED_MODELS, agents=[member("one")]))
     world.settle()
     assert world.telemetry.values(ATTEMPT_RESTARTS, "turn") == [1]
@@ -129,12 +129,12 @@ def test_an_interrupted_answer_is_a_restart_and_no_lost_lease() -> None:
 def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:
     worlds: list[World] = []
 
-    def script(request: Request) -> Said:
+    def script(request: Request) -> ScriptedReply:
         if any(message["content"] == "shorter" for message in request.messages):
-            return said("brief")
-        return Said(("half",), meanwhile=lambda: worlds[0].interrupt("shorter"))
+            return says("brief")
+        return ScriptedReply(("half",), meanwhile=lambda: worlds[0].interrupt("shorter"))
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(team_of(agents=[member("one")]))
     worlds[0].settle()
     [seconds] = worlds[0].telemetry.values(INTERRUPT_LATENCY_SECONDS)

@@ -8,7 +8,7 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, assert_same, assert_whole
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import World
 from tests.unit.engine.test_accept import crash
@@ -35,7 +35,7 @@ def test_a_paused_task_starts_no_step() -> None:
 
 
 def test_a_running_turn_ends_before_the_pause() -> None:
-    journey = replace(SEQUENTIAL, live=lambda request, world: replace(said("done"), meanwhile=world.pause))
+    journey = replace(SEQUENTIAL, live=lambda request, world: replace(says("done"), meanwhile=world.pause))
     world = journey.world()
     world.submit(SEQUENTIAL.team)
     world.settle()

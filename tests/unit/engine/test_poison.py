@@ -117,6 +117,8 @@ def test_a_router_that_kills_its_worker_fails_the_task() -> None:
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert f"lost {MAX_ATTEMPTS} times" in world.summary().reason
+    assert (error := world.history()[-1].error) is not None
+    assert error.code == "router_lost"
     assert len(router_calls) == MAX_ATTEMPTS
 
 

@@ -8,9 +8,9 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.errors import ModelError
-from tests.support.memory_ports.model import Said
+from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.rates import MemoryRates
-from tests.support.memory_ports.world import SWEEP_INTERVAL, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, World, team_of, world_parts
 
 TOKENS_PER_MINUTE = 600
 
@@ -23,11 +23,11 @@ class Provider:
         self.requests: list[tuple[float, int]] = []
         self.refusals: list[float | None] = []
 
-    def __call__(self, request: Any) -> Said:
+    def __call__(self, request: Any) -> ScriptedReply:
         if self.refusals:
-            return Said(error=ModelError("rate_limit", "at its limit", True, self.refusals.pop(0)))
+            return ScriptedReply(error=ModelError("rate_limit", "at its limit", True, self.refusals.pop(0)))
         self.requests.append((self.world.clock.now(), 80))
-        return Said(("text",), tokens=(60, 20))
+        return ScriptedReply(("text",), tokens=(60, 20))
 
     def max_tokens_in_a_minute(self) -> int:
         times = [time for time, _ in self.requests]
@@ -36,7 +36,7 @@ class Provider:
 
 def submit_tasks(tasks: int, **profile: Any) -> tuple[World, Provider]:
     provider = Provider()
-    world = provider.world = World(given(provider))
+    world = provider.world = World(world_parts(provider))
     team = team_of(
         agents=[{"name": "one", "prompt": "hi"}],
         models={"m": {"model": "m", "max_tokens": 40} | profile},
@@ -119,7 +119,7 @@ def test_a_deferred_turn_can_be_stopped() -> None:
 
 def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> None:
     provider = Provider()
-    world = provider.world = World(given(provider))
+    world = provider.world = World(world_parts(provider))
     team = team_of(
         agents=[{"name": "one", "prompt": "hi"}],
         models={"m": {"model": "m", "max_tokens": 40, "requests_per_minute": 1}},
@@ -157,9 +157,9 @@ def test_a_control_during_a_deferral_is_applied_immediately(act: str) -> None:
 
     requests: list[Any] = []
 
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         requests.append(request)
-        return Said(error=refusal, meanwhile=send_control) if len(requests) == 1 else Said(("text",))
+        return ScriptedReply(error=refusal, meanwhile=send_control) if len(requests) == 1 else ScriptedReply(("text",))
 
     world.given.model.script = script
     start = world.clock.now()
@@ -189,7 +189,7 @@ def test_a_pause_of_a_provider_is_limited() -> None:
 def test_a_running_turn_has_no_reason_of_a_wait() -> None:
     world, provider = submit_tasks(2, requests_per_minute=1)
     seen: list[str] = []
-    world.given.model.script = lambda request: Said(
+    world.given.model.script = lambda request: ScriptedReply(
         ("text",),
         meanwhile=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner),
     )

@@ -11,10 +11,10 @@ from roboco.engine.coordinator.sweep import REFILL_INTERVAL
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import member, own_turns, speaker
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.schedule import MemorySchedule
 from tests.support.memory_ports.server import MemoryServer
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 CALL_ARGUMENTS, SPACED_ARGUMENTS, OTHER_ARGUMENTS = '{"to": "ann"}', '{ "to":"ann" }', '{"to": "bob"}'
 """The arguments of a call, the same arguments with other spaces, and those of another call."""
@@ -27,7 +27,7 @@ class Clerk:
         self.arguments = CALL_ARGUMENTS
         self.runs: list[Any] = []
         self._tool = tool
-        self.world = World(given(self._script, {"send": self._send}))
+        self.world = World(world_parts(self._script, {"send": self._send}))
         team = team_of(
             agents=[member("clerk", tools=["send"], delegates=["helpers"])],
             tools=[{"name": "send", "function": "shop.mail:send", "approval": approval}],
@@ -53,10 +53,10 @@ class Clerk:
         self.world.settle()
         return self.world.history()[1].calls[0].id
 
-    def _script(self, request: Request) -> Said:
+    def _script(self, request: Request) -> ScriptedReply:
         if speaker(request) == "helper":
-            return said(f"helper did: {request.messages[1]['content']}")
-        return said("done") if own_turns(request) else said("", (self._tool, self.arguments))
+            return says(f"helper did: {request.messages[1]['content']}")
+        return says("done") if own_turns(request) else says("", (self._tool, self.arguments))
 
     def _send(self, args: dict[str, Any], context: ToolContext) -> str:
         self.runs.append(args["to"])

@@ -12,8 +12,8 @@ from roboco.engine.coordinator import archive
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory, UsageError
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
-from tests.support.memory_ports.model import said
-from tests.support.memory_ports.world import TASK, World, given
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, world_parts
 
 COMPARED_FIELDS = {
     "team",
@@ -35,7 +35,7 @@ def ended_world() -> World:
 
 
 def waiting_world() -> World:
-    world = World(given(lambda request: said("text")))
+    world = World(world_parts(lambda request: says("text")))
     world.submit(MANUAL.team)
     world.settle()
     return world

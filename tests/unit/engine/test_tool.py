@@ -14,9 +14,9 @@ from roboco.errors import TransientError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash, Fault, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
 
@@ -31,9 +31,9 @@ def world_with_payments(effect: str, calls: int = 1, attempts: int = 3) -> tuple
 
     def script(request: Any) -> Any:
         asked = [("pay", {"to": number}) for number in range(calls)]
-        return said("done") if own_turns(request) else said("paying", *asked)
+        return says("done") if own_turns(request) else says("paying", *asked)
 
-    parts = given(script, {"pay": pay})
+    parts = world_parts(script, {"pay": pay})
     world = World(parts)
     team = team_of(
         agents=[member("clerk", tools=["pay"])],

@@ -8,9 +8,9 @@ import pytest
 from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain.history.step import verify_chain
 from tests.support.memory_ports.journeys import member, own_turns
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.objects import MemoryObjects, ObjectFiles
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 pytestmark = pytest.mark.slow
 
@@ -24,10 +24,10 @@ def run_and_count_bytes(tools: bool) -> tuple[Counter[str], int]:
 
     def script(request: Any) -> Any:
         calls_tool = tools and request.messages[-1]["role"] != "tool"
-        return said("", ("look", {"up": SENTENCE})) if calls_tool else said(f"{own_turns(request)} " + 8 * SENTENCE)
+        return says("", ("look", {"up": SENTENCE})) if calls_tool else says(f"{own_turns(request)} " + 8 * SENTENCE)
 
     objects = MemoryObjects()
-    world = World(given(script, {"look": lambda args, context: 8 * SENTENCE}))
+    world = World(world_parts(script, {"look": lambda args, context: 8 * SENTENCE}))
     world.files, world.histories = ObjectFiles(objects), S3Histories(objects)  # type: ignore[assignment]
     world.engine = world.process()
     team = team_of(

@@ -3,7 +3,7 @@
 import pytest
 from celery.exceptions import TimeLimitExceeded
 
-from roboco.adapters.celery import display as shown
+from roboco.adapters.celery import display
 from roboco.domain.ids import call_id_at
 from roboco.errors import InvalidTeam, ModelError, TransientError, UsageError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
@@ -12,11 +12,11 @@ CANARY = "canary7f3a"
 
 
 def test_message_ids_sort_in_the_order_of_the_history() -> None:
-    turns = [shown.turn_message_id(TurnAssignment("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
-    call = shown.call_message_id(ToolAssignment("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
+    turns = [display.turn_message_id(TurnAssignment("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
+    call = display.call_message_id(ToolAssignment("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
     assert turns[0] < call < turns[2]
     assert sorted(turns) == turns
-    assert shown.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
+    assert display.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
 
 
 def test_message_ids_of_two_tasks_and_two_attempts_differ() -> None:
@@ -24,13 +24,13 @@ def test_message_ids_of_two_tasks_and_two_attempts_differ() -> None:
     orders = [
         TurnAssignment(task_id, 1, 1, attempt) for task_id in ("a", "a.0001", "a.0001.turn.1") for attempt in (1, 2)
     ]
-    assert len(set(map(shown.turn_message_id, orders))) == 6
-    assert len(shown.turn_message_id(TurnAssignment("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
+    assert len(set(map(display.turn_message_id, orders))) == 6
+    assert len(display.turn_message_id(TurnAssignment("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
 
 
 def test_a_description_names_the_agent_and_the_work() -> None:
-    assert shown.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
-    assert shown.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
+    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
+    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
 
 
 def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
@@ -43,7 +43,7 @@ def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
         "happened": True,
         f"{CANARY} as a name!": 1,
     }
-    args, kwargs = shown.redact_arguments(arguments, "gen17@shop-3")
+    args, kwargs = display.redact_arguments(arguments, "gen17@shop-3")
     assert args == "order-17, from gen17@shop-3"
     assert kwargs == repr(
         {
@@ -55,7 +55,7 @@ def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
             "team": "(not shown)",
         }
     )
-    assert shown.redact_arguments({"prompt": CANARY}, f"{CANARY} says")[0] == "a new task"
+    assert display.redact_arguments({"prompt": CANARY}, f"{CANARY} says")[0] == "a new task"
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
     ],
 )
 def test_errors_are_shown_without_their_quotes(error: Exception, expected: str) -> None:
-    assert shown.redact_error(error) == expected
+    assert display.redact_error(error) == expected
 
 
 def test_only_the_file_lines_of_a_traceback_are_shown() -> None:
     text = f'Traceback:\n  File "a.py", line 3, in f\n    say("{CANARY}")\nValueError: {CANARY}\n'
-    assert shown.redact_traceback(text) == '  File "a.py", line 3, in f'
-    assert shown.redact_traceback(None) == ""
+    assert display.redact_traceback(text) == '  File "a.py", line 3, in f'
+    assert display.redact_traceback(None) == ""

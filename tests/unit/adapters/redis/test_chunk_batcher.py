@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from roboco.adapters.redis import chunk_batcher as emitter
+from roboco.adapters.redis import chunk_batcher
 from roboco.adapters.redis.chunk_batcher import ChunkBatcher
 from roboco.adapters.redis.scripts import Scripts
 from roboco.errors import TransientError
@@ -60,7 +60,7 @@ class _RacingQueue(queue.SimpleQueue[Any]):
 
 
 def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emitter, "IDLE_TIMEOUT", 0.01)
+    monkeypatch.setattr(chunk_batcher, "IDLE_TIMEOUT", 0.01)
     batcher, answers = batcher_on(_Scripts()), list[int]()
     monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send([], [2], answers.append)))
     batcher.send([], [1], answers.append)

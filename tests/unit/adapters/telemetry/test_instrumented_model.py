@@ -10,20 +10,20 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports.model import Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation
-from tests.support.memory_ports.model import Said, ScriptedModel, said
+from tests.support.memory_ports.model import ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 
 REQUEST = Request(ModelProfile(model="small"), (), ())
 
 
-def start_stream(script: Said) -> tuple[MemoryTelemetry, Iterator[str | Reply], Any]:
+def start_stream(script: ScriptedReply) -> tuple[MemoryTelemetry, Iterator[str | Reply], Any]:
     telemetry = MemoryTelemetry()
     running = InstrumentedModel(ScriptedModel(lambda request: script), telemetry).stream(REQUEST)
     return telemetry, iter(running), running
 
 
 def test_a_call_is_measured_from_start_to_end() -> None:
-    telemetry, pieces, running = start_stream(said("one two"))
+    telemetry, pieces, running = start_stream(says("one two"))
     assert telemetry.values(OPEN_STREAMS) == [1]
     *texts, reply = pieces
     assert texts == ["one", " two"]
@@ -38,14 +38,14 @@ def test_a_call_is_measured_from_start_to_end() -> None:
 
 
 def test_the_first_token_of_a_reply_without_text_is_measured() -> None:
-    telemetry, pieces, running = start_stream(said("", ("add", {})))
+    telemetry, pieces, running = start_stream(says("", ("add", {})))
     list(pieces)
     running.close()
     assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
 
 
 def test_a_failed_call_is_recorded_with_its_error() -> None:
-    telemetry, pieces, running = start_stream(Said(error=ModelError("timeout", "too late", True)))
+    telemetry, pieces, running = start_stream(ScriptedReply(error=ModelError("timeout", "too late", True)))
     with pytest.raises(ModelError, match="too late"):
         list(pieces)
     running.close()
@@ -56,7 +56,7 @@ def test_a_failed_call_is_recorded_with_its_error() -> None:
 def test_a_call_with_a_text_callback_is_measured() -> None:
     telemetry = MemoryTelemetry()
     texts: list[str] = []
-    model = InstrumentedModel(ScriptedModel(lambda request: said("one two")), telemetry)
+    model = InstrumentedModel(ScriptedModel(lambda request: says("one two")), telemetry)
     running = model.stream(REQUEST, texts.append)
     [reply] = running
     assert isinstance(reply, Reply)

@@ -10,8 +10,8 @@ from roboco.cli.commands.show import show
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.paths import failure_path, history_path, summary_path, team_path
 from tests.support.memory_ports.journeys import member
-from tests.support.memory_ports.model import said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.cli.live_items import STARTED_AT
 
 TOOL = {"name": "refund", "function": "shop:refund", "effect": "pure"}
@@ -26,8 +26,8 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def refund(args: object, context: object) -> object:
         raise ValueError("no such order")
 
-    scripted = [said("", ("refund", {})), said("sorry")]
-    world = World(given(lambda request: scripted.pop(0), {"refund": refund}))
+    scripted = [says("", ("refund", {})), says("sorry")]
+    world = World(world_parts(lambda request: scripted.pop(0), {"refund": refund}))
     world.submit(team_of(agents=[member("clerk", tools=["refund"])], tools=[TOOL]))
     world.settle()
     lines = b"".join(line + b"\n" for line in world.histories.lines(TASK))

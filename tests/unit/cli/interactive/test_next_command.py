@@ -11,7 +11,7 @@ from roboco.engine.intake.answer import answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import world_with_calls
-from tests.unit.engine.test_listings import listing, shopping
+from tests.unit.engine.test_listings import listing, run_shop_task
 
 PAY, WIRE, ASK = ("pay", {"amount": 5}), ("wire", {"amount": 500}), ("client_ask", {"q": "how many?"})
 
@@ -57,7 +57,7 @@ def test_next_command_resolves_calls_of_unknown_outcome() -> None:
 
 
 def test_next_command_shows_how_a_tool_has_changed() -> None:
-    world, _ = shopping(2, later=listing("Sell."))
+    world, _ = run_shop_task(2, later=listing("Sell."))
     world.settle()
     pending = PendingActions(world.engine, TASK)
     assert pending.changes().keys() == {call.id for call in pending.unapproved()}

@@ -100,8 +100,15 @@ def test_a_reply_may_have_several_lines(open_session: OpenSession) -> None:
 def test_an_empty_reply_sends_nothing(open_session: OpenSession, lines: Iterable[Any]) -> None:
     session = open_session(*lines)
     assert not session.user.answer(TaskStatus.USER_TURN)
-    assert not open_session(*lines).user.interject()
     assert session.controls == []
+
+
+@pytest.mark.parametrize("lines", [("",), (EOFError(),), ("  ", "")])
+def test_an_empty_interjection_sends_nothing_and_says_so(open_session: OpenSession, lines: Iterable[Any]) -> None:
+    session = open_session(*lines)
+    assert not session.user.interject()
+    assert session.controls == []
+    assert session.screen[-1] == "no message: the task continues"
 
 
 def test_an_interjection_interrupts_the_task(open_session: OpenSession) -> None:

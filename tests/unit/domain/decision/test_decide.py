@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.route import Route
+from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import local_answers
 from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
@@ -77,15 +77,16 @@ def test_a_route_to_the_user_waits() -> None:
     assert (action.status, action.route.to, action.route.rule) == (TaskStatus.USER_TURN, "USER", "c: no edge")
 
 
-def test_a_router_that_names_an_unknown_agent_is_an_error() -> None:
+@pytest.mark.parametrize(("rule", "code"), [("r", "router"), (WORKER_LOST_RULE, "router_lost")])
+def test_a_router_that_names_an_unknown_agent_is_an_error(rule: str, code: str) -> None:
     def stray(team: Team, history: Any) -> Route:
-        return Route("x", "mine", "r", "why")
+        return Route("x", "mine", rule, "why")
 
     action = decide(TEAM, history_of(steps_of(GO)), Situation(), stray)
     assert isinstance(action, AppendStep)
     [part] = action.parts
     assert isinstance(part, ErrorPart)
-    assert part.code == "router"
+    assert part.code == code
     assert "chose 'x', possible are a, b, c, END and USER" in part.message
 
 

@@ -31,18 +31,18 @@ def test_every_step_of_an_agent_is_explained(name: str) -> None:
         assert explain(task, step.step_id) == explain(task, str(step.seq))
 
 
-def test_the_taken_edge_and_the_closed_edges_are_explained() -> None:
+def test_the_taken_edge_and_the_other_edges_are_explained() -> None:
     explanation = explain_step("graph", 5)
     assert explanation.before == ("critic said: “not yet 2”",)
-    assert explanation.why == "edge number 2 from critic was the first that was open: after critic always"
+    assert explanation.why == "edge 2 of critic, to writer, was the first that applied: after critic always"
     assert explanation.candidates == (
-        Candidate("critic[0] -> END", False, 'closed: its condition did not hold: {"contains": "APPROVED"}'),
+        Candidate("critic[0] -> END", False, 'did not apply: its condition did not hold: {"contains": "APPROVED"}'),
         Candidate("critic[1] -> writer", True, "taken"),
     )
     assert explanation.events == ("writer said: “draft number 3”",)
 
 
-def test_an_edge_at_its_max_times_is_closed() -> None:
+def test_an_edge_at_its_max_times_does_not_apply() -> None:
     task = graph_task()
     closed = {"rule": "critic: no edge", "to": "USER", "candidates": ["critic[0] -> END", "critic[1] -> writer"]}
     step = task.steps[-1].model_copy(
@@ -61,7 +61,7 @@ def test_an_edge_at_its_max_times_is_closed() -> None:
         }
     )
     [explanation] = explain(replace(task, team=team, steps=(*task.steps, step)), "7")
-    assert explanation.candidates[1].why == "closed: it was taken 2 times already, max_times is 2"
+    assert explanation.candidates[1].why == "did not apply: it was taken 2 times before, and max_times is 2"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_edges_of_another_team_are_not_evaluated() -> None:
     [explanation] = explain(task, "3")
     assert [candidate.why for candidate in explanation.candidates] == ["", "taken"]
     [own] = explain(task, "7")
-    assert own.candidates[0].why == 'closed: its condition did not hold: {"contains": "X"}'
+    assert own.candidates[0].why == 'did not apply: its condition did not hold: {"contains": "X"}'
 
 
 def test_steps_that_no_agent_wrote_are_explained() -> None:

@@ -106,7 +106,7 @@ def test_a_forged_end_is_found() -> None:
         ("attempts", "writer's turn was lost 3 times", "workers were lost"),
         ("limit", "the task would go beyond max_tokens", "the worker of the turn found it"),
         (
-            "router",
+            "router_lost",
             "router 'x' chose '' (the worker was lost 3 times while it ran)",
             "no cause of this is in the history",
         ),

@@ -235,9 +235,9 @@ def test_a_turn_without_the_step_before_it_is_refused() -> None:
 
 
 def test_the_message_of_a_turn_has_its_text_and_status() -> None:
-    begun = turn_message(TURN, START)
-    assert (begun.role, begun.status, begun.text) == (SessionRole.ASSISTANT, MessageStatus.GENERATING, "he")
-    assert (begun.agent_name, begun.step_id, begun.created) == ("one", "step_1", START)
+    started = turn_message(TURN, START)
+    assert (started.role, started.status, started.text) == (SessionRole.ASSISTANT, MessageStatus.GENERATING, "he")
+    assert (started.agent_name, started.step_id, started.created) == ("one", "step_1", START)
     dispatched = turn_message(replace(TURN, started=False, text=""), START)
     assert (dispatched.status, dispatched.content) == (MessageStatus.NOT_STARTED, [])
 

@@ -16,8 +16,8 @@ from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member
-from tests.support.memory_ports.model import said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 def events_of(world: World, *kinds: str) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def test_advance_of_an_unknown_task_does_nothing() -> None:
 )
 def test_a_limit_ends_the_task(limits: dict[str, Any], reason: str) -> None:
     team = team_of(agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 100}, limits=limits)
-    world = World(given(lambda request: said("on and on")))
+    world = World(world_parts(lambda request: says("on and on")))
     world.submit(team)
     world.settle()
     assert (world.summary().status, world.summary().reason) == (TaskStatus.FAILED, reason)
@@ -136,14 +136,14 @@ def test_the_time_limit_counts_from_the_submission() -> None:
 
     def script(request: Any) -> Any:
         worlds[0].clock.move(50)
-        return said("text")
+        return says("text")
 
     team = team_of(
         agents=[member("one")],
         collaboration_model={"type": "sequential", "rounds": 100},
         limits={"max_seconds": 120},
     )
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(team)
     worlds[0].settle()
     assert [step.agent_name for step in worlds[0].history()] == ["user", "one", "one", "one", "orchestrator"]
@@ -162,7 +162,7 @@ CUSTOM_TEAM = team_of(
 
 
 def test_a_custom_router_decides() -> None:
-    world = World(given(lambda request: said("text"), routers={"shop.routers:mine": reversed_order}))
+    world = World(world_parts(lambda request: says("text"), routers={"shop.routers:mine": reversed_order}))
     world.submit(CUSTOM_TEAM)
     world.settle()
     assert [step.agent_name for step in world.history()] == ["user", "second", "first"]
@@ -190,7 +190,7 @@ def chooses_an_unknown_agent(team: Team, history: History) -> Route:
     ids=["cannot be loaded", "raises", "names no agent"],
 )
 def test_a_router_that_cannot_decide_ends_the_task_as_failed(routers: dict[str, Router], reason: str) -> None:
-    world = World(given(lambda request: said("text"), routers=routers))
+    world = World(world_parts(lambda request: says("text"), routers=routers))
     world.submit(CUSTOM_TEAM)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED

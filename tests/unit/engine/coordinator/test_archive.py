@@ -13,9 +13,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import from_stored
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, member
-from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.world import TASK, World, team_of
-from tests.support.memory_ports.world import given as parts
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 @given(st.integers(17, 2_000))
@@ -33,7 +32,7 @@ def test_the_history_of_a_long_run_is_compacted_while_it_runs() -> None:
     team = team_of(
         agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 260}, limits={"max_steps": 999}
     )
-    world = World(parts(lambda request: said("text")))
+    world = World(world_parts(lambda request: says("text")))
     world.submit(team)
     world.settle()
     assert world.histories.compactions[TASK] == 3
@@ -41,10 +40,10 @@ def test_the_history_of_a_long_run_is_compacted_while_it_runs() -> None:
 
 @pytest.mark.parametrize("tools", [False, True], ids=["conversation", "tool calls"])
 def test_the_history_of_every_team_is_compacted(tools: bool) -> None:
-    def script(request: Request) -> Said:
-        return said("", ("look", {})) if tools and request.messages[-1]["role"] != "tool" else said("text")
+    def script(request: Request) -> ScriptedReply:
+        return says("", ("look", {})) if tools and request.messages[-1]["role"] != "tool" else says("text")
 
-    world = World(parts(script, {"look": lambda args, context: 1}))
+    world = World(world_parts(script, {"look": lambda args, context: 1}))
     team = team_of(
         agents=[member("one", tools=["look"])],
         tools=[{"name": "look", "function": "shop.search:look", "effect": "pure"}],

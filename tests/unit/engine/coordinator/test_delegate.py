@@ -10,13 +10,13 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator import delegate
-from roboco.engine.intake import accept_item as receiving
+from roboco.engine.intake import accept_item
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns, speaker
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Fault
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.test_accept import crash
 
 
@@ -33,18 +33,18 @@ def team(**fields: Any) -> Team:
     )
 
 
-def script(request: Request) -> Said:
+def script(request: Request) -> ScriptedReply:
     if speaker(request) != "lead":
-        return said(f"{speaker(request)} did: {request.messages[1]['content']}")
+        return says(f"{speaker(request)} did: {request.messages[1]['content']}")
     if own_turns(request) > 0:
-        return said("all together")
+        return says("all together")
     delegated = [{"team": "helpers", "prompt": "look it up"}, {"team": "writers", "prompt": "write it"}]
-    return said("you two", *(("delegate", one) for one in delegated))
+    return says("you two", *(("delegate", one) for one in delegated))
 
 
 def with_open_sub_tasks(of: Team | None = None) -> World:
     """Return a world whose agent has delegated work that no worker has claimed yet."""
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(of or team())
     for _ in range(3):
         world.deliver(world.dispatcher.queue.popleft())
@@ -120,7 +120,7 @@ def test_a_control_that_ends_the_parents_wait_stops_the_sub_tasks(act: str) -> N
 def test_a_full_inbox_of_a_sub_task_does_not_keep_its_parent_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     world = with_open_sub_tasks()
     for limit in ("MAX_ITEMS", "MAX_CONTROLS"):
-        monkeypatch.setattr(receiving, limit, 0)
+        monkeypatch.setattr(accept_item, limit, 0)
     call, child = world.history()[1].calls[0], children(world)[0]
     with pytest.raises(UsageError, match="at most 0 may wait"):
         world.stop(task_id=child)
@@ -130,12 +130,12 @@ def test_a_full_inbox_of_a_sub_task_does_not_keep_its_parent_from_ending(monkeyp
 
 
 def test_the_agent_reads_the_failure_of_a_sub_task_as_an_error() -> None:
-    def failing_script(request: Request) -> Said:
+    def failing_script(request: Request) -> ScriptedReply:
         if speaker(request) == "helper":
             raise ZeroDivisionError
         return script(request)
 
-    world = World(given(failing_script))
+    world = World(world_parts(failing_script))
     world.submit(team())
     world.settle()
     first, second = world.history()[2].results
@@ -153,10 +153,10 @@ def test_the_agent_reads_the_failure_of_a_sub_task_as_an_error() -> None:
     ],
 )
 def test_the_agent_reads_a_wrong_call_of_delegate_as_an_error(arguments: dict[str, Any], error: str) -> None:
-    def wrong_call(request: Request) -> Said:
-        return said("", ("delegate", arguments)) if own_turns(request) == 0 else said("well")
+    def wrong_call(request: Request) -> ScriptedReply:
+        return says("", ("delegate", arguments)) if own_turns(request) == 0 else says("well")
 
-    world = World(given(wrong_call))
+    world = World(world_parts(wrong_call))
     world.submit(team())
     world.settle()
     assert error in str(world.history()[2].results[0].error)
@@ -164,7 +164,7 @@ def test_the_agent_reads_a_wrong_call_of_delegate_as_an_error(arguments: dict[st
 
 
 def test_an_agent_without_delegates_cannot_delegate() -> None:
-    world = World(given(lambda request: said("", ("delegate", {})) if own_turns(request) == 0 else said("well")))
+    world = World(world_parts(lambda request: says("", ("delegate", {})) if own_turns(request) == 0 else says("well")))
     world.submit(team_of(agents=[member("lead")]))
     world.settle()
     assert "not on your list" in str(world.history()[2].results[0].error)

@@ -12,9 +12,9 @@ from roboco.engine.execution import turn
 from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.errors import ModelError, TransientError
 from tests.support.memory_ports.dispatcher import TurnMessage
-from tests.support.memory_ports.model import Said
+from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.watch import PortCall, make_call
-from tests.support.memory_ports.world import SWEEP_INTERVAL, World, given, team_of
+from tests.support.memory_ports.world import SWEEP_INTERVAL, World, team_of, world_parts
 
 UNREACHABLE = ModelError("connection", "model 'm' cannot be reached: refused", True)
 WRONG_KEY = ModelError("auth", "model 'm' refuses the key in KEY (401); set a valid one", False)
@@ -30,14 +30,14 @@ class FailingModel:
         self.texts: tuple[str, ...] = ()
         self.requested_at: list[float] = []
 
-    def __call__(self, request: Any) -> Said:
+    def __call__(self, request: Any) -> ScriptedReply:
         self.requested_at.append(self.world.clock.now())
-        return Said(self.texts, error=self.error) if self.error is not None else Said(("text",))
+        return ScriptedReply(self.texts, error=self.error) if self.error is not None else ScriptedReply(("text",))
 
 
 def world_with_tasks(server: FailingModel, tasks: int = 1, **profile: Any) -> World:
     """Return a world with this number of tasks, whose team uses this server."""
-    world = server.world = World(given(server))
+    world = server.world = World(world_parts(server))
     for number in range(tasks):
         submit(world, number, **profile)
     return world
@@ -177,7 +177,7 @@ def test_an_unreachable_store_delays_a_turn_and_is_named() -> None:
 def test_text_that_was_published_before_a_failure_is_void() -> None:
     server = FailingModel(None)
     world = world_with_tasks(server)
-    world.given.model.script = lambda request: Said(("one ", "two"))
+    world.given.model.script = lambda request: ScriptedReply(("one ", "two"))
     chunks = 0
 
     def watch(name: str, call: PortCall) -> Any:

@@ -17,10 +17,10 @@ from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.errors import CorruptHistory, UsageError
 from tests.support.memory_ports.dispatcher import AdvanceMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, member
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.watch import Crash, Fault, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 def crash() -> None:
@@ -255,7 +255,7 @@ def test_prompts_are_rendered_with_task_team_agent_and_context() -> None:
         "{{ task.id }} {{ task.prompt }} {{ team.name }} {{ team.agents[0].name }} {{ agent.name }} {{ context.n }}"
     )
     team = team_of(agents=[member("one") | {"prompt": prompt}])
-    world = World(given(lambda request: said("done")))
+    world = World(world_parts(lambda request: says("done")))
     submit(world.engine, submission_of(team, context={"n": 7}), team)
     world.settle()
     assert world.given.model.requests[0].messages[0] == {"role": "system", "content": "task_1 go desk one one 7"}

@@ -24,10 +24,10 @@ from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.dispatcher import Message, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, given, team_of
+from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, team_of, world_parts
 
 
 def with_lost_message(world: World) -> World:
@@ -445,7 +445,7 @@ def test_a_backlog_is_not_multiplied() -> None:
 def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_started(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World(given(lambda request: said("done")))
+    world = World(world_parts(lambda request: says("done")))
     world.submit(team_of(agents=[{"name": "one", "prompt": "hi"}]))
     team_file = world.files.held.pop(team_path(TASK))
     world.engine = world.process()  # a process of a worker with another workspace

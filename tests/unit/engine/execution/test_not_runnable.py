@@ -14,10 +14,10 @@ from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.ports.registry import WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.watch import make_call
-from tests.support.memory_ports.world import TASK, WORKER, World, given, team_of
+from tests.support.memory_ports.world import TASK, WORKER, World, team_of, world_parts
 
 WORKSPACE = WorkspaceIdentity("w", "file:///w")
 TEAM: dict[str, Any] = {
@@ -28,12 +28,12 @@ TEAM: dict[str, Any] = {
 def world_calling(effect: str = "pure", *names: str, approval: list[str] | None = None) -> World:
     """Return a world whose model calls the tools of these names once."""
 
-    def answer(request: Any) -> Said:
+    def answer(request: Any) -> ScriptedReply:
         answered = any(message["role"] == "tool" for message in request.messages)
-        return said("done") if answered else said("", *((name, {}) for name in names or ("mail",)))
+        return says("done") if answered else says("", *((name, {}) for name in names or ("mail",)))
 
     functions = {"mail": lambda args, context: "sent", "other": lambda args, context: "done"}
-    world = World(given(answer, functions))
+    world = World(world_parts(answer, functions))
     tools: list[dict[str, Any]] = [
         {"name": "mail", "function": "shop:mail", "effect": effect},
         {"name": "other", "function": "books:other"},

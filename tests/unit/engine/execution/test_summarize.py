@@ -6,8 +6,8 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.execution.summarize import MAX_THROTTLED
 from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import assert_whole
-from tests.support.memory_ports.model import Said
-from tests.support.memory_ports.world import World, given, team_of
+from tests.support.memory_ports.model import ScriptedReply
+from tests.support.memory_ports.world import World, team_of, world_parts
 
 
 class SummarizingModel:
@@ -17,17 +17,17 @@ class SummarizingModel:
         self.failures = failures
         self.summary_requests: list[str] = []
 
-    def __call__(self, request: Any) -> Said:
+    def __call__(self, request: Any) -> ScriptedReply:
         if "minutes" not in request.messages[0]["content"]:
-            return Said(("text",), tokens=(10, 5))
+            return ScriptedReply(("text",), tokens=(10, 5))
         self.summary_requests.append(request.messages[1]["content"])
         if len(self.summary_requests) <= self.failures:
-            return Said(error=ModelError("status", "model 'm' answers 500", True))
-        return Said((f"summary {len(self.summary_requests)}",), tokens=(100, 20))
+            return ScriptedReply(error=ModelError("status", "model 'm' answers 500", True))
+        return ScriptedReply((f"summary {len(self.summary_requests)}",), tokens=(100, 20))
 
 
 def run(model: SummarizingModel, rounds: int) -> World:
-    world = World(given(model))
+    world = World(world_parts(model))
     team = team_of(
         agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4, "model": "m"}}],
         models={"m": {"model": "m", "price_in": 1000, "price_out": 0, "default": True}},
@@ -89,11 +89,11 @@ def test_steps_are_left_out_only_for_a_reason() -> None:
 class ThrottledModel(SummarizingModel):
     """A model that is at its rate limit for every request for a summary."""
 
-    def __call__(self, request: Any) -> Said:
+    def __call__(self, request: Any) -> ScriptedReply:
         if "minutes" in request.messages[0]["content"]:
             self.summary_requests.append("")
-            return Said(error=ModelError("rate_limit", "at its limit", True, 1.0))
-        return Said(("text",), tokens=(10, 5))
+            return ScriptedReply(error=ModelError("rate_limit", "at its limit", True, 1.0))
+        return ScriptedReply(("text",), tokens=(10, 5))
 
 
 def test_a_model_that_never_summarizes_does_not_block_the_task() -> None:
@@ -105,7 +105,7 @@ def test_a_model_that_never_summarizes_does_not_block_the_task() -> None:
 
 def test_the_last_turn_at_a_limit_needs_no_new_summary() -> None:
     model = SummarizingModel()
-    world = World(given(model))
+    world = World(world_parts(model))
     world.submit(
         team_of(
             agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
@@ -121,7 +121,7 @@ def test_the_last_turn_at_a_limit_needs_no_new_summary() -> None:
 
 def test_a_new_summary_extends_an_earlier_one() -> None:
     model = SummarizingModel()
-    world = World(given(model))
+    world = World(world_parts(model))
     team = team_of(
         agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
         collaboration_model={"type": "sequential", "rounds": 30},

@@ -15,17 +15,17 @@ from roboco.errors import ModelError
 from roboco.ports.model import Request, RequestedCall
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.reader import ItemReader, items_of, read_items
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 ONE_AGENT = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
 
 
-def world_of(script: Callable[[Request], Said]) -> World:
+def world_of(script: Callable[[Request], ScriptedReply]) -> World:
     """Return a world with one agent and a tool."""
-    return World(given(script, {"add": lambda args, context: 3}))
+    return World(world_parts(script, {"add": lambda args, context: 3}))
 
 
 def take_turn(world: World) -> TurnMessage:
@@ -45,7 +45,7 @@ def event_types(world: World) -> list[str]:
 
 
 def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
-    world = world_of(lambda request: said("one two  three"))
+    world = world_of(lambda request: says("one two  three"))
     world.submit(ONE_AGENT)
     world.settle()
     step = world.history()[1]
@@ -63,7 +63,7 @@ def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
 
 
 def test_a_malformed_tool_call_fails_the_task_and_is_charged() -> None:
-    world = world_of(lambda request: Said(("I would add.",), mistake="it holds no JSON object 'calls'"))
+    world = world_of(lambda request: ScriptedReply(("I would add.",), mistake="it holds no JSON object 'calls'"))
     world.submit(ONE_AGENT)
     world.settle()
     step = world.history()[1]
@@ -82,7 +82,7 @@ def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> 
 
 
 def test_an_empty_answer_is_a_step_with_an_empty_text() -> None:
-    world = world_of(lambda request: Said())
+    world = world_of(lambda request: ScriptedReply())
     world.submit(ONE_AGENT)
     world.settle()
     assert world.history()[1].text == ""
@@ -91,7 +91,7 @@ def test_an_empty_answer_is_a_step_with_an_empty_text() -> None:
 
 @pytest.mark.parametrize("pieces", [("\ud83d\ude00",), ("\ud83d", "\ude00"), ("a\ud83d", "\ude00b")])
 def test_surrogate_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> None:
-    world = world_of(lambda request: Said(pieces))
+    world = world_of(lambda request: ScriptedReply(pieces))
     world.submit(ONE_AGENT)
     world.settle()
     assert world.history()[1].text.strip("ab") == "\U0001f600"
@@ -101,7 +101,9 @@ def test_surrogate_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> Non
 @pytest.mark.parametrize("piece", ["\ud83d", "a\udc00b"])
 def test_lone_surrogates_are_replaced(piece: str) -> None:
     world = world_of(
-        lambda request: Said((piece, "c"), calls=(("add", '{"a": "\\ud800"}'),) if not own_turns(request) else ())
+        lambda request: ScriptedReply(
+            (piece, "c"), calls=(("add", '{"a": "\\ud800"}'),) if not own_turns(request) else ()
+        )
     )
     world.submit(ONE_AGENT)
     world.settle()
@@ -119,7 +121,7 @@ own_turns = own_turns
 )
 def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -> None:
     world = world_of(
-        lambda request: said(
+        lambda request: says(
             "again" if own_turns(request) else "", *([] if own_turns(request) else [("add", arguments)])
         )
     )
@@ -138,12 +140,12 @@ def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -
 
 def test_call_ids_do_not_depend_on_the_model() -> None:
     calls = [("add", {"a": 1}), ("add", {"a": 1})]
-    world = world_of(lambda request: said("", *([] if own_turns(request) else calls)))
+    world = world_of(lambda request: says("", *([] if own_turns(request) else calls)))
     world.submit(ONE_AGENT)
     world.settle()
     ids = [call.id for call in world.history()[1].calls]
     assert len(set(ids)) == 2
-    again = world_of(lambda request: said("", *([] if own_turns(request) else calls)))
+    again = world_of(lambda request: says("", *([] if own_turns(request) else calls)))
     again.submit(ONE_AGENT)
     again.settle()
     assert [call.id for call in again.history()[1].calls] == ids
@@ -151,7 +153,7 @@ def test_call_ids_do_not_depend_on_the_model() -> None:
 
 def test_a_model_error_that_is_not_retryable_fails_the_task() -> None:
     error = ModelError("http_401", "the key is wrong", False)
-    world = world_of(lambda request: Said(error=error))
+    world = world_of(lambda request: ScriptedReply(error=error))
     world.submit(ONE_AGENT)
     world.settle()
     step = world.history()[1]
@@ -164,7 +166,7 @@ def test_a_model_error_that_is_not_retryable_fails_the_task() -> None:
 
 def test_a_model_call_that_breaks_off_is_repeated() -> None:
     broken = ModelError("connection", "the connection broke", True)
-    answers = iter([Said(("one ", "tw"), error=broken), said("one two")])
+    answers = iter([ScriptedReply(("one ", "tw"), error=broken), says("one two")])
     world = world_of(lambda request: next(answers))
     world.submit(ONE_AGENT)
     world.settle()
@@ -185,7 +187,7 @@ def test_a_model_call_that_breaks_off_is_repeated() -> None:
 @pytest.mark.parametrize("retryable", [True, False])
 def test_a_model_call_that_always_breaks_off_fails_the_task(retryable: bool) -> None:
     broken = ModelError("connection", "the connection broke", retryable)
-    world = world_of(lambda request: Said(("one",), error=broken))
+    world = world_of(lambda request: ScriptedReply(("one",), error=broken))
     world.submit(ONE_AGENT)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
@@ -196,7 +198,7 @@ def test_a_model_call_that_always_breaks_off_fails_the_task(retryable: bool) -> 
 
 
 def test_a_missing_tool_fails_the_task() -> None:
-    world = World(given(lambda request: said("never")))
+    world = World(world_parts(lambda request: says("never")))
     world.submit(ONE_AGENT)
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
@@ -204,7 +206,7 @@ def test_a_missing_tool_fails_the_task() -> None:
 
 
 def test_a_turn_delivered_twice_runs_once() -> None:
-    world = world_of(lambda request: said("text"))
+    world = world_of(lambda request: says("text"))
     world.submit(ONE_AGENT)
     advance(world.engine, TASK)
     message = take_turn(world)
@@ -228,7 +230,7 @@ def test_a_turn_delivered_twice_runs_once() -> None:
 @pytest.mark.parametrize("port_call", ["histories.append", "task_store.commit", "dispatcher.advance"])
 @pytest.mark.parametrize("by_sweeper", [True, False], ids=["sweeper", "advance"])
 def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_sweeper: bool) -> None:
-    world = world_of(lambda request: said("text"))
+    world = world_of(lambda request: says("text"))
     world.submit(ONE_AGENT)
     advance(world.engine, TASK)
     message = take_turn(world)
@@ -253,7 +255,7 @@ def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_swe
 
 def test_a_late_worker_adds_no_second_step() -> None:
     """Its lease expired while it was silent and the next attempt runs, but it appends its step first."""
-    world = world_of(lambda request: said("text"))
+    world = world_of(lambda request: says("text"))
     world.submit(ONE_AGENT)
     advance(world.engine, TASK)
     message = take_turn(world)
@@ -278,7 +280,7 @@ def test_a_late_worker_adds_no_second_step() -> None:
 
 
 def test_a_late_worker_stops_at_its_next_token() -> None:
-    world = world_of(lambda request: said("one two three"))
+    world = world_of(lambda request: says("one two three"))
     world.submit(ONE_AGENT)
     advance(world.engine, TASK)
     message = take_turn(world)
@@ -313,7 +315,7 @@ def test_the_heartbeat_keeps_a_silent_turn() -> None:
             worlds[0].sweep()
         assert not worlds[0].dispatcher.queue
 
-    worlds.append(world_of(lambda request: Said(("at last",), meanwhile=think_slowly)))
+    worlds.append(world_of(lambda request: ScriptedReply(("at last",), meanwhile=think_slowly)))
     worlds[0].submit(ONE_AGENT)
     worlds[0].settle()
     assert worlds[0].history()[1].metadata["attempt"] == 1
@@ -326,7 +328,7 @@ def test_the_request_holds_profile_messages_and_tools() -> None:
         agents=[member("one", model="small", tools=["add"]), member("two")],
         tools=[{"name": "add", "function": "shop.sums:add"}],
     )
-    world = world_of(lambda request: said("text"))
+    world = world_of(lambda request: says("text"))
     world.submit(team)
     world.settle()
     first, second = world.given.model.requests
@@ -345,7 +347,7 @@ def test_the_size_of_a_request_does_not_grow_with_the_history() -> None:
         agents=[member("one", context={"steps": 5}), member("two", context={"strategy": "budget", "tokens": 200})],
         collaboration_model={"type": "sequential", "rounds": 40},
     )
-    world = world_of(lambda request: said("some words that are always the same"))
+    world = world_of(lambda request: says("some words that are always the same"))
     world.submit(team)
     world.settle()
     sizes = [len(json.dumps(request.messages)) for request in world.given.model.requests]

@@ -13,8 +13,8 @@ from roboco.ports.dispatcher import AttemptStatus
 from roboco.workers.celery_result import turn_result
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member
-from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.test_attempt_end import crash_at
 
 REASON = "first: the model 'm' does not exist"
@@ -22,14 +22,14 @@ REASON = "first: the model 'm' does not exist"
 
 def dispatch_first_turn(script: Any, **team: Any) -> tuple[World, TurnMessage]:
     """Return a world with one task and the message of its first turn."""
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(team_of(agents=[member("first")], **team))
     world.deliver(world.dispatcher.queue.popleft())
     [message] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
     return world, message
 
 
-def refuse(request: object) -> Said:
+def refuse(request: object) -> ScriptedReply:
     raise ModelError("bad_request", "the model 'm' does not exist", False)
 
 
@@ -47,9 +47,9 @@ def test_message_of_a_failed_turn_that_is_delivered_twice_returns_the_reason_aga
 
 
 def test_turn_that_is_deferred_or_committed_is_no_failure() -> None:
-    world, message = dispatch_first_turn(lambda request: Said(error=ModelError("server", "away", True)))
+    world, message = dispatch_first_turn(lambda request: ScriptedReply(error=ModelError("server", "away", True)))
     assert run_turn(world.engine, message.assignment) is TurnOutcome.OUTAGE
-    world, message = dispatch_first_turn(lambda request: said("done"))
+    world, message = dispatch_first_turn(lambda request: says("done"))
     assert run_turn(world.engine, message.assignment) is TurnOutcome.COMMITTED
     assert run_turn(world.engine, message.assignment) is TurnOutcome.OBSOLETE
 
@@ -57,7 +57,7 @@ def test_turn_that_is_deferred_or_committed_is_no_failure() -> None:
 @pytest.mark.parametrize(("at_limit", "failed"), [("end", True), ("pause", False), ("wrap_up", False)])
 def test_turn_that_reaches_a_limit_fails_only_if_the_task_ends_there(at_limit: str, failed: bool) -> None:
     world, message = dispatch_first_turn(
-        lambda request: said("done"), limits={"max_tokens_in": 1, "at_limit": at_limit}
+        lambda request: says("done"), limits={"max_tokens_in": 1, "at_limit": at_limit}
     )
     assert isinstance(run_turn(world.engine, message.assignment), TurnFailed) == failed
 

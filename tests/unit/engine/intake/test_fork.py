@@ -16,7 +16,7 @@ from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import TransientError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash, Fault
 from tests.support.memory_ports.world import TASK, World, team_of
 from tests.unit.engine.test_accept import crash
@@ -73,7 +73,7 @@ def test_a_fork_without_a_message_repeats_the_rest_of_the_task() -> None:
 def test_a_failed_task_continues_from_its_last_valid_step() -> None:
     world = ended_world(FAILING)
     assert world.summary().status is TaskStatus.FAILED
-    world.given.model.script = lambda request: said(f"{speaker(request)} is well again")
+    world.given.model.script = lambda request: says(f"{speaker(request)} is well again")
     with pytest.raises(UsageError, match="step 2 ended the task; fork at an earlier one"):
         fork_task(world, 2)
     fork_task(world)
@@ -153,7 +153,7 @@ def test_another_team_may_continue_a_fork() -> None:
     world = ended_world(SEQUENTIAL)
     team = team_of(agents=[member("closer")], collaboration_model={"type": "manual"})
     fork_task(world, text="close it", team=team)
-    world.given.model.script = lambda request: said(f"{speaker(request)} closes")
+    world.given.model.script = lambda request: says(f"{speaker(request)} closes")
     world.settle(FORK)
     assert texts_of(world)[-2:] == [("user", "close it"), ("closer", "closer closes")]
     assert world.status(FORK) is TaskStatus.USER_TURN

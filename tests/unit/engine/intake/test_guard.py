@@ -8,8 +8,8 @@ import pytest
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.intake.guard import REQUEUE_DELAY, Acknowledge, Requeue, process
 from roboco.errors import Overloaded, TransientError, UsageError
-from tests.support.memory_ports.model import said
-from tests.support.memory_ports.world import POLICY, World, given
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import POLICY, World, world_parts
 
 ATTEMPTS_KEY = "message:m-1"
 
@@ -38,7 +38,7 @@ class Received:
 
 def empty_world() -> World:
     """Return a world without a task."""
-    return World(given(lambda request: said("")))
+    return World(world_parts(lambda request: says("")))
 
 
 def raising(error: BaseException) -> Callable[[], None]:

@@ -9,9 +9,9 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.intake.answer import resolve_unknown
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import member, own_turns
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 def world_with_unknown_outcome(lost: int = 1) -> World:
@@ -20,8 +20,8 @@ def world_with_unknown_outcome(lost: int = 1) -> World:
 
     def script(request: Any) -> Any:
         if own_turns(request):
-            return said("done")
-        return said("paying", ("pay", {"to": 0}), ("add", {}), ("pay", {"to": 1}))
+            return says("done")
+        return says("paying", ("pay", {"to": 0}), ("add", {}), ("pay", {"to": 1}))
 
     def pay(args: dict[str, Any], context: Any) -> str:
         ran.append(context.call_id)
@@ -33,7 +33,7 @@ def world_with_unknown_outcome(lost: int = 1) -> World:
         ran.append("add")
         return 3
 
-    world = World(given(script, {"pay": pay, "add": add}))
+    world = World(world_parts(script, {"pay": pay, "add": add}))
     tools = [
         {"name": "pay", "function": "shop.bank:pay", "on_unknown": "ask"},
         {"name": "add", "function": "shop.sums:add", "effect": "pure"},

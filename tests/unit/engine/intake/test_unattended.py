@@ -16,10 +16,10 @@ from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.registry import POOLS, WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import AdvanceMessage, Message, ToolMessage, TurnMessage
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 WORKSPACE_URL = "file:///w on a"
 OTHER_WORKSPACE = WorkspaceIdentity("other", "s3://bucket")
@@ -31,11 +31,11 @@ TEAM = team_of(
 def world_without_workers() -> World:
     """Return a world whose task calls a tool once, and in which no worker runs."""
 
-    def answer(request: Any) -> Said:
+    def answer(request: Any) -> ScriptedReply:
         answered = any(message["role"] == "tool" for message in request.messages)
-        return said("done") if answered else said("", ("mail", {}))
+        return says("done") if answered else says("", ("mail", {}))
 
-    world = World(given(answer, {"mail": lambda args, context: "sent"}))
+    world = World(world_parts(answer, {"mail": lambda args, context: "sent"}))
     world.submit(TEAM)
     return world
 

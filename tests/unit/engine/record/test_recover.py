@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from tests.support.memory_ports.model import said
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.watch import make_call
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 def test_recovery_restores_the_inbox_before_the_task() -> None:
     """A worker that finds the task at the first possible moment must also find its inbox items."""
-    world = World(given(lambda request: said("done")))
+    world = World(world_parts(lambda request: says("done")))
     world.submit(team_of(agents=[{"name": "a", "prompt": "p"}], collaboration_model={"type": "manual"}))
     world.settle()
     world.send("more", "item1")

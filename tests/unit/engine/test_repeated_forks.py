@@ -10,12 +10,12 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import member, own_turns, speaker
-from tests.support.memory_ports.model import Said, said
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.coordinator.test_delegate import script as delegating
 from tests.unit.engine.coordinator.test_delegate import team as delegating_team
 from tests.unit.engine.intake.test_fork import FORK, fork_task
-from tests.unit.engine.test_late_control import waiting_task
+from tests.unit.engine.test_late_and_repeated_items import waiting_task
 
 
 def test_a_fork_of_a_fork_has_its_own_message() -> None:
@@ -46,7 +46,7 @@ def _message(world: World, item_id: str, text: str) -> UserMessage:
 def test_a_fork_of_a_task_with_failed_goals_tries_again() -> None:
     goal = {"name": "answer", "description": "n", "schema": {"type": "object"}}
     for limit in (0, 2):
-        world = World(given(lambda request: said("no")))
+        world = World(world_parts(lambda request: says("no")))
         world.submit(team_of(agents=[member("a")], limits={"goal_prompts": limit}), goals=[goal])
         world.settle()
         before = len(world.given.model.requests)
@@ -57,13 +57,13 @@ def test_a_fork_of_a_task_with_failed_goals_tries_again() -> None:
 
 
 def test_a_fork_with_a_team_that_lacks_the_next_agent_waits_for_the_user() -> None:
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         if speaker(request) == "writer" and own_turns(request) == 0:
-            return said("take it", ("handoff", {"destination_agent": "editor", "reason": "x"}))
-        return said("done")
+            return says("take it", ("handoff", {"destination_agent": "editor", "reason": "x"}))
+        return says("done")
 
     manual = {"type": "manual", "initial_agent": "writer"}
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(team_of(agents=[member("writer", handoffs=["editor"]), member("editor")], collaboration_model=manual))
     world.settle()
     fork_task(world, 1, team=team_of(agents=[member("writer")], collaboration_model=manual))
@@ -80,7 +80,7 @@ def test_a_repeated_fork_with_another_message_is_refused() -> None:
 
 
 def test_a_fork_delegates_within_its_own_time() -> None:
-    world = World(given(delegating))
+    world = World(world_parts(delegating))
     world.submit(delegating_team(limits={"max_seconds": 60}))
     world.settle()
     world.clock.move(1000)

@@ -16,14 +16,14 @@ from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
-from roboco.engine.intake import pause as hold
+from roboco.engine.intake import pause
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage, ToolMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
-from tests.support.memory_ports.model import Said, said
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import TASK, World, given, team_of
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.coordinator.test_delegate import children, with_open_sub_tasks
 from tests.unit.engine.test_external_calls import calls_of, results_of
 from tests.unit.engine.test_external_calls import world_with_calls as asking
@@ -33,7 +33,7 @@ ONE_AGENT = team_of(agents=[member("a")], collaboration_model={"type": "manual"}
 
 def waiting_task() -> World:
     """Return the world of a task that waits for its user."""
-    world = World(given(lambda request: said(f"{speaker(request)} answers")))
+    world = World(world_parts(lambda request: says(f"{speaker(request)} answers")))
     world.submit(ONE_AGENT)
     world.settle()
     return world
@@ -70,7 +70,7 @@ def test_a_repeated_interruption_does_not_delay_the_next_turn() -> None:
 
 
 def test_a_slow_pass_does_not_cancel_a_turn_that_it_has_not_read() -> None:
-    world = World(given(lambda request: said(f"{speaker(request)} answers")))
+    world = World(world_parts(lambda request: says(f"{speaker(request)} answers")))
     world.submit(ONE_AGENT)
     left = ["task_store.record_decision", "inbox.add"]
 
@@ -117,10 +117,10 @@ def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None
         ran.append(context.call_id)
         return "paid"
 
-    def script(request: Any) -> Said:
-        return said("", ("pay", {})) if own_turns(request) == 0 else said("well")
+    def script(request: Any) -> ScriptedReply:
+        return says("", ("pay", {})) if own_turns(request) == 0 else says("well")
 
-    world = World(given(script, {"pay": pay}))
+    world = World(world_parts(script, {"pay": pay}))
     world.submit(team_of(agents=[member("a", tools=["pay"])], tools=[{"name": "pay", "function": "shop.pay:pay"}]))
     while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
@@ -135,7 +135,7 @@ def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None
 
 def test_calls_run_although_an_old_interruption_was_repeated() -> None:
     world = World(
-        given(lambda request: said("", ("add", {})) if own_turns(request) == 0 else said("well"), {"add": _add})
+        world_parts(lambda request: says("", ("add", {})) if own_turns(request) == 0 else says("well"), {"add": _add})
     )
     world.submit(
         team_of(
@@ -203,7 +203,7 @@ def test_a_resume_ends_a_pause_that_was_stored_and_not_applied() -> None:
 
     world.watch = crash
     with pytest.raises(Crash):
-        hold.pause(world.engine, TASK, "pause1")
+        pause.pause(world.engine, TASK, "pause1")
     world.watch = lambda name, call: call()
     world.resume("resume1")
     world.settle()
@@ -226,11 +226,11 @@ def test_one_item_id_cannot_name_two_items() -> None:
 def test_the_receipt_of_a_late_message_is_expired() -> None:
     worlds: list[World] = []
 
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         failed = ModelError("model", "refused", retryable=False)
-        return Said(("half",), error=failed, meanwhile=lambda: worlds[0].send("wait", "late"))
+        return ScriptedReply(("half",), error=failed, meanwhile=lambda: worlds[0].send("wait", "late"))
 
-    worlds.append(World(given(script)))
+    worlds.append(World(world_parts(script)))
     worlds[0].submit(ONE_AGENT)
     worlds[0].settle()
     assert worlds[0].summary().status is TaskStatus.FAILED
@@ -261,7 +261,7 @@ def test_only_the_current_view_of_the_user_is_sent() -> None:
 
 
 def test_the_agent_that_the_user_named_answers_also_after_another_message() -> None:
-    world = World(given(lambda request: said(f"{speaker(request)} answers")))
+    world = World(world_parts(lambda request: says(f"{speaker(request)} answers")))
     world.submit(team_of(agents=[member("a"), member("b")], collaboration_model={"type": "manual"}))
     world.settle()
     world.pause()
@@ -301,7 +301,7 @@ def test_an_interruption_during_a_decision_is_applied_before_the_turn() -> None:
             return answer
         return call()
 
-    worlds.append(World(given(lambda request: said(f"{speaker(request)} answers"))))
+    worlds.append(World(world_parts(lambda request: says(f"{speaker(request)} answers"))))
     worlds[0].submit(ONE_AGENT)
     worlds[0].watch = watch
     worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
@@ -318,7 +318,7 @@ def test_the_sweeper_does_not_call_a_custom_router_after_an_interruption() -> No
 
     sweeping = [False]
     model = {"type": "custom", "router": "shop.routers:r"}
-    world = World(given(lambda request: said("hi"), routers={"shop.routers:r": router}))
+    world = World(world_parts(lambda request: says("hi"), routers={"shop.routers:r": router}))
     world.submit(team_of(agents=[member("a")], collaboration_model=model))
     world.deliver(world.dispatcher.queue.popleft())
     world.interrupt("shorter")
@@ -333,14 +333,14 @@ def test_the_sweeper_does_not_call_a_custom_router_after_an_interruption() -> No
 
 
 def test_unsupported_tool_names_are_sanitized_in_later_prompts() -> None:
-    def script(request: Any) -> Said:
+    def script(request: Any) -> ScriptedReply:
         match own_turns(request):
             case 0:
-                return said("", ("functions.search it", {}))
+                return says("", ("functions.search it", {}))
             case _:
-                return said("")
+                return says("")
 
-    world = World(given(script))
+    world = World(world_parts(script))
     world.submit(ONE_AGENT)
     world.settle()
     world.send("again")
