@@ -8,12 +8,14 @@ import uuid
 
 from roboco.adapters.redis.chunk_batcher import ChunkBatcher
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.lease_renewals import renewal_call
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import hash_fields, parse_snapshot
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, unnumbered_json
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
-from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, LeaseStatus, TurnClaim
+from roboco.ports.lease_renewals import CallLease, LeaseStatus
+from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, TurnClaim
 
 
 class RedisTurnLeases:
@@ -51,9 +53,8 @@ class RedisTurnLeases:
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease, if this claim still holds it. Return its status."""
-        task_id = claim.assignment.task_id
-        names = [self._keys.state(task_id), self._keys.lease(task_id)]
-        return LeaseStatus(self._scripts.run("renew", names, claim.assignment.epoch, claim.token, self._lease_ms))
+        call = renewal_call(self._keys, claim.lease, self._lease_ms)
+        return LeaseStatus(self._scripts.run(call.name, call.keys, *call.arguments))
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """Return the request to end the turn, or None."""
@@ -109,8 +110,9 @@ class RedisToolLeases:
 
     def renew(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease. Return False if this worker no longer holds the call."""
-        arguments = [assignment.epoch, assignment.call_id, token, self._lease_ms]
-        return bool(self._scripts.run("renew_call", self._key_names(assignment), *arguments))
+        lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
+        call = renewal_call(self._keys, lease, self._lease_ms)
+        return bool(self._scripts.run(call.name, call.keys, *call.arguments))
 
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent

@@ -90,7 +90,7 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
             with engine.quarantine.admit(order.attempt, engine.policy.max_attempts) as admitted:
                 if not admitted:
                     return defer_for_quarantine(turn)
-                with engine.heartbeat.renewing(lambda: cancellation.renew(claim), cancellation.abandon):
+                with engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request):
                     return _run_or_report(turn)
     span.discard()
     now = engine.task_store.load(order.task_id, 1)

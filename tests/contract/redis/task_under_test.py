@@ -15,6 +15,7 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.inbox import Inbox
+from roboco.ports.lease_renewals import AttemptLease, LeaseRenewals, LeaseStatus
 from roboco.ports.leases import ToolLeases, TurnClaim, TurnLeases
 from roboco.ports.logs import EventLogs
 from roboco.ports.rate_limits import RateLimiter, Ticket
@@ -45,6 +46,8 @@ class TaskUnderTest(ABC):
     calls: ToolLeases
     short_lease_turns: TurnLeases
     short_lease_calls: ToolLeases
+    renewals: LeaseRenewals
+    short_lease_renewals: LeaseRenewals
     schedule: Schedule
     inbox: Inbox
     logs: EventLogs
@@ -124,6 +127,11 @@ class TaskUnderTest(ABC):
         commit = Commit(self.steps[-1], fold(self.steps), events[:1])
         decision = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer", routing={"rule": "next"})
         return self.store.commit_with_decision(TASK, self.snapshot.epoch, commit, decision, events[1:])
+
+    def renew_attempt(self, key: str) -> LeaseStatus | Exception:
+        """Renew the lease of an attempt."""
+        [status] = self.renewals.renew([AttemptLease(key)])
+        return status
 
     @property
     def snapshot(self) -> Snapshot:
