@@ -67,11 +67,15 @@ def _send(cluster: LazyCluster, commands: Mapping[int, ScriptCommand], answers: 
             answers[index] = error
         else:
             batches.setdefault(str(node.name), _NodeBatch(cluster, node)).add(index, command)
-    for batch in batches.values():
-        batch.send()
-    for batch in batches.values():
-        batch.read()
-        answers |= batch.answers
+    try:
+        for batch in batches.values():
+            batch.send()
+        for batch in batches.values():
+            batch.read()
+            answers |= batch.answers
+    finally:
+        for batch in batches.values():
+            batch.close()
     return next((name for name, batch in batches.items() if batch.failed), None)
 
 
@@ -104,16 +108,17 @@ class _NodeBatch:
             self._fail(error)
 
     def read(self) -> None:
-        """Read all answers, and release the connection."""
-        try:
-            while self._unanswered:
-                self._read_answer(self._unanswered[0])
-        finally:
-            if self._connection is not None:
-                if self._unanswered:
-                    self._connection.disconnect()
-                self._client.connection_pool.release(self._connection)
-                self._connection = None
+        """Read all answers."""
+        while self._unanswered:
+            self._read_answer(self._unanswered[0])
+
+    def close(self) -> None:
+        """Return the connection to the pool, closed if it has unread answers."""
+        if self._connection is not None:
+            if self._unanswered:
+                self._connection.disconnect()
+            self._client.connection_pool.release(self._connection)
+            self._connection = None
 
     def _pack(self) -> list[bytes]:
         packed = list[bytes]()
