@@ -18,7 +18,7 @@ from roboco.ports.inbox import Inbox
 from roboco.ports.lease_renewals import AttemptLease, LeaseRenewals, LeaseStatus
 from roboco.ports.leases import ToolLeases, TurnClaim, TurnLeases
 from roboco.ports.logs import EventLogs
-from roboco.ports.rate_limits import RateLimiter, Ticket
+from roboco.ports.rate_limits import Queued, RateLimiter, Ticket
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TaskStore
@@ -32,6 +32,12 @@ RATE_WINDOW = 0.5
 """Seconds of the window of `short_window_rates`, whose end a test waits for."""
 SHORT_LEASE = 0.03
 """Seconds of a lease that a test lets expire."""
+
+
+def wait_of(rates: RateLimiter, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
+    """Return the seconds for which the request is queued, or 0.0 if it is admitted."""
+    admission = rates.reserve(profile, ticket, tokens)
+    return admission.seconds if isinstance(admission, Queued) else 0.0
 
 
 class TaskUnderTest(ABC):
