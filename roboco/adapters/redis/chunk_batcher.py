@@ -1,4 +1,4 @@
-"""Sends the chunks of all turns of a process to Redis in batches.
+"""Sends the chunks of all turns of a process to a Redis server in batches.
 
 A batch contains the chunks that arrived while Redis answered the previous batch. So a busy process makes few round
 trips, and an idle one sends each chunk immediately.

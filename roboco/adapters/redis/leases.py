@@ -25,7 +25,8 @@ class RedisTurnLeases:
         self._scripts = scripts
         self._keys = keys
         self._lease_ms = int(lease * 1000)
-        self._batcher = ChunkBatcher(scripts, "emit")
+        self._batchers: dict[str, ChunkBatcher] = {}
+        """A batcher for each server, so that one that hangs does not delay the chunks of others."""
 
     def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
         """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
@@ -47,9 +48,13 @@ class RedisTurnLeases:
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
         arguments = [claim.assignment.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
         arguments = [*arguments, unnumbered_json(chunk.message)]
-        self._batcher.send(
+        self._batcher_for(task_id).send(
             names, arguments, lambda answer: on_ack(answer if isinstance(answer, Exception) else LeaseStatus(answer))
         )
+
+    def _batcher_for(self, task_id: str) -> ChunkBatcher:
+        server = self._scripts.server_of(self._keys.state(task_id))
+        return self._batchers.get(server) or self._batchers.setdefault(server, ChunkBatcher(self._scripts, "emit"))
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease, if this claim still holds it. Return its status."""

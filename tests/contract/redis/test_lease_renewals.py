@@ -1,9 +1,7 @@
 """Renewals of leases: many kinds together, with one round trip to each server, and an error for each lease."""
 
-import os
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -157,19 +155,6 @@ def on_cluster(cluster: Cluster, prefix: str) -> Iterator[OnCluster]:
         yield OnCluster(cluster, client, renewing_client, Keys(prefix))
 
 
-@pytest.fixture
-def hang(cluster: Cluster) -> Iterator[Callable[[int], None]]:
-    """Yield a function that lets a node of the cluster hang until the test ends."""
-    with ExitStack() as stack:
-
-        def stop(number: int) -> None:
-            pid = cluster.nodes[number].pid
-            os.kill(pid, signal.SIGSTOP)
-            stack.callback(os.kill, pid, signal.SIGCONT)
-
-        yield stop
-
-
 @pytest.mark.redis
 def test_each_node_of_a_cluster_has_one_round_trip(on_cluster: OnCluster, round_trips: Counter[int]) -> None:
     assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
@@ -177,35 +162,30 @@ def test_each_node_of_a_cluster_has_one_round_trip(on_cluster: OnCluster, round_
 
 
 @pytest.mark.redis
-def test_a_node_that_hangs_affects_only_its_leases(on_cluster: OnCluster, hang: Callable[[int], None]) -> None:
-    hang(1)
-    for lease, answer in zip(on_cluster.leases, on_cluster.renewals.renew(on_cluster.leases), strict=True):
-        assert (
-            isinstance(answer, TransientError)
-            if on_cluster.renewals.server_of(lease).endswith(str(on_cluster.cluster.ports[1]))
-            else answer is HELD
-        )
+def test_a_node_that_hangs_affects_only_its_leases(on_cluster: OnCluster) -> None:
+    nodes = [on_cluster.node_of(lease) for lease in on_cluster.leases]
+    with on_cluster.cluster.hanging(1):
+        answers = on_cluster.renewals.renew(on_cluster.leases)
+    for node, answer in zip(nodes, answers, strict=True):
+        assert isinstance(answer, TransientError) if node == 1 else answer is HELD
 
 
 @pytest.mark.redis
-def test_the_heartbeat_renews_at_each_node_while_another_hangs(
-    on_cluster: OnCluster, hang: Callable[[int], None]
-) -> None:
+def test_the_heartbeat_renews_at_each_node_while_another_hangs(on_cluster: OnCluster) -> None:
     nodes = {on_cluster.node_of(lease): lease for lease in on_cluster.leases}
-    hang(1)
     heartbeat = LeaseHeartbeat(on_cluster.renewals, 0.01)
-    with ExitStack() as stack:
+    with on_cluster.cluster.hanging(1), ExitStack() as stack:
         for lease in nodes.values():
             stack.enter_context(heartbeat.renewing(lease))
-        for number in (0, 2):
-            key = on_cluster.keys.attempt_lease(nodes[number].key)
-            for _ in range(3):
-                on_cluster.cluster.ask(number, "PEXPIRE", key, 1000)
-                until(lambda number=number, key=key: ttl(on_cluster, number, key) > 1000, 10, "the lease is renewed")  # type: ignore[misc]
+        for _ in range(3):
+            for number in (0, 2):
+                wait_for_renewal(on_cluster.cluster, number, on_cluster.keys.attempt_lease(nodes[number].key))
 
 
-def ttl(on_cluster: OnCluster, number: int, key: str) -> int:
-    return int(on_cluster.cluster.ask(number, "PTTL", key))
+def wait_for_renewal(cluster: Cluster, number: int, key: str) -> None:
+    """Shorten the lease to a second, and wait until its renewal makes it longer."""
+    cluster.ask(number, "PEXPIRE", key, 1000)
+    until(lambda: int(cluster.ask(number, "PTTL", key)) > 1000, 10, "the lease is renewed")
 
 
 @pytest.mark.redis
