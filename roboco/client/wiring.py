@@ -105,7 +105,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         signals=RedisSignals(settings.redis_url, keys),
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         clock=SystemClock(),
-        heartbeat=_build_heartbeat(settings, keys),
+        heartbeat=_build_heartbeat(settings, keys, scripts),
         frozen_teams=FrozenTeams(workspace.files),
         policy=Policy(
             settings.lease_seconds,
@@ -119,10 +119,10 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     )
 
 
-def _build_heartbeat(settings: Settings, keys: Keys) -> LeaseHeartbeat:
+def _build_heartbeat(settings: Settings, keys: Keys, claiming: Scripts) -> LeaseHeartbeat:
     """Return a heartbeat with its own connections. It can repeat a renewal that has timed out before the lease ends."""
     client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 4)
-    renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds)
+    renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds, claiming)
     return LeaseHeartbeat(renewals, settings.lease_seconds / 3)
 
 

@@ -1,18 +1,21 @@
 """lease_renewals: renewals of 1,000 leases together, against the same renewals one after the other.
 
 Both renew the leases of turns with the same script, alternately in one run: on one Redis, and on a cluster of three
-nodes. The bench also measures the CPU time of this process.
+nodes. The bench also measures the CPU time of this process. At last a node of the cluster hangs for some lease times,
+from before the first renewal, while the heartbeat renews leases at all nodes.
 """
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.client import connect, connect_for_renewals
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
@@ -21,8 +24,9 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.domain.history.state import fold
 from roboco.domain.status import TaskStatus
+from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.ports.assignment import TurnAssignment
-from roboco.ports.lease_renewals import LeaseStatus
+from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.ports.leases import TurnClaim
 from roboco.ports.task_store import Decision, Phase
 from tests.bench.harness.bench_stack import BenchStack, Size
@@ -33,6 +37,8 @@ from tests.support.servers.cluster import Cluster
 LEASES = 1_000
 LEASE, TIMEOUT = 60.0, 5.0
 """Seconds of a lease, and of the longest wait for a server."""
+SHORT_LEASE, HANGING_TIMES, HANGING_NODE, HANGING_LEASES = 3.0, 4, 1, 300
+"""Seconds of a lease while a node hangs, for how many lease times it hangs, its number, and the leases at all nodes."""
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
@@ -41,6 +47,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
     yield _measure_on(stack.valkey.url, Keys(f"{stack.settings.prefix}-leases"), count, size.rounds, "one Redis")
     with _cluster() as cluster:
         yield _measure_on(cluster.url, Keys("leases"), count, size.rounds, "a cluster of three nodes")
+        yield _measure_hanging(cluster, Keys("hanging"), size)
 
 
 @contextmanager
@@ -75,6 +82,36 @@ def _measure_on(url: str, keys: Keys, count: int, rounds: int, where: str) -> Re
             Figure("time together, against one after the other", _ratios(wall[after], wall[before]), RATIO_UNIT),
             Figure("CPU of this process together, against the same", _ratios(cpu[after], cpu[before]), RATIO_UNIT),
             *(Figure(f"CPU of a lease, {name}", tuple(one * 1e6 / count for one in cpu[name]), "µs") for name in ways),
+        ),
+    )
+
+
+def _measure_hanging(cluster: Cluster, keys: Keys, size: Size) -> Result:
+    """Let a node hang. Measure how close the leases at other nodes come to their end, in this process's heartbeat."""
+    shortest, threads = list[float](), list[float]()
+    with connect(cluster.url) as client, connect_for_renewals(cluster.url, SHORT_LEASE / 4) as renewing_client:
+        leases = [AttemptLease(f"work {number}") for number in range(size.of(HANGING_LEASES, 30))]
+        watched = {cluster.owner(keys.attempt_lease(lease.key)): lease for lease in leases[:30]}
+        for lease in leases:
+            RedisAttempts(client, keys, SHORT_LEASE).start(lease.key)
+        renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, SHORT_LEASE, Scripts(client))
+        heartbeat = LeaseHeartbeat(renewals, SHORT_LEASE / 3)
+        with ExitStack() as stack:
+            for lease in leases:
+                stack.enter_context(heartbeat.renewing(lease))
+            stack.enter_context(cluster.hanging(HANGING_NODE))
+            end = time.monotonic() + HANGING_TIMES * SHORT_LEASE
+            while time.monotonic() < end:
+                for number in watched.keys() - {HANGING_NODE}:
+                    shortest.append(int(cluster.ask(number, "PTTL", keys.attempt_lease(watched[number].key))) / 1000)
+                threads.append(sum(one.name.startswith("roboco-heartbeat") for one in threading.enumerate()))
+                time.sleep(0.05)
+    return Result(
+        f"lease_renewals, a node hangs for {HANGING_TIMES * SHORT_LEASE:g} s",
+        (),
+        (
+            Figure(f"shortest rest of a lease of {SHORT_LEASE:g} s at the other nodes", (min(shortest),), "s"),
+            Figure("threads of the heartbeat, at most", (max(threads),), "threads"),
         ),
     )
 

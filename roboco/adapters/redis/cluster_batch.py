@@ -10,8 +10,9 @@ batch reads the topology again and sends these commands once more. It sends a co
 singly, because redis-py follows such a redirection. A command without an answer may have run.
 
 All commands are sent before the first answer is read: so a node that hangs delays the answers of others, but not their
-commands. The order of the commands is not kept. Redis-py's own pipelines refuse scripts, and repeat each failed command
-singly, which takes one time-out a command.
+commands, unless it needs a new connection. Callers that must not wait for other nodes send a batch for each node. The
+order of the commands is not kept. Redis-py's own pipelines refuse scripts, and repeat each failed command singly, which
+takes one time-out a command.
 """
 
 from collections.abc import Mapping, Sequence

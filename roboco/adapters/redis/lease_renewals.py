@@ -9,16 +9,21 @@ from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseSta
 
 
 class RedisLeaseRenewals:
-    """Renews leases for `lease` seconds each. The client's time-outs limit how long a renewal waits."""
+    """Renews leases for `lease` seconds each. The time-outs of the client of `scripts` limit how long a renewal waits.
 
-    def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
+    `claiming` are the scripts that claim the leases: their client knows the nodes before the first renewal.
+    """
+
+    def __init__(self, scripts: Scripts, keys: Keys, lease: float, claiming: Scripts | None = None) -> None:
         self._scripts = scripts
+        self._claiming = claiming or scripts
         self._keys = keys
         self._lease_ms = int(lease * 1000)
 
     def server_of(self, lease: Lease) -> str:
         """Return the name of the cluster's node that has the lease; "" for a single Redis."""
-        return self._scripts.server_of(self._call(lease).keys[0])
+        key = self._call(lease).keys[0]
+        return self._scripts.server_of(key) or self._claiming.server_of(key)
 
     def renew(self, leases: Sequence[Lease]) -> list[LeaseStatus | Exception]:
         """Renew the leases. Return the status or error of each."""

@@ -133,7 +133,7 @@ class OnCluster:
         self.client = renewing_client
         self.keys = keys
         self.leases = start_attempts(RedisAttempts(client, keys, LONG_LEASE), 12)
-        self.renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, LONG_LEASE)
+        self.renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, LONG_LEASE, Scripts(client))
         assert self.renewals.renew(self.leases) == [HELD] * 12
 
     def node_of(self, lease: AttemptLease) -> int:
@@ -218,7 +218,15 @@ def test_closed_connections_are_opened_again(on_cluster: OnCluster) -> None:
 
 
 @pytest.mark.redis
-def test_the_server_of_a_lease_is_found_without_a_connection() -> None:
+def test_the_servers_of_leases_are_known_before_the_first_renewal(cluster: Cluster, prefix: str) -> None:
+    with connect(cluster.url) as client, connect_for_renewals(cluster.url, TIMEOUT) as renewing_client:
+        leases = start_attempts(RedisAttempts(client, Keys(prefix), LONG_LEASE), 12)
+        renewals = RedisLeaseRenewals(Scripts(renewing_client), Keys(prefix), LONG_LEASE, Scripts(client))
+        assert {renewals.server_of(lease) for lease in leases} == {f"127.0.0.1:{port}" for port in cluster.ports}
+
+
+@pytest.mark.redis
+def test_the_server_of_a_lease_is_not_known_without_a_connection() -> None:
     with connect_for_renewals("redis+cluster://127.0.0.1:1", TIMEOUT) as client:
         renewals = RedisLeaseRenewals(Scripts(client), Keys("p"), LONG_LEASE)
         assert renewals.server_of(AttemptLease("a")) == ""
