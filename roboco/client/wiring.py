@@ -120,8 +120,11 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
 
 
 def _build_heartbeat(settings: Settings, keys: Keys, claiming: Scripts) -> LeaseHeartbeat:
-    """Return a heartbeat with its own connections. It can repeat a renewal that has timed out before the lease ends."""
-    client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 4)
+    """Return a heartbeat with its own connections. It can repeat a renewal that has timed out before the lease ends.
+
+    The first renewal also connects to the cluster: if a node hangs, that takes a few time-outs.
+    """
+    client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 6)
     renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds, claiming)
     return LeaseHeartbeat(renewals, settings.lease_seconds / 3)
 

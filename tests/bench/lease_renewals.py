@@ -89,7 +89,7 @@ def _measure_on(url: str, keys: Keys, count: int, rounds: int, where: str) -> Re
 def _measure_hanging(cluster: Cluster, keys: Keys, size: Size) -> Result:
     """Let a node hang. Measure how close the leases at other nodes come to their end, in this process's heartbeat."""
     shortest, threads = list[float](), list[float]()
-    with connect(cluster.url) as client, connect_for_renewals(cluster.url, SHORT_LEASE / 4) as renewing_client:
+    with connect(cluster.url) as client, connect_for_renewals(cluster.url, SHORT_LEASE / 6) as renewing_client:
         leases = [AttemptLease(f"work {number}") for number in range(size.of(HANGING_LEASES, 30))]
         watched = {cluster.owner(keys.attempt_lease(lease.key)): lease for lease in leases[:30]}
         for lease in leases:
