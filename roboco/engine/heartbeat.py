@@ -80,7 +80,8 @@ class LeaseHeartbeat:
         finally:
             with self._changed:
                 self._held.pop(work, None)
-                self._changed.notify()
+                if not self._held:
+                    self._changed.notify()  # the thread waits for that alone
 
     def _ensure_running(self) -> None:
         if self._thread is None:
