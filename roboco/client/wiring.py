@@ -21,9 +21,11 @@ from roboco.adapters.notifications.callback import CallbackSender
 from roboco.adapters.notifications.notifier import OutboundNotifier
 from roboco.adapters.notifications.webhook import WebhookSender
 from roboco.adapters.redis.attempts import RedisAttempts
+from roboco.adapters.redis.client import connect_for_renewals
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
 from roboco.adapters.redis.rate_limits import RedisRateLimiter
@@ -103,7 +105,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         signals=RedisSignals(settings.redis_url, keys),
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         clock=SystemClock(),
-        heartbeat=LeaseHeartbeat(settings.lease_seconds / 3),
+        heartbeat=_build_heartbeat(settings, keys, scripts),
         frozen_teams=FrozenTeams(workspace.files),
         policy=Policy(
             settings.lease_seconds,
@@ -115,6 +117,16 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         ),
         telemetry=host.telemetry or NoTelemetry(),
     )
+
+
+def _build_heartbeat(settings: Settings, keys: Keys, claiming: Scripts) -> LeaseHeartbeat:
+    """Return a heartbeat with its own connections. It can repeat a renewal that has timed out before the lease ends.
+
+    The first renewal also connects to the cluster: if a node hangs, that takes a few time-outs.
+    """
+    client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 6)
+    renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds, claiming)
+    return LeaseHeartbeat(renewals, settings.lease_seconds / 3)
 
 
 def workspace_address(settings: Settings) -> str:

@@ -21,6 +21,7 @@ from roboco.domain.paths import notification_path, notify_marker_path, notify_ta
 from roboco.engine.engine import Engine
 from roboco.engine.notifications import pending_names, read_notification, result_path, schedule_key, settle
 from roboco.errors import RetryLater, TransientError, UsageError
+from roboco.ports.lease_renewals import AttemptLease
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def deliver(engine: Engine, task_id: str) -> None:
         f"{unfinished} workers were lost while they delivered it" if unfinished >= engine.policy.max_attempts else None
     )
     try:
-        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
+        with engine.heartbeat.renewing(AttemptLease(key)):
             _deliver_due(engine, task_id, exhausted)
             _schedule_next(engine, task_id)
     except Exception:

@@ -12,11 +12,8 @@ class Attempts(Protocol):
     def start(self, key: str) -> int | None:
         """Start an attempt with a lease. Return the number of earlier attempts that have not finished.
 
-        Return None, and count nothing, while another attempt has the lease.
+        Return None, and count nothing, while another attempt has the lease, which `AttemptLease` names.
         """
-
-    def renew(self, key: str) -> bool:
-        """Renew the lease. Return False if it has expired."""
 
     def start_without_lease(self, key: str) -> int:
         """Start an attempt without a lease. Return the number of earlier attempts that have not finished."""

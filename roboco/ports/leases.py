@@ -7,27 +7,13 @@ refused, which stops a worker that was only slow. Until then, a renewal or a chu
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, StreamChunk
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.lease_renewals import LeaseStatus, TurnLease
 from roboco.ports.task_store import Snapshot, TokenUsage
-
-
-class LeaseStatus(Enum):
-    """The status of a lease: held, held with a request to cancel the work (CANCEL_REQUESTED), or lost, which is false.
-
-    Scripts return these values.
-    """
-
-    LOST = 0
-    HELD = 1
-    CANCEL_REQUESTED = 2
-
-    def __bool__(self) -> bool:
-        return self is not LeaseStatus.LOST
 
 
 @dataclass(frozen=True)
@@ -49,6 +35,11 @@ class TurnClaim:
     """The token of the lease's owner."""
     snapshot: Snapshot
     """The state of the task at the time of the claim."""
+
+    @property
+    def lease(self) -> TurnLease:
+        """The lease that this claim holds."""
+        return TurnLease(self.assignment.task_id, self.assignment.epoch, self.token)
 
 
 @dataclass(frozen=True)

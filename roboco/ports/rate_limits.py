@@ -32,6 +32,25 @@ class Ticket:
         return tenant_of(self.task_id)
 
 
+@dataclass(frozen=True)
+class Admitted:
+    """The request may be made now, and is counted from now on."""
+
+    tasks_waiting: bool = False
+    """True if paused tasks wait for a reply of this model."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """The request may not be made yet. Its ticket has a place in the queue."""
+
+    seconds: float
+    """The seconds after which to ask again."""
+
+
+Admission = Admitted | Queued
+
+
 class RateLimiter(Protocol):
     """Limits of requests and tokens a minute, for any sixty seconds as the provider measures them.
 
@@ -39,14 +58,12 @@ class RateLimiter(Protocol):
     apply to its team in one tenant.
     """
 
-    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
-        """Return the seconds after which to ask again: 0 if the request may be made now, which is counted from then on.
+    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
+        """Admit the request, or queue its ticket.
 
         A waiting ticket keeps its place as long as it asks again in time. Within a tenant, tickets are served in order
         of arrival; tenants share the operator's limits fairly. A ticket that may make its request and asks again is not
         counted twice. A request with more tokens than the limit waits until a minute has passed without a request.
-
-        A negative number also means that the request may be made now, and that tasks await a reply of this model.
         """
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:

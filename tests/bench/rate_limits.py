@@ -17,7 +17,7 @@ from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports.rate_limits import Ticket
+from roboco.ports.rate_limits import Admitted, Queued, Ticket
 from tests.bench.harness.bench_stack import BenchStack, Size
 from tests.bench.harness.results import RATIO_UNIT, Figure, Goal, Result
 
@@ -68,7 +68,7 @@ def _cost_at(stack: BenchStack, rate: int, name: str, fraction: float) -> float:
                 time.sleep(0.001)
                 continue
             ticket = Ticket(f"t{time.monotonic_ns()}", "desk", "1/1/0")
-            assert limiter.reserve(profile, ticket, 1_000) == 0
+            assert isinstance(limiter.reserve(profile, ticket, 1_000), Admitted)
             limiter.record_usage(profile, ticket, 900, SLOT)
             sent += 1
         return sent
@@ -86,7 +86,8 @@ def _cost_of_waiting(stack: BenchStack, name: str, tickets: int) -> float:
 
     def ask() -> int:
         for number in range(ASKS):
-            assert limiter.reserve(profile, Ticket(f"t{tickets // 2 + number}", "desk", "1/1/0"), 1) > 0
+            answer = limiter.reserve(profile, Ticket(f"t{tickets // 2 + number}", "desk", "1/1/0"), 1)
+            assert isinstance(answer, Queued)
         return ASKS
 
     return _script_time(stack.redis, ask)

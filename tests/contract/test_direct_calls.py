@@ -11,7 +11,7 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import direct_calls
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.direct_calls import MAX_IDLE, DirectCalls
-from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.scripts import ScriptCall, Scripts
 
 pytestmark = pytest.mark.redis
 RENEW = ("renew", ["roboco:{a}:state", "roboco:{a}:lease"], 1, "me", 1000)
@@ -78,7 +78,7 @@ def test_a_lost_connection_is_an_error_of_the_call_and_scripts_repeat_it(client:
     lost(client, direct)
     assert scripts.run(*RENEW) == 0
     lost(client, direct)
-    assert scripts.run_all(RENEW[0], [(RENEW[1], [1, "me", 1000])] * 2) == [0, 0]
+    assert scripts.run_all([ScriptCall(RENEW[0], RENEW[1], [1, "me", 1000])] * 2) == [0, 0]
 
 
 def test_a_child_process_uses_connections_of_its_own(calls: DirectCalls, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator import sweep
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
-from roboco.ports.leases import Chunk, EmitCallback, LeaseStatus, TurnClaim
+from roboco.ports.lease_renewals import LeaseStatus
+from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrink, violations
 from tests.faults.explore.shapes import SHAPES

@@ -29,11 +29,6 @@ class RedisAttempts:
                 return None
         return self.start_without_lease(key)
 
-    def renew(self, key: str) -> bool:
-        """Renew the lease. Return False if it has expired."""
-        with translating_errors():
-            return bool(self._client.pexpire(self._keys.attempt_lease(key), self._lease_ms))
-
     def start_without_lease(self, key: str) -> int:
         """Start an attempt without a lease. Return the number of earlier attempts that have not ended."""
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:

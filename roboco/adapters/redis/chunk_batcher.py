@@ -1,4 +1,4 @@
-"""Sends the chunks of all turns of a process to Redis in batches.
+"""Sends the chunks of all turns of a process to a Redis server in batches.
 
 A batch contains the chunks that arrived while Redis answered the previous batch. So a busy process makes few round
 trips, and an idle one sends each chunk immediately.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.scripts import ScriptCall, Scripts
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +73,6 @@ class ChunkBatcher:
 
     def _answers_to(self, batch: list[_Call]) -> list[Any]:
         try:
-            return self._scripts.run_all(self._script, [(call.keys, call.arguments) for call in batch])
+            return self._scripts.run_all([ScriptCall(self._script, call.keys, call.arguments) for call in batch])
         except Exception as error:  # every caller needs an answer
             return [error] * len(batch)

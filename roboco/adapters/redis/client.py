@@ -32,6 +32,16 @@ def connect_fail_fast(url: str) -> redis.Redis:
     return _make_client(url, **limits)
 
 
+def connect_for_renewals(url: str, timeout: float) -> redis.Redis:
+    """Return a client for renewals of leases: each wait ends after `timeout` seconds, or TIMEOUT if that is less.
+
+    It repeats a command once if its connection was closed. Later repetitions are left to the heartbeat.
+    """
+    wait = min(timeout, TIMEOUT)
+    once = _RetryTransient(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
+    return _make_client(url, socket_timeout=wait, socket_connect_timeout=wait, health_check_interval=0, retry=once)
+
+
 def connect_subscriber(url: str) -> redis.Redis:
     """Return a client for channels. Read it with a timeout, so that it finds a dead connection of a silent channel.
 

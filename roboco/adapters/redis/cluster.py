@@ -66,11 +66,22 @@ class LazyCluster:
         """Return a script for this client. All keys of a call must be in one slot."""
         return Script(cast(Any, self), cast(Any, script.encode()))
 
-    def refresh(self, max_age: float = 0.0) -> Self:
-        """Read the topology of the cluster again if it is older than `max_age` seconds. Return this client."""
+    def known_node_name(self, key: str) -> str:
+        """Return the name of the node that has the key, as far as this client knows, or "". This does not wait."""
+        cluster: Any = self._cluster
+        try:
+            return "" if cluster is None else str(cluster.get_node_from_key(key).name)
+        except RedisClusterException:  # no known node has the slot
+            return ""
+
+    def refresh(self, max_age: float = 0.0, failed: str | None = None) -> Self:
+        """Read the topology of the cluster again if it is older than `max_age` seconds. Return this client.
+
+        The node named `failed` is asked last.
+        """
         cluster = self._connect()
         if time.monotonic() - self._refreshed_at > max_age:
-            cluster.nodes_manager.initialize()
+            cluster.nodes_manager.initialize(last_failed_node_name=failed)
             self._refreshed_at = time.monotonic()
         return self
 

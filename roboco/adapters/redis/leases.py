@@ -8,12 +8,14 @@ import uuid
 
 from roboco.adapters.redis.chunk_batcher import ChunkBatcher
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.lease_renewals import renewal_call
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import hash_fields, parse_snapshot
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, unnumbered_json
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
-from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, LeaseStatus, TurnClaim
+from roboco.ports.lease_renewals import CallLease, LeaseStatus
+from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, TurnClaim
 
 
 class RedisTurnLeases:
@@ -23,7 +25,8 @@ class RedisTurnLeases:
         self._scripts = scripts
         self._keys = keys
         self._lease_ms = int(lease * 1000)
-        self._batcher = ChunkBatcher(scripts, "emit")
+        self._batchers: dict[str, ChunkBatcher] = {}
+        """A batcher for each server, so that one that hangs does not delay the chunks of others."""
 
     def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
         """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
@@ -45,15 +48,18 @@ class RedisTurnLeases:
         names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
         arguments = [claim.assignment.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
         arguments = [*arguments, unnumbered_json(chunk.message)]
-        self._batcher.send(
+        self._batcher_for(task_id).send(
             names, arguments, lambda answer: on_ack(answer if isinstance(answer, Exception) else LeaseStatus(answer))
         )
 
+    def _batcher_for(self, task_id: str) -> ChunkBatcher:
+        server = self._scripts.server_of(self._keys.state(task_id))
+        return self._batchers.get(server) or self._batchers.setdefault(server, ChunkBatcher(self._scripts, "emit"))
+
     def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease, if this claim still holds it. Return its status."""
-        task_id = claim.assignment.task_id
-        names = [self._keys.state(task_id), self._keys.lease(task_id)]
-        return LeaseStatus(self._scripts.run("renew", names, claim.assignment.epoch, claim.token, self._lease_ms))
+        call = renewal_call(self._keys, claim.lease, self._lease_ms)
+        return LeaseStatus(self._scripts.run(call.name, call.keys, *call.arguments))
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """Return the request to end the turn, or None."""
@@ -109,8 +115,9 @@ class RedisToolLeases:
 
     def renew(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease. Return False if this worker no longer holds the call."""
-        arguments = [assignment.epoch, assignment.call_id, token, self._lease_ms]
-        return bool(self._scripts.run("renew_call", self._key_names(assignment), *arguments))
+        lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
+        call = renewal_call(self._keys, lease, self._lease_ms)
+        return bool(self._scripts.run(call.name, call.keys, *call.arguments))
 
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent

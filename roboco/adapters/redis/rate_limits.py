@@ -18,7 +18,7 @@ from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
 
 WINDOW_SECONDS = 61.0
 """Seconds in which the limits apply: a minute, plus the time that a request may take to reach its server."""
@@ -111,18 +111,15 @@ class RedisRateLimiter:
         self._grace_ms = int(grace * 1000)
         self._slot_ms = int(slot * 1000)
 
-    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
-        """Return the seconds after which to ask again. 0 or a negative number: the request is admitted.
-
-        A negative number also means that tasks wait for a reply of this model.
-        """
+    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
+        """Admit the request, or queue its ticket."""
         buckets = self._limiting_buckets(profile, ticket)
         names = [self._buckets.pause_key(profile), self._buckets.admission_key(profile, ticket)]
         names += [self._buckets.waiting_tasks_key(profile), *_bucket_keys(buckets)]
         times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms, self._slot_ms)
         request = (ticket.name, tokens, ticket.tenant)
         wait = self._scripts.run("rate_reserve", names, *request, *times, *_bucket_limits(buckets))
-        return float(wait) / 1000
+        return Queued(float(wait) / 1000) if wait > 0 else Admitted(tasks_waiting=wait < 0)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """Record the tokens that the ticket's request has used, and that it was sent `seconds_ago` seconds ago.

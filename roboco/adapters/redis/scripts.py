@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from hashlib import sha1
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis.commands.core import Script
@@ -23,6 +23,7 @@ from redis.exceptions import (
 )
 
 from roboco.adapters.redis.cluster import LazyCluster
+from roboco.adapters.redis.cluster_batch import ScriptCommand, send_batch
 from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.direct_calls import DirectCalls
 from roboco.errors import TransientError
@@ -46,6 +47,14 @@ _UNAVAILABLE_ERRORS = (
     RedisClusterException,
     TryAgainError,
 )
+
+
+class ScriptCall(NamedTuple):
+    """A call of a script."""
+
+    name: str
+    keys: list[str]
+    arguments: list[Any]
 
 
 class Scripts:
@@ -72,19 +81,26 @@ class Scripts:
                     pass  # the client retries as it is configured
             return call_script(script, keys, args)
 
-    def run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
-        """Call a script many times in one round trip. Return the answer to each call, or the error of that call.
+    def server_of(self, key: str) -> str:
+        """Return a name of the server that has the key, as far as this client knows. This does not wait.
 
-        Raise TransientError if Redis does not answer at all. Redis may run a call twice.
+        The name is "" if there is one server, or if the client of a cluster has not connected yet.
         """
-        if isinstance(self.client, LazyCluster):  # pipelines of a cluster refuse scripts
-            return [self._answer_or_error(name, *call) for call in calls]
-        script = self._scripts[name]
-        commands = [("EVALSHA", script.sha, len(keys), *keys, *arguments) for keys, arguments in calls]
-        with translating_errors():
-            answers = self._answers_to(commands)
-            if any(isinstance(answer, NoScriptError) for answer in answers) and _load(script):
-                answers = self._answers_to(commands)
+        return self.client.known_node_name(key) if isinstance(self.client, LazyCluster) else ""
+
+    def run_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Make the calls in one round trip to each server. Return the answer to each call, or the error of that call.
+
+        A call whose server does not answer has a TransientError. Redis may run a call twice.
+        """
+        if not calls:
+            return []
+        commands = [self._command(call) for call in calls]
+        answers = self._send(commands)
+        missing = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        if missing and self._loaded({calls[index].name for index in missing}):
+            for index, answer in zip(missing, self._send([commands[index] for index in missing]), strict=True):
+                answers[index] = answer
         return [_translated(answer) for answer in answers]
 
     def _answers_to(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -100,11 +116,30 @@ class Scripts:
                 pipe.execute_command(*command)
             return list(pipe.execute(raise_on_error=False))
 
-    def _answer_or_error(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
+    def _loaded(self, names: set[str]) -> bool:
+        """Load the scripts where they are missing. Return False if the Redis user may not."""
         try:
-            return self.run(name, keys, *arguments)
-        except (TransientError, redis.RedisError) as error:
-            return error
+            load_missing(self.client, [script_texts()[name] for name in names])
+        except NoPermissionError:
+            return False
+        except TransientError:
+            return True  # the servers that answer have them
+        return True
+
+    def _command(self, call: ScriptCall) -> ScriptCommand:
+        return ("EVALSHA", self.hash_of(call.name), len(call.keys), *call.keys, *call.arguments)
+
+    def _send(self, commands: Sequence[ScriptCommand]) -> list[Any]:
+        if isinstance(self.client, LazyCluster):
+            return send_batch(self.client, commands)
+        try:
+            return self._answers_to(commands)
+        except _UNAVAILABLE_ERRORS as error:
+            return [error] * len(commands)
+        except (redis.DataError, UnicodeError) as error:  # one of the commands cannot be encoded: nothing was sent
+            if len(commands) == 1:
+                return [error]
+            return [answer for command in commands for answer in self._send([command])]
 
 
 def single_script(client: redis.Redis, name: str) -> Script:

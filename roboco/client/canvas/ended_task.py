@@ -24,6 +24,7 @@ from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import TaskFailed, UsageError
+from roboco.ports.lease_renewals import AttemptLease
 
 
 def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> None:
@@ -32,7 +33,7 @@ def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> Non
     if engine.attempts.start(key) is None:
         return
     try:
-        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
+        with engine.heartbeat.renewing(AttemptLease(key)):
             _continue(app, engine, task_id, name)
             notify.confirm(engine, task_id, name)
     except Exception:

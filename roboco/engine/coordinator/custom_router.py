@@ -9,6 +9,7 @@ from roboco.domain.history.state import History
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
+from roboco.ports.lease_renewals import AttemptLease
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
             )
             chosen = Route("", name, WORKER_LOST_RULE, why)
         else:
-            with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
+            with engine.heartbeat.renewing(AttemptLease(key)):
                 chosen = _call_router(engine, name, key, team, history)
         _reset_attempts(engine, key)
         return chosen

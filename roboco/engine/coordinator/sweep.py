@@ -37,6 +37,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.engine.record.recover import restore_inbox
 from roboco.errors import CorruptHistory, TransientError
+from roboco.ports.lease_renewals import AttemptLease
 from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
         return
     delay = min(FIRST_RETRY_DELAY * 2.0**lost, IDLE_CHECK_INTERVAL)
     engine.schedule.set(task_id, delay)
-    with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
+    with engine.heartbeat.renewing(AttemptLease(key)):
         if lost < engine.policy.max_attempts:
             try:
                 _try_pass(engine, task_id, run_pass, delay)

@@ -11,7 +11,7 @@ from typing import Any
 
 from roboco.engine.engine import Engine
 from roboco.engine.retry import retry
-from roboco.ports.leases import LeaseStatus, TurnClaim
+from roboco.ports.leases import TurnClaim
 from roboco.ports.model import ModelStream
 from roboco.ports.telemetry import INTERRUPT_LATENCY_SECONDS
 
@@ -57,13 +57,6 @@ class Cancellation:
             stream = self._stream
         if stream is not None:
             stream.close()
-
-    def renew(self, claim: TurnClaim) -> bool:
-        """Renew the lease. Return True if this worker still has the turn."""
-        lease_status = self._engine.turns.renew(claim)
-        if lease_status is LeaseStatus.CANCEL_REQUESTED:
-            self.request()
-        return bool(lease_status)
 
     def receipt(self, claim: TurnClaim, stream: ModelStream, chunks: int) -> dict[str, Any]:
         """Return when cancellation was requested, seen by this worker and effective, and the chunks emitted after it.

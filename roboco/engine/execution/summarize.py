@@ -29,6 +29,7 @@ from roboco.engine.usage import failed_reply_usage, unfinished_usage
 from roboco.errors import ModelError
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, Request
+from roboco.ports.rate_limits import Queued
 
 MAX_THROTTLED = 8
 """Times that a turn is deferred because its model server is at its rate limit, until that counts as a failure."""
@@ -163,8 +164,9 @@ class _Summarizer:
         if reserved.refused:
             return Refused(ready, reserved.refused)
         ticket = summary_ticket(self.team, self.claim.assignment.task_id, task, until)
-        if (seconds := self.engine.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)) > 0:
-            return Deferred(ready, self.profile, seconds)
+        admission = self.engine.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)
+        if isinstance(admission, Queued):
+            return Deferred(ready, self.profile, admission.seconds)
         request = Request(self.profile, messages, (), max_tokens=min(filter(None, (max_tokens, reserved.max_tokens))))
         texts: list[str] = []
         try:

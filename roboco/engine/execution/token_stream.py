@@ -17,7 +17,8 @@ from roboco.domain.stream.event import StreamChunk
 from roboco.domain.tokens import estimate_tokens_of_bytes
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
-from roboco.ports.leases import Chunk, LeaseStatus, TurnClaim
+from roboco.ports.lease_renewals import LeaseStatus
+from roboco.ports.leases import Chunk, TurnClaim
 from roboco.ports.task_store import TokenUsage
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 

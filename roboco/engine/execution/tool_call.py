@@ -43,6 +43,7 @@ from roboco.engine.record.tool_listings import changed_tool_refusal
 from roboco.engine.retry import retry
 from roboco.errors import NotRunnable
 from roboco.ports.assignment import ToolAssignment
+from roboco.ports.lease_renewals import CallLease
 from roboco.ports.task_store import Snapshot
 from roboco.ports.telemetry import TOOL_SECONDS, Operation, OperationSpan
 from roboco.ports.tools import ToolContext
@@ -67,7 +68,8 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
     cancellation = threading.Event()
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
         if engine.calls.claim(order, token):
-            with engine.heartbeat.renewing(lambda: engine.calls.renew(order, token), cancellation.set):
+            lease = CallLease(order.task_id, order.epoch, order.call_id, token)
+            with engine.heartbeat.renewing(lease, cancellation.set):
                 return _run(engine, team, order, token, cancellation, span)
     span.discard()
     now = engine.task_store.load(order.task_id, 1)

@@ -62,6 +62,7 @@ from roboco.engine.usage import failed_reply_usage, record_turn_metrics, unfinis
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
+from roboco.ports.rate_limits import Admitted, Queued
 from roboco.ports.task_store import Commit
 from roboco.ports.telemetry import Operation, OperationSpan
 from roboco.ports.tools import Listings, MissingListing
@@ -90,7 +91,7 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
             with engine.quarantine.admit(order.attempt, engine.policy.max_attempts) as admitted:
                 if not admitted:
                     return defer_for_quarantine(turn)
-                with engine.heartbeat.renewing(lambda: cancellation.renew(claim), cancellation.abandon):
+                with engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request):
                     return _run_or_report(turn)
     span.discard()
     now = engine.task_store.load(order.task_id, 1)
@@ -175,16 +176,16 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     if prepared.refused:
         step = limit_step(prepared.refused, claim.snapshot.agent)  # `decide` chooses what follows
         return _commit(turn, StepContent(step.parts), step.metadata | usage_metadata(prepared.summary), step.agent_name)
-    wait = engine.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
-    if wait > 0:
+    admission = engine.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
+    if isinstance(admission, Queued):
         if not turn.cancellation.requested:
-            return defer_for_rate_limit(turn, prepared.request.profile, wait)
+            return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
         tickets.release_tickets(engine, turn.team, claim.assignment.task_id, claim.snapshot)
     request = embed_images(engine, claim.assignment.task_id, prepared.request)
     output = TokenStream(engine, claim, turn.cancellation, prepared.memory.tokens)
     stream = engine.model.stream(request, output.write)
     turn.cancellation.attach(stream)
-    return _stream_reply(turn, prepared, output, stream, wait < 0)
+    return _stream_reply(turn, prepared, output, stream, admission == Admitted(tasks_waiting=True))
 
 
 def _wait_for_summary(turn: ClaimedTurn, result: SummaryResult) -> TurnOutcome | None:

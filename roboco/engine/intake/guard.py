@@ -19,6 +19,7 @@ from typing import Protocol
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
 from roboco.errors import Overloaded, TransientError, UsageError
+from roboco.ports.lease_renewals import AttemptLease
 
 REQUEUE_DELAY = 1.0
 """Seconds before a message returns to its queue."""
@@ -90,7 +91,7 @@ def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], obje
     if unfinished >= engine.policy.max_attempts:
         engine.dead_letters.add(message.dead_letter(_ATTEMPTS_EXHAUSTED.format(unfinished), unfinished))
     else:
-        with engine.heartbeat.renewing(lambda: engine.attempts.renew(key), lambda: None):
+        with engine.heartbeat.renewing(AttemptLease(key)):
             _attempt(engine, message, key, accept)
     engine.attempts.finish(key)
 

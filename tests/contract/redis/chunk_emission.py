@@ -3,7 +3,8 @@
 from concurrent.futures import Future
 
 from roboco.domain.stream.event import StreamChunk
-from roboco.ports.leases import Chunk, LeaseStatus, TurnClaim, TurnLeases
+from roboco.ports.lease_renewals import LeaseStatus
+from roboco.ports.leases import Chunk, TurnClaim, TurnLeases
 from roboco.ports.task_store import TokenUsage
 
 ACK_TIMEOUT = 60.0

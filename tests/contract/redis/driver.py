@@ -285,7 +285,7 @@ class Driver:
 
     def renew_attempt(self, key: str) -> object:
         """Renew the lease of an attempt."""
-        return self.task.attempts.renew(key)
+        return self.task.renew_attempt(key)
 
     def start_attempt_without_lease(self, key: str) -> object:
         """Count the start of an attempt."""

@@ -7,7 +7,7 @@ from roboco.ports.rate_limits import Ticket
 from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_WINDOW, SHORT_LEASE, TaskUnderTest
 from tests.contract.samples import TASK
 from tests.support.memory_ports.clock import ManualClock
-from tests.support.memory_ports.leases import MemoryCalls, MemoryTurns
+from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
 from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
@@ -33,6 +33,8 @@ class TaskInMemory(TaskUnderTest):
         self.calls = MemoryCalls(server, clock, LONG_LEASE)
         self.short_lease_turns = MemoryTurns(server, clock, SHORT_LEASE)
         self.short_lease_calls = MemoryCalls(server, clock, SHORT_LEASE)
+        self.renewals = MemoryLeaseRenewals(server, clock, LONG_LEASE)
+        self.short_lease_renewals = MemoryLeaseRenewals(server, clock, SHORT_LEASE)
         self.schedule = MemorySchedule(server, clock)
         self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)

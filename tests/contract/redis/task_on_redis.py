@@ -10,6 +10,7 @@ from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
 from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
@@ -44,6 +45,8 @@ class TaskOnRedis(TaskUnderTest):
         self.calls = RedisToolLeases(scripts, keys, LONG_LEASE)
         self.short_lease_turns = RedisTurnLeases(scripts, keys, SHORT_LEASE)
         self.short_lease_calls = RedisToolLeases(scripts, keys, SHORT_LEASE)
+        self.renewals = RedisLeaseRenewals(scripts, keys, LONG_LEASE)
+        self.short_lease_renewals = RedisLeaseRenewals(scripts, keys, SHORT_LEASE)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisEventLogs = RedisEventLogs(client, keys)

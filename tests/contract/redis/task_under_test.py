@@ -15,9 +15,10 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.inbox import Inbox
+from roboco.ports.lease_renewals import AttemptLease, LeaseRenewals, LeaseStatus
 from roboco.ports.leases import ToolLeases, TurnClaim, TurnLeases
 from roboco.ports.logs import EventLogs
-from roboco.ports.rate_limits import RateLimiter, Ticket
+from roboco.ports.rate_limits import Queued, RateLimiter, Ticket
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TaskStore
@@ -35,6 +36,12 @@ SHORT_LEASE = 0.03
 """Seconds of a lease that a test lets expire."""
 
 
+def wait_of(rates: RateLimiter, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
+    """Return the seconds for which the request is queued, or 0.0 if it is admitted."""
+    admission = rates.reserve(profile, ticket, tokens)
+    return admission.seconds if isinstance(admission, Queued) else 0.0
+
+
 class TaskUnderTest(ABC):
     """A task, and the ports through which a test changes and reads it.
 
@@ -47,6 +54,8 @@ class TaskUnderTest(ABC):
     calls: ToolLeases
     short_lease_turns: TurnLeases
     short_lease_calls: ToolLeases
+    renewals: LeaseRenewals
+    short_lease_renewals: LeaseRenewals
     schedule: Schedule
     inbox: Inbox
     logs: EventLogs
@@ -126,6 +135,11 @@ class TaskUnderTest(ABC):
         commit = Commit(self.steps[-1], fold(self.steps), events[:1])
         decision = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer", routing={"rule": "next"})
         return self.store.commit_with_decision(TASK, self.snapshot.epoch, commit, decision, events[1:])
+
+    def renew_attempt(self, key: str) -> LeaseStatus | Exception:
+        """Renew the lease of an attempt."""
+        [status] = self.renewals.renew([AttemptLease(key)])
+        return status
 
     @property
     def snapshot(self) -> Snapshot:

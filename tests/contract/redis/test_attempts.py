@@ -9,6 +9,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
 from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
+from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
 
@@ -24,11 +25,11 @@ def test_attempts_that_never_finish_are_counted(task: TaskUnderTest) -> None:
 def test_an_attempt_excludes_others_until_its_lease_expires(task: TaskUnderTest) -> None:
     assert task.attempts.start("a") == 0
     assert task.attempts.start("a") is None
-    task.short_lease_attempts.renew("a")
+    task.short_lease_renewals.renew([AttemptLease("a")])
     task.pass_time(SHORT_LEASE)
-    assert not task.attempts.renew("a")
+    assert task.renew_attempt("a") is LeaseStatus.LOST
     assert task.attempts.start("a") == 1
-    assert task.attempts.renew("a")
+    assert task.renew_attempt("a") is LeaseStatus.HELD
     task.attempts.finish("a")
     assert task.attempts.start("a") == 0
     task.attempts.finish("never started")

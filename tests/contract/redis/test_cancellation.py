@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.ports.leases import LeaseStatus
+from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.task_store import Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_under_test import TaskUnderTest

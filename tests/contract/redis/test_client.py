@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from roboco.adapters.redis import client as redis_client
-from roboco.adapters.redis.client import connect, connect_subscriber
+from roboco.adapters.redis.client import connect, connect_for_renewals, connect_subscriber
 from roboco.errors import UsageError
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
@@ -30,6 +30,11 @@ def test_a_subscription_without_a_reply_fails(url: str) -> None:
             pubsub.subscribe("channel")
 
     assert wait_for_error(subscribe)
+
+
+def test_a_renewal_without_a_reply_fails(url: str) -> None:
+    with connect_for_renewals(url, 0.05) as client:
+        assert wait_for_error(client.ping)
 
 
 @pytest.mark.parametrize("opened", [connect, connect_subscriber])

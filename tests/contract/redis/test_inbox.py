@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from roboco.errors import TransientError
-from roboco.ports.leases import LeaseStatus
+from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.task_store import Phase
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest

@@ -5,7 +5,7 @@ from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.team.file import parse_team
 from roboco.domain.team.model_limits import ModelLimits
-from roboco.ports.rate_limits import Ticket
+from roboco.ports.rate_limits import Admitted, Ticket
 from tests.contract.redis.task_on_redis import TaskOnRedis
 
 
@@ -15,7 +15,7 @@ def test_the_usage_of_a_rate_limit_is_the_sum_of_its_slots(redis_task: TaskOnRed
     limiter = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, ModelLimits())
     for number in range(3):
         ticket = Ticket(f"t{number}", team.name, "1/1/0")
-        assert limiter.reserve(team.models["m"], ticket, 100) == 0
+        assert limiter.reserve(team.models["m"], ticket, 100) == Admitted()
         limiter.record_usage(team.models["m"], ticket, 50)
     (usage,) = RedisMonitor(redis_task.client, redis_task.keys, ModelLimits()).rates([("t0", team)])
     assert (usage.requests, usage.max_requests) == (3, 10)

@@ -14,7 +14,7 @@ from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
 from tests.contract.redis.task_on_redis import TaskOnRedis
-from tests.contract.redis.task_under_test import OPERATOR_LIMITS
+from tests.contract.redis.task_under_test import OPERATOR_LIMITS, wait_of
 from tests.contract.redis.test_rate_limits import make_ticket
 
 
@@ -27,7 +27,7 @@ def test_the_sums_of_a_bucket_equal_its_slots(redis_task: TaskOnRedis, requests:
     client: Any = redis_task.client
     for kind, tokens, seconds in requests:
         ticket = make_ticket(uuid.uuid4().hex)
-        assert rates.reserve(many, ticket, tokens) == 0
+        assert wait_of(rates, many, ticket, tokens) == 0
         time.sleep(seconds)  # slots leave the window meanwhile
         if kind == "u":
             rates.record_usage(many, ticket, 2 * tokens, seconds / 2)
@@ -68,7 +68,7 @@ def send_requests(rates: RedisRateLimiter, worker: int, deadline: float) -> None
     profile = ModelProfile(model="shared", tokens_per_minute=100)
     for number in itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count()):
         ticket = make_ticket(f"t{worker}-{number}", f"tenant{number % 5}")
-        while (wait := rates.reserve(profile, ticket, 10)) > 0 and number % 3 and time.monotonic() < deadline:
+        while (wait := wait_of(rates, profile, ticket, 10)) > 0 and number % 3 and time.monotonic() < deadline:
             time.sleep(min(wait, 0.02))
         if wait <= 0:
             rates.record_usage(profile, ticket, 8)

@@ -9,9 +9,16 @@ import pytest
 from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admitted, Ticket
 from tests.contract.redis.task_on_redis import TaskOnRedis
-from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_SLOT, RATE_WINDOW, TaskUnderTest
+from tests.contract.redis.task_under_test import (
+    LONG_LEASE,
+    OPERATOR_LIMITS,
+    RATE_SLOT,
+    RATE_WINDOW,
+    TaskUnderTest,
+    wait_of,
+)
 from tests.contract.samples import TASK, status_event
 
 UNLIMITED = ModelProfile(model="m")
@@ -27,82 +34,82 @@ def make_ticket(name: str, tenant: str = "", team: str = "desk") -> Ticket:
 
 
 def test_a_request_without_a_limit_never_waits(task: TaskUnderTest) -> None:
-    assert [task.rates.reserve(UNLIMITED, make_ticket(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
+    assert [wait_of(task.rates, UNLIMITED, make_ticket(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
 
 
 def test_tokens_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
     rates = task.rates
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("a"), 60) == 0
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("b"), 40) == 0
-    assert 0 < rates.reserve(TOKEN_LIMITED, make_ticket("c"), 10) <= LONG_LEASE + MAX_OVERHANG
-    task.pass_time(task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("c"), 10))
-    assert task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("c"), 10) == 0
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("a"), 60) == 0
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 40) == 0
+    assert 0 < wait_of(rates, TOKEN_LIMITED, make_ticket("c"), 10) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("c"), 10))
+    assert wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("c"), 10) == 0
 
 
 def test_requests_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
     rates = task.rates
-    assert [rates.reserve(REQUEST_LIMITED, make_ticket(name), 1) for name in "ab"] == [0, 0]
-    assert 0 < rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1) <= LONG_LEASE + MAX_OVERHANG
-    task.pass_time(task.short_window_rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1))
-    assert task.short_window_rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1) == 0
+    assert [wait_of(rates, REQUEST_LIMITED, make_ticket(name), 1) for name in "ab"] == [0, 0]
+    assert 0 < wait_of(rates, REQUEST_LIMITED, make_ticket("c"), 1) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(wait_of(task.short_window_rates, REQUEST_LIMITED, make_ticket("c"), 1))
+    assert wait_of(task.short_window_rates, REQUEST_LIMITED, make_ticket("c"), 1) == 0
 
 
 def test_the_same_ticket_is_the_same_request(task: TaskUnderTest) -> None:
-    assert [task.rates.reserve(TOKEN_LIMITED, make_ticket("a"), 100) for _ in range(5)] == [0] * 5
-    assert task.rates.reserve(TOKEN_LIMITED, make_ticket("b"), 1) > 0
+    assert [wait_of(task.rates, TOKEN_LIMITED, make_ticket("a"), 100) for _ in range(5)] == [0] * 5
+    assert wait_of(task.rates, TOKEN_LIMITED, make_ticket("b"), 1) > 0
 
 
 def test_a_waiting_ticket_keeps_its_place(task: TaskUnderTest) -> None:
     rates = task.rates
-    rates.reserve(TOKEN_LIMITED, make_ticket("a"), 100)
-    first, second, third = (rates.reserve(TOKEN_LIMITED, make_ticket(name), 60) for name in "bcd")
+    wait_of(rates, TOKEN_LIMITED, make_ticket("a"), 100)
+    first, second, third = (wait_of(rates, TOKEN_LIMITED, make_ticket(name), 60) for name in "bcd")
     assert 0 < first <= LONG_LEASE + MAX_OVERHANG < second <= third
-    again = rates.reserve(TOKEN_LIMITED, make_ticket("b"), 60)
+    again = wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 60)
     assert again <= first
-    task.pass_time(task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("b"), 60))
-    assert task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("b"), 60) == 0
+    task.pass_time(wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("b"), 60))
+    assert wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("b"), 60) == 0
     assert (
         0
-        < task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("c"), 60)
-        < task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("d"), 60)
+        < wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("c"), 60)
+        < wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("d"), 60)
     )
 
 
 def test_a_request_larger_than_a_window_waits_until_the_window_is_empty(task: TaskUnderTest) -> None:
     rates = task.rates
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("a"), 1) == 0
-    assert 0 < rates.reserve(TOKEN_LIMITED, make_ticket("huge"), 10_000) <= LONG_LEASE + MAX_OVERHANG
-    task.pass_time(task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("huge"), 10_000))
-    assert task.short_window_rates.reserve(TOKEN_LIMITED, make_ticket("huge"), 10_000) == 0
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("b"), 1) > 0
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("a"), 1) == 0
+    assert 0 < wait_of(rates, TOKEN_LIMITED, make_ticket("huge"), 10_000) <= LONG_LEASE + MAX_OVERHANG
+    task.pass_time(wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("huge"), 10_000))
+    assert wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("huge"), 10_000) == 0
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 1) > 0
 
 
 def test_the_recorded_usage_replaces_the_reservation(task: TaskUnderTest) -> None:
     rates = task.rates
-    rates.reserve(TOKEN_LIMITED, make_ticket("a"), 100)
+    wait_of(rates, TOKEN_LIMITED, make_ticket("a"), 100)
     rates.record_usage(TOKEN_LIMITED, make_ticket("a"), 30)
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("b"), 70) == 0
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 70) == 0
     rates.record_usage(TOKEN_LIMITED, make_ticket("unknown"), 5)
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("c"), 1) > 0
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("c"), 1) > 0
 
 
 def test_requests_that_no_longer_count_are_forgotten(task: TaskUnderTest) -> None:
     many = ModelProfile(model="m", requests_per_minute=1000)
     for ticket in "abc":
-        assert task.short_window_rates.reserve(many, make_ticket(ticket), 1) == 0
+        assert wait_of(task.short_window_rates, many, make_ticket(ticket), 1) == 0
     task.pass_time(RATE_WINDOW + 2 * RATE_SLOT)
-    assert task.short_window_rates.reserve(many, make_ticket("d"), 1) == 0
+    assert wait_of(task.short_window_rates, many, make_ticket("d"), 1) == 0
     assert task.tickets(many, make_ticket("d")) == {make_ticket("d").name}
 
 
 def test_the_data_of_old_windows_is_removed(redis_task: TaskOnRedis) -> None:
     many = ModelProfile(model="m", requests_per_minute=1000)
     window = Buckets(redis_task.keys, OPERATOR_LIMITS).of(many, "", "desk")[0].keys[0]
-    assert redis_task.short_window_rates.reserve(many, make_ticket("a"), 1) == 0
+    assert wait_of(redis_task.short_window_rates, many, make_ticket("a"), 1) == 0
     client: Any = redis_task.client
     old = [name for name in client.hkeys(window) if name[:-1].isdigit()]
     redis_task.pass_time(RATE_WINDOW + 2 * RATE_SLOT)
-    assert redis_task.short_window_rates.reserve(many, make_ticket("b"), 1) == 0
+    assert wait_of(redis_task.short_window_rates, many, make_ticket("b"), 1) == 0
     assert old
     assert not set(old) & set(client.hkeys(window))
 
@@ -112,55 +119,55 @@ def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnde
     rates.pause(UNLIMITED, 60)
     rates.pause(TOKEN_LIMITED, 10)
     waits = [
-        rates.reserve(UNLIMITED, make_ticket("a"), 1),
-        rates.reserve(TOKEN_LIMITED, make_ticket("b"), 1),
-        rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1),
+        wait_of(rates, UNLIMITED, make_ticket("a"), 1),
+        wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 1),
+        wait_of(rates, REQUEST_LIMITED, make_ticket("c"), 1),
     ]
     assert all(30 < wait <= 60 for wait in waits)
     other = ModelProfile(model="other", tokens_per_minute=100)
-    assert rates.reserve(other, make_ticket("d"), 1) == 0
+    assert wait_of(rates, other, make_ticket("d"), 1) == 0
     rates.pause(other, 0.1)
     task.pass_time(0.1)
-    assert rates.reserve(other, make_ticket("e"), 1) == 0
+    assert wait_of(rates, other, make_ticket("e"), 1) == 0
 
 
 @pytest.mark.parametrize("other", [make_ticket("b", "globex"), make_ticket("b", "acme", "kiosk")])
 def test_a_teams_own_limit_slows_only_that_team(task: TaskUnderTest, other: Ticket) -> None:
-    waits = [task.rates.reserve(REQUEST_LIMITED, make_ticket(f"a{number}", "acme"), 1) for number in range(30)]
+    waits = [wait_of(task.rates, REQUEST_LIMITED, make_ticket(f"a{number}", "acme"), 1) for number in range(30)]
     assert waits[:2] == [0, 0]
     assert min(waits[2:]) > 0
-    assert task.rates.reserve(REQUEST_LIMITED, other, 1) == 0
+    assert wait_of(task.rates, REQUEST_LIMITED, other, 1) == 0
 
 
 def test_the_operators_limit_applies_to_all_tenants_together(task: TaskUnderTest) -> None:
     greedy = ModelProfile(model="shared", requests_per_minute=1000, tokens_per_minute=10**9)
     aliased = ModelProfile(model="shared", base_url="https://api.openai.com:443/v1/", api_key_env="OTHER_KEY")
-    assert task.rates.reserve(OPERATOR_LIMITED, make_ticket("a", "acme"), 1) == 0
-    assert task.rates.reserve(greedy, make_ticket("b", "globex"), 1) == 0
+    assert wait_of(task.rates, OPERATOR_LIMITED, make_ticket("a", "acme"), 1) == 0
+    assert wait_of(task.rates, greedy, make_ticket("b", "globex"), 1) == 0
     for profile in (OPERATOR_LIMITED, greedy, aliased):
-        assert task.rates.reserve(profile, make_ticket("c", "initech", profile.model), 1) > 0
+        assert wait_of(task.rates, profile, make_ticket("c", "initech", profile.model), 1) > 0
 
 
 def test_a_tenant_with_many_requests_does_not_hold_up_another_one(task: TaskUnderTest) -> None:
     rates = task.short_window_rates
-    assert [rates.reserve(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50) for number in range(2)] == [0, 0]
+    assert [wait_of(rates, OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50) for number in range(2)] == [0, 0]
     for number in range(2, 30):
-        rates.reserve(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50)
-    wait = rates.reserve(OPERATOR_LIMITED, make_ticket("b", "globex"), 50)
+        wait_of(rates, OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50)
+    wait = wait_of(rates, OPERATOR_LIMITED, make_ticket("b", "globex"), 50)
     assert 0 < wait <= 2 * RATE_WINDOW, "it waits for one of the 28 requests before it"
-    assert rates.reserve(OPERATOR_LIMITED, make_ticket("a29", "acme"), 50) > wait
+    assert wait_of(rates, OPERATOR_LIMITED, make_ticket("a29", "acme"), 50) > wait
 
 
 def test_a_released_ticket_gives_its_place_to_the_tickets_behind_it(task: TaskUnderTest) -> None:
     rates = task.short_window_rates
-    waits = [rates.reserve(TOKEN_LIMITED, make_ticket(f"a{number}"), 100) for number in range(31)]
+    waits = [wait_of(rates, TOKEN_LIMITED, make_ticket(f"a{number}"), 100) for number in range(31)]
     assert waits[30] > 10 * RATE_WINDOW
     for number in range(1, 30):
         for _ in range(2):
             rates.release(TOKEN_LIMITED, make_ticket(f"a{number}"))
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("a30"), 100) <= 1.1 * RATE_WINDOW
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("a30"), 100) <= 1.1 * RATE_WINDOW
     rates.release(TOKEN_LIMITED, make_ticket("a0"))
-    assert task.rates.reserve(TOKEN_LIMITED, make_ticket("a30"), 100) > 0, (
+    assert wait_of(task.rates, TOKEN_LIMITED, make_ticket("a30"), 100) > 0, (
         "the request of a0 was sent, and still counts"
     )
     rates.release(UNLIMITED, make_ticket("unknown"))
@@ -168,21 +175,21 @@ def test_a_released_ticket_gives_its_place_to_the_tickets_behind_it(task: TaskUn
 
 def test_a_tenant_is_not_charged_for_released_tickets(task: TaskUnderTest) -> None:
     for number in range(30):
-        task.rates.reserve(OPERATOR_LIMITED, make_ticket(f"b{number}", "globex"), 50)
+        wait_of(task.rates, OPERATOR_LIMITED, make_ticket(f"b{number}", "globex"), 50)
     for number in range(20):
-        task.rates.reserve(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50)
+        wait_of(task.rates, OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50)
     for number in range(20):
         task.rates.release(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"))
-    assert task.rates.reserve(OPERATOR_LIMITED, make_ticket("new", "acme"), 50) <= 2 * LONG_LEASE
+    assert wait_of(task.rates, OPERATOR_LIMITED, make_ticket("new", "acme"), 50) <= 2 * LONG_LEASE
 
 
 def test_a_ticket_that_is_not_renewed_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
     """The ticket may belong to a worker that died; the other tickets wait for it no longer."""
     scripts = Scripts(redis_task.client)
     rates = RedisRateLimiter(scripts, redis_task.keys, OPERATOR_LIMITS, 0.1, grace=0.1, slot=RATE_SLOT)
-    wait = [rates.reserve(TOKEN_LIMITED, make_ticket(name), 100) for name in "abc"][-1]
+    wait = [wait_of(rates, TOKEN_LIMITED, make_ticket(name), 100) for name in "abc"][-1]
     redis_task.pass_time(wait + 0.2)
-    assert rates.reserve(TOKEN_LIMITED, make_ticket("d"), 100) == 0
+    assert wait_of(rates, TOKEN_LIMITED, make_ticket("d"), 100) == 0
     assert redis_task.tickets(TOKEN_LIMITED, make_ticket("d")) == {make_ticket("d").name}
 
 
@@ -193,12 +200,12 @@ def test_the_cost_of_a_reservation_does_not_grow_with_the_waiting_tickets(redis_
 
     def commands(name: str) -> int:
         before = calls()
-        redis_task.rates.reserve(OPERATOR_LIMITED, make_ticket(name, f"tenant{len(name)}"), 10)
+        wait_of(redis_task.rates, OPERATOR_LIMITED, make_ticket(name, f"tenant{len(name)}"), 10)
         return calls() - before
 
     few = max(commands("x" * length) for length in range(1, 10))
     for number in range(300):
-        redis_task.rates.reserve(OPERATOR_LIMITED, make_ticket(f"t{number}", f"tenant{number}"), 10)
+        wait_of(redis_task.rates, OPERATOR_LIMITED, make_ticket(f"t{number}", f"tenant{number}"), 10)
     assert commands("y") <= few + 5
 
 
@@ -206,7 +213,7 @@ def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) 
     """The reservations without a wait hold no more than the tokens of one window."""
     with ThreadPoolExecutor(16) as pool:
         waits = list(
-            pool.map(lambda number: redis_task.rates.reserve(TOKEN_LIMITED, make_ticket(f"t{number}"), 30), range(40))
+            pool.map(lambda number: wait_of(redis_task.rates, TOKEN_LIMITED, make_ticket(f"t{number}"), 30), range(40))
         )
     assert len([wait for wait in waits if wait == 0]) == 3
 
@@ -214,20 +221,20 @@ def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) 
 def test_tasks_wait_for_a_model_until_they_are_removed(task: TaskUnderTest) -> None:
     rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
     assert rates.waiting_tasks(UNLIMITED) == []
-    assert rates.reserve(UNLIMITED, make_ticket("a"), 1) == 0
+    assert wait_of(rates, UNLIMITED, make_ticket("a"), 1) == 0
     for task_id in tasks:
         rates.add_waiting_task(UNLIMITED, task_id)
         rates.add_waiting_task(UNLIMITED, task_id)
     assert sorted(rates.waiting_tasks(UNLIMITED)) == tasks[:MAX_RESUMED_TASKS]
-    assert rates.reserve(UNLIMITED, make_ticket("b"), 1) < 0
-    assert rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1) <= 0
+    assert rates.reserve(UNLIMITED, make_ticket("b"), 1) == Admitted(tasks_waiting=True)
+    assert isinstance(rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1), Admitted)
     assert rates.waiting_tasks(UNLIMITED.model_copy(update={"model": "another"})) == []
     rates.remove_waiting_tasks(UNLIMITED, rates.waiting_tasks(UNLIMITED))
     assert rates.waiting_tasks(UNLIMITED) == tasks[MAX_RESUMED_TASKS:]
     rates.remove_waiting_tasks(UNLIMITED, tasks)
     rates.remove_waiting_tasks(UNLIMITED, [])
     assert rates.waiting_tasks(UNLIMITED) == []
-    assert rates.reserve(UNLIMITED, make_ticket("d"), 1) == 0
+    assert wait_of(rates, UNLIMITED, make_ticket("d"), 1) == 0
 
 
 @pytest.mark.parametrize("refused", [False, True])

@@ -11,7 +11,7 @@ from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
+from roboco.adapters.redis.scripts import ScriptCall, Scripts, load_missing, script_texts
 from roboco.client.wiring import producer_app
 from roboco.errors import TransientError
 from roboco.settings import Settings
@@ -20,6 +20,7 @@ from tests.support.servers.cluster import PRIMARIES, Cluster
 
 pytestmark = pytest.mark.redis
 CLEAR_CANCELLATION = ("clear_cancellation", ["roboco:{a}:state"], 1)
+RENEW = ScriptCall("renew", ["roboco:{a}:state", "roboco:{a}:lease"], [1, "me", 1000])
 MISSING_SCRIPTS = "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them"
 
 
@@ -50,7 +51,7 @@ def other(own_valkey: ValkeyServer, coordinator: redis.Redis) -> Iterator[redis.
 def test_a_user_with_the_right_to_load_scripts_loads_the_called_one(coordinator: redis.Redis) -> None:
     scripts = Scripts(coordinator)
     assert scripts.run(*CLEAR_CANCELLATION) is not None
-    assert scripts.run_all("renew", [(["roboco:{a}:state", "roboco:{a}:lease"], [1, "me", 1000])]) == [0]
+    assert scripts.run_all([RENEW]) == [0]
     held = coordinator.script_exists(*map(scripts.hash_of, script_texts()))
     assert held.count(True) == 2
 
@@ -69,13 +70,13 @@ def test_a_user_without_that_right_waits_for_a_coordinator_to_load_scripts(
 
 
 def test_each_call_of_a_batch_reports_its_missing_script(coordinator: redis.Redis, other: redis.Redis) -> None:
-    scripts, call = Scripts(other), (["roboco:{a}:state", "roboco:{a}:lease"], [1, "me", 1000])
-    first, second = scripts.run_all("renew", [call, call])
+    scripts = Scripts(other)
+    first, second = scripts.run_all([RENEW, RENEW])
     for error in (first, second):
         assert isinstance(error, TransientError)
         assert MISSING_SCRIPTS in str(error)
     load_missing(coordinator, script_texts().values())
-    assert scripts.run_all("renew", [call, call]) == [0, 0]
+    assert scripts.run_all([RENEW, RENEW]) == [0, 0]
 
 
 def test_only_missing_scripts_are_loaded(coordinator: redis.Redis) -> None:

@@ -19,7 +19,7 @@ from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import TransientError
-from roboco.ports.rate_limits import Ticket
+from roboco.ports.rate_limits import Admitted, Queued, Ticket
 from tests.support.flower import flower
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.redis_users import StackOfUsers, take_denials, url_of
@@ -155,10 +155,10 @@ def test_the_user_of_agents_may_use_the_rate_limits_of_a_model(acl_stack: Stack)
     with connect(url_of(acl_stack.valkey, "roboco-agents")) as client:
         rates = RedisRateLimiter(Scripts(client), Keys(acl_stack.settings.prefix), ModelLimits())
         tickets = [Ticket(f"task_{uuid.uuid4().hex}", "team", str(number)) for number in range(3)]
-        waits = [rates.reserve(PROFILE, ticket, 60) for ticket in tickets]
+        admissions = [rates.reserve(PROFILE, ticket, 60) for ticket in tickets]
         rates.record_usage(PROFILE, tickets[0], 10)
         rates.release(PROFILE, tickets[1])
-    assert [wait > 0 for wait in waits] == [False, True, True]
+    assert [type(admission) for admission in admissions] == [Admitted, Queued, Queued]
     assert take_denials(acl_stack) == set()
 
 

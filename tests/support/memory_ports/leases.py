@@ -1,12 +1,15 @@
 """Leases in memory: on turns, with their chunks, and on tool calls."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
-from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, LeaseStatus, TurnClaim
+from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
+from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, TurnClaim
 from roboco.ports.task_store import Declined, Phase
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 from tests.support.memory_ports.task_store import snapshot
@@ -43,7 +46,7 @@ class MemoryTurns:
     def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
         """If the claim holds, renew the lease, and number, log and publish the chunk once."""
         with self._server:
-            task = self._renewed(claim)
+            task = _renewed_turn(self._server, claim.lease, self._clock.now() + self._lease)
             if task is not None and chunk.number > task.emitted:
                 task.emitted, task.used = chunk.number, chunk.used
                 self._server.publish_chunk(claim.assignment.task_id, task, chunk.message)
@@ -52,8 +55,8 @@ class MemoryTurns:
 
     def renew(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease if the claim still holds. Return its status."""
-        task = self._renewed(claim)
-        return LeaseStatus.LOST if task is None else _lease_status(task)
+        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([claim.lease])
+        return status
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """Return the request to cancel the turn, or None."""
@@ -114,15 +117,6 @@ class MemoryTurns:
                 task.dispatched_at, task.deferral = now, (0, 0.0)
             return task.redeliveries
 
-    def _renewed(self, claim: TurnClaim) -> StoredTask | None:
-        now = self._clock.now()
-        with self._server as held:
-            task = held.tasks.get(claim.assignment.task_id)
-            if task is None or (task.epoch, task.owner) != (claim.assignment.epoch, claim.token):
-                return None
-            task.lease_until = now + self._lease
-            return task
-
 
 def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
     """Return the workers that have declined the work of this epoch."""
@@ -164,13 +158,9 @@ class MemoryCalls:
 
     def renew(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease. Return False if the caller no longer holds the call."""
-        now = self._clock.now()
-        with self._server:
-            call = self._call(assignment)
-            if call is None or call.owner != token:
-                return False
-            call.lease_until = now + self._lease
-            return True
+        lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
+        [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([lease])
+        return bool(status)
 
     def record_outcome(
         self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
@@ -213,7 +203,56 @@ class MemoryCalls:
             return call.attempt
 
     def _call(self, order: ToolAssignment) -> StoredCall | None:
-        task = self._server.held.tasks.get(order.task_id)
-        if task is None or task.epoch != order.epoch:
+        return _find_call(self._server, order.task_id, order.epoch, order.call_id)
+
+
+def _find_call(server: MemoryServer, task_id: str, epoch: int, call_id: str) -> StoredCall | None:
+    task = server.held.tasks.get(task_id)
+    return None if task is None or task.epoch != epoch else task.calls.get(call_id, StoredCall())
+
+
+class MemoryLeaseRenewals:
+    """Renewals of leases for `lease` seconds each."""
+
+    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
+        self._server = server
+        self._clock = clock
+        self._lease = lease
+
+    def server_of(self, lease: Lease) -> str:
+        """Return the name of the one server."""
+        return ""
+
+    def renew(self, leases: Sequence[Lease]) -> list[LeaseStatus]:
+        """Renew the leases. Return the status of each."""
+        return [self._renew(lease) for lease in leases]
+
+    def _renew(self, lease: Lease) -> LeaseStatus:
+        now = self._clock.now()
+        with self._server as held:
+            match lease:
+                case TurnLease():
+                    task = _renewed_turn(self._server, lease, now + self._lease)
+                    return LeaseStatus.LOST if task is None else _lease_status(task)
+                case CallLease(task_id, epoch, call_id, token):
+                    call = _find_call(self._server, task_id, epoch, call_id)
+                    if call is None or call.owner != token:
+                        return LeaseStatus.LOST
+                    call.lease_until = now + self._lease
+                case AttemptLease(key):
+                    if held.attempt_leases.get(key, 0.0) <= now:
+                        return LeaseStatus.LOST
+                    held.attempt_leases[key] = now + self._lease
+                case _ as unknown:
+                    assert_never(unknown)
+        return LeaseStatus.HELD
+
+
+def _renewed_turn(server: MemoryServer, lease: TurnLease, until: float) -> StoredTask | None:
+    """Return the task with its turn's lease renewed, or None if the lease is lost."""
+    with server as held:
+        task = held.tasks.get(lease.task_id)
+        if task is None or (task.epoch, task.owner) != (lease.epoch, lease.token):
             return None
-        return task.calls.get(order.call_id, StoredCall())
+        task.lease_until = until
+        return task

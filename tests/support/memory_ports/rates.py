@@ -7,7 +7,7 @@ from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
 from roboco.ports.clock import Clock
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Ticket
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
@@ -88,12 +88,12 @@ class MemoryRates:
         self._window = window
         self._limits = limits or ModelLimits()
 
-    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> float:
-        """Return the seconds until the ticket asks again, or 0 if its request may be made now."""
+    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
+        """Admit the request, or queue its ticket."""
         now = self._clock.now()
         with self._server as held:
             buckets = self._buckets(profile, ticket)
-            at_once = -1.0 if held.awaiting.get(_server_of(profile)) else 0.0
+            at_once = Admitted(tasks_waiting=bool(held.awaiting.get(_server_of(profile))))
             if any(ticket.name in bucket.held.made for bucket in buckets):
                 return at_once
             pause = max(0.0, held.paused_until.get(_server_of(profile), 0.0) - now)
@@ -113,7 +113,7 @@ class MemoryRates:
                 else:
                     bucket.leave(ticket.name, admitted=True)
                     bucket.held.made[ticket.name] = StoredRequest(now, bucket.size(tokens))
-            return wait if wait > 0 else at_once
+            return Queued(wait) if wait > 0 else at_once
 
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Note that the task is paused until this profile's model has answered a request."""

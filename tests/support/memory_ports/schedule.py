@@ -146,15 +146,6 @@ class MemoryAttempts:
             held.attempt_leases[key] = now + self._lease
         return self.start_without_lease(key)
 
-    def renew(self, key: str) -> bool:
-        """Renew the lease. Return False if it has expired."""
-        now = self._clock.now()
-        with self._server as held:
-            if held.attempt_leases.get(key, 0.0) <= now:
-                return False
-            held.attempt_leases[key] = now + self._lease
-            return True
-
     def start_without_lease(self, key: str) -> int:
         """Count a start, also beside another worker. Return the number of earlier unfinished starts."""
         with self._server as held:

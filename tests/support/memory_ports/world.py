@@ -48,7 +48,7 @@ from tests.support.memory_ports.dispatcher import (
     TurnMessage,
 )
 from tests.support.memory_ports.heartbeat import ManualHeartbeat
-from tests.support.memory_ports.leases import MemoryCalls, MemoryTurns
+from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
 from tests.support.memory_ports.model import ScriptedModel
 from tests.support.memory_ports.notifier import MemoryNotifier
 from tests.support.memory_ports.rates import Estimates, MemoryRates
@@ -102,7 +102,8 @@ class World:
         self.files = MemoryFiles()
         self.histories = MemoryHistories()
         self.dispatcher = QueueDispatcher(self.clock)
-        self.heartbeat = ManualHeartbeat()
+        renewals = MemoryLeaseRenewals(self.server, self.clock, given.policy.lease)
+        self.heartbeat = ManualHeartbeat(watch_port(renewals, "renewals", lambda name, call: self.watch(name, call)))
         self.notifier = MemoryNotifier()
         self.failures: list[Exception] = []
         self.telemetry = MemoryTelemetry()

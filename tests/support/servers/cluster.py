@@ -2,7 +2,8 @@
 
 import os
 import signal
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -54,6 +55,15 @@ class Cluster:
         """Kill a node with SIGKILL."""
         os.kill(self.nodes[number].pid, signal.SIGKILL)
         self.nodes[number].process.wait()
+
+    @contextmanager
+    def hanging(self, number: int) -> Iterator[None]:
+        """Let a node hang until the end of the block: it accepts connections and answers nothing."""
+        os.kill(self.nodes[number].pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.nodes[number].pid, signal.SIGCONT)
 
     def ask(self, number: int, *command: Any) -> Any:
         """Return the answer of one node to a command."""

@@ -1,16 +1,21 @@
-"""LeaseHeartbeat: a thread renews leases while their work is silent, and no work waits for it."""
+"""LeaseHeartbeat: renews leases while their work is silent, one round trip a server, and no work waits for it."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.errors import TransientError
+from roboco.ports.lease_renewals import AttemptLease, Lease, LeaseStatus
+from tests.support.memory_ports.heartbeat import ManualHeartbeat
+from tests.support.memory_ports.renewals import WAIT_TIMEOUT, Answer, ScriptedRenewals
 
 RENEWAL_INTERVAL = 0.005
-WAIT_TIMEOUT = 30.0
+LEASE, OTHER = AttemptLease("lease"), AttemptLease("other")
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -21,152 +26,227 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def heartbeat_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "roboco-heartbeat"]
+def heartbeat_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("roboco-heartbeat")]
 
 
-class Lease:
-    """A lease that counts its renewals; `answers` are their results, of which the last one repeats."""
+def scripted(*answers: Answer) -> ScriptedRenewals:
+    return ScriptedRenewals({LEASE.key: answers} if answers else {})
 
-    def __init__(self, *answers: bool | Exception) -> None:
-        self.renewals = 0
+
+class Reports:
+    """The reports of a heartbeat to one piece of work."""
+
+    def __init__(self) -> None:
         self.losses = 0
-        self._answers = list(answers) or [True]
-
-    def renew(self) -> bool:
-        """Renew the lease."""
-        self.renewals += 1
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        self.cancels = 0
 
     def lost(self) -> None:
-        """Count a loss of the lease."""
+        """Count a report of a loss."""
         self.losses += 1
+
+    def cancel(self) -> None:
+        """Count a report of a cancellation."""
+        self.cancels += 1
 
 
 def test_a_lease_is_renewed_repeatedly() -> None:
-    lease = Lease()
-    with LeaseHeartbeat(RENEWAL_INTERVAL).renewing(lease.renew, lease.lost):
-        wait_for(lambda: lease.renewals >= 5)
-    assert lease.losses == 0
+    renewals, reports = scripted(), Reports()
+    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE, reports.lost, reports.cancel):
+        wait_for(lambda: renewals.count(LEASE.key) >= 5)
+    assert (reports.losses, reports.cancels) == (0, 0)
 
 
 def test_the_lease_of_short_work_is_not_renewed() -> None:
-    lease = Lease()
-    with LeaseHeartbeat(60.0).renewing(lease.renew, lease.lost):
+    renewals = scripted()
+    with LeaseHeartbeat(renewals, 60.0).renewing(LEASE):
         pass
     wait_for(lambda: not heartbeat_threads())
-    assert lease.renewals == 0
+    assert renewals.count(LEASE.key) == 0
+
+
+def test_all_leases_of_a_server_are_one_round_trip() -> None:
+    renewals = ScriptedRenewals()
+    heartbeat = ManualHeartbeat(renewals)
+    with ExitStack() as stack:
+        for number in range(1000):
+            stack.enter_context(heartbeat.renewing(AttemptLease(f"lease {number}")))
+        heartbeat.beat()
+    [batch] = renewals.batches[""]
+    assert len(batch) == 1000
+
+
+def test_each_server_has_a_round_trip() -> None:
+    renewals = ScriptedRenewals()
+    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    with ExitStack() as stack:
+        for key in ("a/1", "a/2", "b/1"):
+            stack.enter_context(heartbeat.renewing(AttemptLease(key)))
+        wait_for(lambda: ["a/1", "a/2"] in renewals.batches["a"] and ["b/1"] in renewals.batches["b"])
+
+
+def test_a_server_that_hangs_does_not_delay_another() -> None:
+    renewals = ScriptedRenewals()
+    resume = renewals.hang("a")
+    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    with heartbeat.renewing(AttemptLease("a/1")), heartbeat.renewing(AttemptLease("b/1")):
+        wait_for(lambda: renewals.count("a/1") == 1)
+        renewed = renewals.count("b/1")
+        wait_for(lambda: renewals.count("b/1") >= renewed + 5)
+        assert renewals.count("a/1") == 1, "a server that hangs occupies one thread"
+        assert heartbeat_threads().count("roboco-heartbeat-renewal a") == 1
+        resume.set()
+        wait_for(lambda: renewals.count("a/1") >= 3)
 
 
 def test_a_refused_renewal_is_reported_once_and_not_repeated() -> None:
-    lease, other = Lease(True, False), Lease()
-    heartbeat = LeaseHeartbeat(RENEWAL_INTERVAL)
-    with heartbeat.renewing(lease.renew, lease.lost), heartbeat.renewing(other.renew, other.lost):
-        wait_for(lambda: lease.losses > 0)
-        renewals = lease.renewals
-        before = other.renewals
-        wait_for(lambda: other.renewals >= before + 5)
-    assert (lease.losses, lease.renewals, renewals) == (1, 2, 2)
-    assert other.losses == 0
+    renewals, reports, others = scripted(LeaseStatus.HELD, LeaseStatus.LOST), Reports(), Reports()
+    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    with heartbeat.renewing(LEASE, reports.lost), heartbeat.renewing(OTHER, others.lost):
+        wait_for(lambda: reports.losses > 0)
+        before = renewals.count(OTHER.key)
+        wait_for(lambda: renewals.count(OTHER.key) >= before + 5)
+    assert (reports.losses, renewals.count(LEASE.key)) == (1, 2)
+    assert others.losses == 0
+
+
+def test_a_request_to_cancel_is_reported_once_while_the_lease_is_renewed() -> None:
+    renewals, reports = scripted(LeaseStatus.HELD, LeaseStatus.CANCEL_REQUESTED), Reports()
+    heartbeat = ManualHeartbeat(renewals)
+    with heartbeat.renewing(LEASE, reports.lost, reports.cancel):
+        for _ in range(4):
+            heartbeat.beat()
+    assert (reports.losses, reports.cancels, renewals.count(LEASE.key)) == (0, 1, 4)
 
 
 def test_a_lease_is_not_renewed_after_its_work_has_ended() -> None:
-    lease, other = Lease(), Lease()
-    heartbeat = LeaseHeartbeat(RENEWAL_INTERVAL)
-    with heartbeat.renewing(other.renew, other.lost):
-        with heartbeat.renewing(lease.renew, lease.lost):
-            wait_for(lambda: lease.renewals > 0)
-        at_end = lease.renewals
-        before = other.renewals
-        wait_for(lambda: other.renewals >= before + 5)
-        assert lease.renewals <= at_end + 1  # a renewal that was in progress when the work ended
+    renewals = scripted()
+    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    with heartbeat.renewing(OTHER):
+        with heartbeat.renewing(LEASE):
+            wait_for(lambda: renewals.count(LEASE.key) > 0)
+        at_end = renewals.count(LEASE.key)
+        before = renewals.count(OTHER.key)
+        wait_for(lambda: renewals.count(OTHER.key) >= before + 5)
+        assert renewals.count(LEASE.key) <= at_end + 1  # a renewal that was in progress when the work ended
 
 
-def test_a_lease_whose_work_ended_during_another_renewal_is_not_renewed() -> None:
-    heartbeat = LeaseHeartbeat(RENEWAL_INTERVAL)
-    renewing, resume = threading.Event(), threading.Event()
-
-    def slow() -> bool:
-        renewing.set()
-        assert resume.wait(WAIT_TIMEOUT)
-        return True
-
-    lease = Lease()
-    with heartbeat.renewing(slow, lambda: None):
-        with heartbeat.renewing(lease.renew, lease.lost):
-            assert renewing.wait(WAIT_TIMEOUT)
-            at_end = lease.renewals
-        renewing.clear()
-        resume.set()
-        assert renewing.wait(WAIT_TIMEOUT)
-        assert lease.renewals == at_end
+@pytest.mark.parametrize("answer", [LeaseStatus.LOST, LeaseStatus.CANCEL_REQUESTED, TransientError("no answer")])
+def test_an_answer_after_the_end_of_the_work_is_ignored(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
+    renewals, reports = ScriptedRenewals({LEASE.key: [answer]}), Reports()
+    resume = renewals.hang("")
+    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE, reports.lost, reports.cancel):
+        wait_for(lambda: renewals.count(LEASE.key) == 1)
+    resume.set()
+    wait_for(lambda: not heartbeat_threads())
+    assert (reports.losses, reports.cancels, caplog.messages) == (0, 0, [])
 
 
-def test_the_heartbeat_thread_ends_with_the_work_and_starts_again() -> None:
-    heartbeat = LeaseHeartbeat(RENEWAL_INTERVAL)
+def test_the_heartbeat_threads_end_with_the_work_and_start_again() -> None:
+    renewals = ScriptedRenewals()
+    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
     for _ in range(3):
-        lease = Lease()
-        with heartbeat.renewing(lease.renew, lease.lost):
-            wait_for(lambda lease=lease: lease.renewals > 0)  # type: ignore[misc]
-            assert len(heartbeat_threads()) == 1
+        before = renewals.count(LEASE.key)
+        with heartbeat.renewing(LEASE):
+            wait_for(lambda before=before: renewals.count(LEASE.key) > before)  # type: ignore[misc]
         wait_for(lambda: not heartbeat_threads())
 
 
-def test_one_thread_renews_all_leases() -> None:
-    heartbeat = LeaseHeartbeat(RENEWAL_INTERVAL)
-    leases = [Lease() for _ in range(20)]
+def test_work_in_many_threads_shares_one_heartbeat() -> None:
+    renewals = ScriptedRenewals()
+    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    leases = [AttemptLease(str(number)) for number in range(20)]
     done = threading.Event()
 
     def work(lease: Lease) -> None:
-        with heartbeat.renewing(lease.renew, lease.lost):
+        with heartbeat.renewing(lease):
             done.wait(WAIT_TIMEOUT)
 
     workers = [threading.Thread(target=work, args=(lease,)) for lease in leases]
     for worker in workers:
         worker.start()
-    wait_for(lambda: all(lease.renewals >= 2 for lease in leases))
-    assert len(heartbeat_threads()) == 1
+    wait_for(lambda: all(renewals.count(lease.key) >= 2 for lease in leases))
+    assert len(heartbeat_threads()) <= 2
     done.set()
     for worker in workers:
         worker.join(WAIT_TIMEOUT)
     wait_for(lambda: not heartbeat_threads())
 
 
-def test_a_renewal_without_an_answer_is_repeated() -> None:
-    lease = Lease(TransientError("no answer"), TransientError("no answer"), True)
-    with LeaseHeartbeat(RENEWAL_INTERVAL).renewing(lease.renew, lease.lost):
-        wait_for(lambda: lease.renewals >= 5)
-    assert lease.losses == 0
+def test_an_error_of_one_lease_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    answers: dict[str, list[Answer]] = {
+        "late": [TransientError("no answer"), LeaseStatus.HELD],
+        "broken": [ZeroDivisionError("bad answer")],
+    }
+    renewals, reports = ScriptedRenewals(answers | {LEASE.key: [LeaseStatus.LOST]}), Reports()
+    heartbeat = ManualHeartbeat(renewals)
+    with (
+        heartbeat.renewing(AttemptLease("late"), reports.lost),
+        heartbeat.renewing(AttemptLease("broken"), reports.lost),
+        heartbeat.renewing(LEASE, reports.lost),
+    ):
+        heartbeat.beat()
+        heartbeat.beat()
+    assert reports.losses == 1
+    assert [renewals.count(key) for key in ("late", "broken", LEASE.key)] == [2, 2, 1]
+    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR, logging.ERROR]
+    assert "no answer" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("where", ["renew", "lost"])
-def test_a_renewal_that_raises_does_not_stop_the_others(where: str) -> None:
-    def fail() -> bool:
+def test_renewals_that_raise_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(ScriptedRenewals):
+        def server_of(self, lease: Lease) -> str:
+            raise ZeroDivisionError
+
+        def renew(self, leases: object) -> list[Answer]:
+            self.batches[""].append([LEASE.key])
+            raise ZeroDivisionError
+
+    renewals, reports = Broken(), Reports()
+    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE, reports.lost):
+        wait_for(lambda: renewals.count(LEASE.key) >= 3)
+    assert reports.losses == 0
+
+
+def test_a_report_that_raises_or_hangs_does_not_stop_renewals() -> None:
+    resume = threading.Event()
+
+    def hang() -> None:
+        assert resume.wait(WAIT_TIMEOUT)
+
+    def fail() -> None:
         raise ZeroDivisionError
 
-    heartbeat = LeaseHeartbeat(RENEWAL_INTERVAL)
-    bad_renew: Callable[[], bool] = fail if where == "renew" else lambda: False
-    lease = Lease()
+    renewals = ScriptedRenewals({"bad": [LeaseStatus.LOST], "hangs": [LeaseStatus.CANCEL_REQUESTED]})
+    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
     with (
-        heartbeat.renewing(bad_renew, lambda: ignore(where == "renew" or fail())),
-        heartbeat.renewing(lease.renew, lease.lost),
+        heartbeat.renewing(AttemptLease("bad"), fail),
+        heartbeat.renewing(AttemptLease("hangs"), on_cancel=hang),
+        heartbeat.renewing(LEASE),
     ):
-        wait_for(lambda: lease.renewals >= 5)
-    later = Lease()
-    with heartbeat.renewing(later.renew, later.lost):
-        wait_for(lambda: later.renewals >= 2)
+        wait_for(lambda: min(renewals.count(LEASE.key), renewals.count("hangs")) >= 5)
+        assert renewals.count("bad") == 1
+        resume.set()
 
 
-def ignore(value: object) -> None:
-    """Ignore the value."""
+def test_without_a_free_thread_the_renewal_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    renewals, refusals = ScriptedRenewals(), list[str]()
+
+    class Thread(threading.Thread):
+        def start(self) -> None:
+            if self.name != "roboco-heartbeat" and len(refusals) < 2:
+                refusals.append(self.name)
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Thread)
+    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE):
+        wait_for(lambda: renewals.count(LEASE.key) >= 2)
+    assert len(refusals) == 2
 
 
 def test_an_error_of_the_work_is_raised() -> None:
-    lease = Lease()
-    with pytest.raises(ZeroDivisionError), LeaseHeartbeat(RENEWAL_INTERVAL).renewing(lease.renew, lease.lost):
+    with pytest.raises(ZeroDivisionError), LeaseHeartbeat(scripted(), RENEWAL_INTERVAL).renewing(LEASE):
         raise ZeroDivisionError
     wait_for(lambda: not heartbeat_threads())

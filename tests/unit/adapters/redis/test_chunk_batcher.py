@@ -9,7 +9,7 @@ import pytest
 
 from roboco.adapters.redis import chunk_batcher
 from roboco.adapters.redis.chunk_batcher import ChunkBatcher
-from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.scripts import ScriptCall, Scripts
 from roboco.errors import TransientError
 from tests.support.stack import until
 
@@ -23,12 +23,12 @@ class _Scripts:
         self.may_answer.set()
         self._error = error
 
-    def run_all(self, name: str, calls: list[tuple[list[str], list[Any]]]) -> list[Any]:
+    def run_all(self, calls: list[ScriptCall]) -> list[Any]:
         self.batches.append(len(calls))
         assert self.may_answer.wait(10)
         if self._error is not None:
             raise self._error
-        return [arguments[0] for _, arguments in calls]
+        return [call.arguments[0] for call in calls]
 
 
 def batcher_on(scripts: _Scripts) -> ChunkBatcher:

@@ -15,7 +15,9 @@ from roboco.adapters.telemetry.redaction import Redactor
 from roboco.adapters.telemetry.telemetry import ProcessTelemetry
 from roboco.adapters.workspace.s3_history import _request_pool
 from roboco.engine.heartbeat import LeaseHeartbeat
+from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.ports.telemetry import Operation
+from tests.support.memory_ports.renewals import ScriptedRenewals
 
 SECRETS = {
     "OPENAI_API_KEY": "sk-the-key-of-the-shop",
@@ -151,20 +153,19 @@ def test_lines_of_the_loop_thread_and_the_heartbeat_name_the_work(lines: list[di
         log.info("streams")
         await asyncio.to_thread(log.info, "reads")
 
-    def renew() -> bool:
-        log.info("renews")
+    def report_loss() -> None:
+        log.info("is lost")
         beaten.set()
-        return True
 
     with (
         ProcessTelemetry(None, None).operation(TURN_OPERATION) as doing,
-        LeaseHeartbeat(0.01).renewing(renew, lambda: None),
+        LeaseHeartbeat(ScriptedRenewals({"a": [LeaseStatus.LOST]}), 0.01).renewing(AttemptLease("a"), report_loss),
     ):
         running = loop.submit(stream())
         doing.annotate(agent="writer")
         assert running.ended.wait(5)
         assert beaten.wait(5)
-    assert {line["message"] for line in lines} == {"streams", "reads", "renews"}
+    assert {line["message"] for line in lines} == {"streams", "reads", "is lost"}
     assert {(line["task_id"], line["step"]) for line in lines} == {("task_1", 3)}
 
 

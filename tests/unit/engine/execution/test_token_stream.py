@@ -10,7 +10,8 @@ from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.execution.token_stream import TokenStream
 from roboco.errors import TransientError
-from roboco.ports.leases import Chunk, EmitCallback, LeaseStatus, TurnClaim
+from roboco.ports.lease_renewals import LeaseStatus
+from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 

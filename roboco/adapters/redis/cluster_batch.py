@@ -1,0 +1,162 @@
+"""A batch of commands to a Redis Cluster, with one round trip to each node.
+
+    commands ─► grouped by node ─► sent to each node ─► answers read from each node ─► answers in the order of commands
+                                        │                      │
+                                        │                      └── too late: an error for the commands of this node
+                                        └── no connection: an error for the commands of this node
+
+A node answers MOVED if a slot has another node now, which also happens when a replica replaces its primary. Then the
+batch reads the topology again and sends these commands once more. It sends a command of a slot that is being migrated
+singly, because redis-py follows such a redirection. A command without an answer may have run.
+
+All commands are sent before the first answer is read: so a node that hangs delays the answers of others, but not their
+commands, unless it needs a new connection. Callers that must not wait for other nodes send a batch for each node. The
+order of the commands is not kept. Redis-py's own pipelines refuse scripts, and repeat each failed command singly, which
+takes one time-out a command.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import redis
+from redis.cluster import ClusterNode
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    SlotNotCoveredError,
+    TryAgainError,
+)
+
+from roboco.adapters.redis.cluster import LazyCluster
+
+ScriptCommand = tuple[Any, ...]
+"""EVALSHA with its arguments."""
+_FIRST_KEY: Final = 3
+"""The index of the first key in a command."""
+MIN_REFRESH_INTERVAL: Final = 1.0
+"""Seconds between two queries of the topology after errors of batches."""
+_STALE_ERRORS = (MovedError, ClusterDownError, SlotNotCoveredError, redis.ConnectionError)
+"""Errors after which a command is sent again. It is not after a time-out: its caller has waited already."""
+_REDIRECTIONS = (AskError, MovedError, TryAgainError)
+
+
+def send_batch(cluster: LazyCluster, commands: Sequence[ScriptCommand]) -> list[Any]:
+    """Send the commands. Return the answer to each, or its error.
+
+    Cost: O(commands), and one round trip to each node; two, and a query of the topology, if that has changed.
+    """
+    answers = dict[int, Any]()
+    failed = _send(cluster, dict(enumerate(commands)), answers)
+    if failed is not None or any(isinstance(answer, _STALE_ERRORS) for answer in answers.values()):
+        _refresh(cluster, failed)
+        again = {index: commands[index] for index, answer in answers.items() if isinstance(answer, _STALE_ERRORS)}
+        _send(cluster, again, answers)
+    for index, answer in answers.items():
+        if isinstance(answer, _REDIRECTIONS):
+            answers[index] = _send_singly(cluster, commands[index])
+    return [answers[index] for index in range(len(commands))]
+
+
+def _send(cluster: LazyCluster, commands: Mapping[int, ScriptCommand], answers: dict[int, Any]) -> str | None:
+    """Send the commands, and add their answers. Return the name of a node that did not answer, or None."""
+    batches: dict[str, _NodeBatch] = {}
+    for index, command in commands.items():
+        try:
+            node: ClusterNode = cluster.get_node_from_key(command[_FIRST_KEY])
+        except redis.RedisError as error:  # no known node has the slot, or the client cannot connect
+            answers[index] = error
+        else:
+            batches.setdefault(str(node.name), _NodeBatch(cluster, node)).add(index, command)
+    try:
+        for batch in batches.values():
+            batch.send()
+        for batch in batches.values():
+            batch.read()
+            answers |= batch.answers
+    finally:
+        for batch in batches.values():
+            batch.close()
+    return next((name for name, batch in batches.items() if batch.failed), None)
+
+
+class _NodeBatch:
+    """The commands for one node."""
+
+    def __init__(self, cluster: LazyCluster, node: ClusterNode) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._client: Any = None
+        self._connection: Any = None
+        self._commands: dict[int, ScriptCommand] = {}
+        self._unanswered: list[int] = []
+        self.answers: dict[int, Any] = {}
+        self.failed = False
+        """True if the connection to the node was lost, or did not answer in time."""
+
+    def add(self, index: int, command: ScriptCommand) -> None:
+        """Add the command to the batch."""
+        self._commands[index] = command
+
+    def send(self) -> None:
+        """Send all commands. A command that cannot be encoded has an error, and does not affect the others."""
+        self._unanswered = list(self._commands)
+        try:
+            self._client = self._cluster.get_redis_connection(self._node)
+            self._connection = self._client.connection_pool.get_connection()
+            self._connection.send_packed_command(self._pack())
+        except redis.RedisError as error:
+            self._fail(error)
+
+    def read(self) -> None:
+        """Read all answers."""
+        while self._unanswered:
+            self._read_answer(self._unanswered[0])
+
+    def close(self) -> None:
+        """Return the connection to the pool, closed if it has unread answers."""
+        if self._connection is not None:
+            if self._unanswered:
+                self._connection.disconnect()
+            self._client.connection_pool.release(self._connection)
+            self._connection = None
+
+    def _pack(self) -> list[bytes]:
+        packed = list[bytes]()
+        for index, command in self._commands.items():
+            try:
+                packed += self._connection.pack_command(*command)
+            except (redis.DataError, UnicodeError) as error:
+                self.answers[index] = error
+                self._unanswered.remove(index)
+        return packed
+
+    def _read_answer(self, index: int) -> None:
+        try:
+            self.answers[index] = self._client.parse_response(self._connection, "EVALSHA")
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            self._fail(error)
+            return
+        except redis.RedisError as error:
+            self.answers[index] = error
+        self._unanswered.pop(0)
+
+    def _fail(self, error: redis.RedisError) -> None:
+        """Set the error as the answer to all commands that have none."""
+        self.failed = True
+        self.answers |= dict.fromkeys(self._unanswered, error)
+        self._unanswered = []
+
+
+def _refresh(cluster: LazyCluster, failed: str | None) -> None:
+    try:
+        cluster.refresh(MIN_REFRESH_INTERVAL, failed)
+    except redis.RedisError:
+        return  # the commands keep their errors
+
+
+def _send_singly(cluster: LazyCluster, command: ScriptCommand) -> Any:
+    try:
+        return cluster.execute_command(*command)
+    except redis.RedisError as error:
+        return error

@@ -1,0 +1,234 @@
+"""Renewals of leases: many kinds together, with one round trip to each server, and an error for each lease."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+from redis.connection import AbstractConnection
+
+from roboco.adapters.local.valkey import find_server
+from roboco.adapters.redis.attempts import RedisAttempts
+from roboco.adapters.redis.client import connect, connect_for_renewals
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
+from roboco.adapters.redis.scripts import Scripts
+from roboco.engine.heartbeat import LeaseHeartbeat
+from roboco.errors import TransientError
+from roboco.ports.attempts import Attempts
+from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
+from roboco.ports.task_store import Phase
+from tests.conftest import need
+from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.redis.task_under_test import LONG_LEASE, TaskUnderTest
+from tests.contract.samples import TASK, status_event
+from tests.support.servers.cluster import PRIMARIES, Cluster
+from tests.support.stack import until
+
+HELD, LOST = LeaseStatus.HELD, LeaseStatus.LOST
+TIMEOUT = 0.2
+"""Seconds for which the renewals of a cluster wait for a node."""
+
+
+def test_leases_of_all_kinds_are_renewed_together(task: TaskUnderTest) -> None:
+    task.create()
+    task.record_decision()
+    task.attempts.start("a")
+    lease = task.claim().lease
+    leases: list[Lease] = [lease, AttemptLease("a"), AttemptLease("b"), TurnLease(TASK, lease.epoch, "you")]
+    assert task.renewals.renew(leases) == [HELD, HELD, LOST, LOST]
+    assert task.renewals.renew([]) == []
+
+
+def test_the_lease_of_a_call_is_renewed_for_its_owner(task: TaskUnderTest) -> None:
+    task.create()
+    epoch = task.record_decision(Phase.TOOLS)
+    assert task.calls.claim(task.tool_assignment("tc_1"), "me")
+    owners = [("tc_1", "me"), ("tc_1", "you"), ("tc_2", "me")]
+    leases = [CallLease(TASK, epoch, call_id, token) for call_id, token in owners]
+    assert task.renewals.renew(leases) == [HELD, LOST, LOST]
+    assert task.renewals.renew([CallLease(TASK, epoch - 1, "tc_1", "me")]) == [LOST]
+
+
+def test_a_renewal_extends_the_lease(task: TaskUnderTest) -> None:
+    task.create()
+    task.record_decision()
+    claim = task.let_claim_expire()
+    assert task.renewals.renew([claim.lease]) == [HELD]
+    assert task.turns.restart(TASK, claim.assignment.epoch, status_event("restart")) is None
+
+
+def test_a_renewal_reports_a_request_to_cancel_the_turn(task: TaskUnderTest) -> None:
+    task.create()
+    task.record_decision()
+    lease = task.claim().lease
+    task.inbox.add(TASK, ["stop"], interrupt=True)
+    assert task.renewals.renew([lease, lease]) == [LeaseStatus.CANCEL_REQUESTED] * 2
+
+
+@pytest.mark.redis
+def test_one_lease_that_cannot_be_sent_does_not_affect_the_others(redis_task: TaskOnRedis) -> None:
+    assert_isolated(redis_task)
+
+
+@pytest.mark.redis
+def test_one_lease_that_cannot_be_sent_to_a_cluster_does_not_affect_the_others(
+    cluster_client: redis.Redis, prefix: str
+) -> None:
+    assert_isolated(TaskOnRedis(cluster_client, Keys(prefix)))
+
+
+def assert_isolated(task: TaskOnRedis) -> None:
+    task.attempts.start("a")
+    poison = TurnLease(TASK, 1, "half \ud800")
+    first, error, last = task.renewals.renew([AttemptLease("a"), poison, AttemptLease("a")])
+    assert (first, last) == (HELD, HELD)
+    assert isinstance(error, UnicodeEncodeError)
+
+
+@pytest.mark.redis
+def test_each_lease_has_an_error_if_redis_does_not_answer(unreachable_task: TaskOnRedis) -> None:
+    errors = unreachable_task.renewals.renew([AttemptLease("a"), AttemptLease("b")])
+    assert [type(error) for error in errors] == [TransientError, TransientError]
+
+
+@pytest.mark.redis
+def test_many_leases_are_one_round_trip(redis_task: TaskOnRedis, round_trips: Counter[int]) -> None:
+    leases = start_attempts(redis_task.attempts, 1000)
+    assert redis_task.renewals.renew(leases[:1]) == [HELD]  # loads the script
+    round_trips.clear()
+    assert redis_task.renewals.renew(leases) == [HELD] * 1000
+    assert list(round_trips.values()) == [1]
+
+
+@pytest.fixture
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Count the messages that connections to Redis send, by the port of the server."""
+    counts = Counter[int]()
+    send: Any = AbstractConnection.send_packed_command
+
+    def count(self: Any, *args: Any, **options: Any) -> None:
+        counts[self.port] += 1
+        send(self, *args, **options)
+
+    monkeypatch.setattr(AbstractConnection, "send_packed_command", count)
+    return counts
+
+
+def start_attempts(attempts: Attempts, count: int) -> list[AttemptLease]:
+    """Start attempts, whose keys are spread over the slots of a cluster."""
+    leases = [AttemptLease(f"work {number}") for number in range(count)]
+    for lease in leases:
+        assert attempts.start(lease.key) == 0
+    return leases
+
+
+class OnCluster:
+    """Twelve attempts on a cluster, and their renewals, which wait for TIMEOUT seconds."""
+
+    def __init__(self, cluster: Cluster, client: redis.Redis, renewing_client: redis.Redis, keys: Keys) -> None:
+        self.cluster = cluster
+        self.client = renewing_client
+        self.keys = keys
+        self.leases = start_attempts(RedisAttempts(client, keys, LONG_LEASE), 12)
+        self.renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, LONG_LEASE, Scripts(client))
+        assert self.renewals.renew(self.leases) == [HELD] * 12
+
+    def node_of(self, lease: AttemptLease) -> int:
+        """Return the number of the node that has the lease."""
+        return self.cluster.owner(self.keys.attempt_lease(lease.key))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Yield a cluster whose nodes the tests of this file hang."""
+    need(find_server)
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def on_cluster(cluster: Cluster, prefix: str) -> Iterator[OnCluster]:
+    with connect(cluster.url) as client, connect_for_renewals(cluster.url, TIMEOUT) as renewing_client:
+        yield OnCluster(cluster, client, renewing_client, Keys(prefix))
+
+
+@pytest.mark.redis
+def test_each_node_of_a_cluster_has_one_round_trip(on_cluster: OnCluster, round_trips: Counter[int]) -> None:
+    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
+    assert round_trips == dict.fromkeys(on_cluster.cluster.ports, 1)
+
+
+@pytest.mark.redis
+def test_a_node_that_hangs_affects_only_its_leases(on_cluster: OnCluster) -> None:
+    nodes = [on_cluster.node_of(lease) for lease in on_cluster.leases]
+    with on_cluster.cluster.hanging(1):
+        answers = on_cluster.renewals.renew(on_cluster.leases)
+    for node, answer in zip(nodes, answers, strict=True):
+        assert isinstance(answer, TransientError) if node == 1 else answer is HELD
+
+
+@pytest.mark.redis
+def test_the_heartbeat_renews_at_each_node_while_another_hangs(on_cluster: OnCluster) -> None:
+    nodes = {on_cluster.node_of(lease): lease for lease in on_cluster.leases}
+    heartbeat = LeaseHeartbeat(on_cluster.renewals, 0.01)
+    with on_cluster.cluster.hanging(1), ExitStack() as stack:
+        for lease in nodes.values():
+            stack.enter_context(heartbeat.renewing(lease))
+        for _ in range(3):
+            for number in (0, 2):
+                wait_for_renewal(on_cluster.cluster, number, on_cluster.keys.attempt_lease(nodes[number].key))
+
+
+def wait_for_renewal(cluster: Cluster, number: int, key: str) -> None:
+    """Shorten the lease to a second, and wait until its renewal makes it longer."""
+    cluster.ask(number, "PEXPIRE", key, 1000)
+    until(lambda: int(cluster.ask(number, "PTTL", key)) > 1000, 10, "the lease is renewed")
+
+
+@pytest.mark.redis
+def test_leases_are_renewed_while_and_after_their_slot_moves_to_another_node(on_cluster: OnCluster) -> None:
+    cluster, lease = on_cluster.cluster, on_cluster.leases[0]
+    key, source = on_cluster.keys.attempt_lease(lease.key), on_cluster.node_of(lease)
+    target = (source + 1) % PRIMARIES
+    slot = cluster.ask(source, "CLUSTER", "KEYSLOT", key)
+    ids = {number: cluster.ask(number, "CLUSTER", "MYID") for number in (source, target)}
+    cluster.ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
+    cluster.ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
+    cluster.ask(source, "MIGRATE", "127.0.0.1", cluster.ports[target], key, 0, 5000)
+    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
+    cluster.migrate(key, target)
+    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
+    assert on_cluster.renewals.server_of(lease) == f"127.0.0.1:{cluster.ports[target]}"
+
+
+@pytest.mark.redis
+def test_a_node_without_the_script_gets_it(on_cluster: OnCluster) -> None:
+    on_cluster.cluster.ask(2, "SCRIPT", "FLUSH")
+    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
+
+
+@pytest.mark.redis
+def test_closed_connections_are_opened_again(on_cluster: OnCluster) -> None:
+    for number in range(PRIMARIES):
+        on_cluster.cluster.ask(number, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
+
+
+@pytest.mark.redis
+def test_the_servers_of_leases_are_known_before_the_first_renewal(cluster: Cluster, prefix: str) -> None:
+    with connect(cluster.url) as client, connect_for_renewals(cluster.url, TIMEOUT) as renewing_client:
+        leases = start_attempts(RedisAttempts(client, Keys(prefix), LONG_LEASE), 12)
+        renewals = RedisLeaseRenewals(Scripts(renewing_client), Keys(prefix), LONG_LEASE, Scripts(client))
+        assert {renewals.server_of(lease) for lease in leases} == {f"127.0.0.1:{port}" for port in cluster.ports}
+
+
+@pytest.mark.redis
+def test_the_server_of_a_lease_is_not_known_without_a_connection() -> None:
+    with connect_for_renewals("redis+cluster://127.0.0.1:1", TIMEOUT) as client:
+        renewals = RedisLeaseRenewals(Scripts(client), Keys("p"), LONG_LEASE)
+        assert renewals.server_of(AttemptLease("a")) == ""
+        [error] = renewals.renew([AttemptLease("a")])
+        assert isinstance(error, TransientError)
