@@ -1,6 +1,6 @@
 #!/bin/sh
 # Print the variables of compose.yaml that name images, with the digests that the registries have now: keep the lines in
-# `.env`, look at what changed, and run this again to update. It needs `docker buildx`.
+# `.env`, review the changes, and run this again to update. It needs `docker buildx`.
 set -eu
 while read -r name image; do
     digest=$(docker buildx imagetools inspect "$image" --format '{{.Manifest.Digest}}')
