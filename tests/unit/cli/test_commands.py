@@ -77,7 +77,7 @@ def test_validate_reports_all_mistakes(tmp_path: Path) -> None:
 
 
 def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "shop_of_test_cli.py").write_text(
+    (tmp_path / "shop_of_test_commands.py").write_text(
         "from roboco import tool\n"
         "@tool\n"
         "def search(query: str) -> str:\n"
@@ -85,14 +85,14 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "    return query\n"
         "unmarked = len\n"
     )
-    (tmp_path / "broken_of_test_cli.py").write_text("1/0")
-    functions = ["shop_of_test_cli:search", "shop_of_test_cli:unmarked", "shop_of_test_cli:none"]
-    functions += ["broken_of_test_cli:x", "os:system"]
+    (tmp_path / "broken_of_test_commands.py").write_text("1/0")
+    functions = ["shop_of_test_commands:search", "shop_of_test_commands:unmarked", "shop_of_test_commands:none"]
+    functions += ["broken_of_test_commands:x", "os:system"]
     declared = [{"name": f"tool{index}", "function": name} for index, name in enumerate(functions)]
     team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
     (tmp_path / "team.json").write_text(json.dumps(team))
     assert call("validate", "team.json").exception is None  # without ROBOCO_TOOL_MODULES nothing is imported
-    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop_of_test_cli,broken_of_test_cli")
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop_of_test_commands,broken_of_test_commands")
     error = call("validate", "team.json").exception
     assert isinstance(error, InvalidTeam)
     at = [mistake.partition(":")[0] for mistake in error.mistakes]
@@ -101,19 +101,21 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bare_of_test_cli.py").write_text(
+    (tmp_path / "bare_of_test_commands.py").write_text(
         "from roboco import tool\n@tool\ndef search(query: str) -> str:\n    return query\n"
     )
-    declared: list[dict[str, str]] = [{"name": name, "function": "bare_of_test_cli:search"} for name in ("one", "two")]
+    declared: list[dict[str, str]] = [
+        {"name": name, "function": "bare_of_test_commands:search"} for name in ("one", "two")
+    ]
     declared[1]["description"] = "Search."
     team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
     (tmp_path / "team.json").write_text(json.dumps(team))
-    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_cli")
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_commands")
     result = call("validate", "team.json")
     assert result.exception is None
     assert result.stderr == (
         "team.json: warning: tools[0]: tool 'one' has no description for the models: write a docstring for "
-        "'bare_of_test_cli:search', or a `description` here\n"
+        "'bare_of_test_commands:search', or a `description` here\n"
     )
     assert "is valid" in result.stdout
     assert len(json.loads(call("validate", "team.json", "--json").stdout)["warnings"]) == 1
