@@ -1,9 +1,9 @@
 """words.py [FOLDER]: check the language of the project, of its tests and of its checks.
 
 Report, and exit with 1 for:
-* banned words in docstrings, comments, messages, Lua headers and guides;
+* banned words in docstrings, comments, messages, scripts, guides and configuration files;
 * rates of words in docstrings outside their bounds (per 1,000 words), separately for the product and for the tests;
-* names built from words for which the field has a standard term;
+* names built from words for which the field has a standard term, those of files and folders too;
 * constants that do not name their quantity;
 * a folder with more than 30 modules;
 * in the product, a public type name that is defined twice;
@@ -11,33 +11,50 @@ Report, and exit with 1 for:
 """
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from import_depth import longest_chain
+from texts import docstrings, lua_texts, markdown_texts, plain_texts, python_texts
+
 PRODUCT = "product"
 TESTS = "tests"
-SOURCES = {PRODUCT: ("roboco", "workers", "deploy", "README.md"), TESTS: ("tests", ".ci")}
-WORD_LISTS = (".ci/words.py", "tests/unit/test_words.py")
-"""Files whose strings hold banned words as data."""
+SOURCES = {
+    PRODUCT: ("roboco", "workers", "deploy", "README.md", "compose.yaml", "pyproject.toml"),
+    TESTS: ("tests", ".ci"),
+}
+PYTHON = (".py", ".pyi")
+CONFIGURATION = (".yaml", ".yml", ".toml", ".json", ".sh", ".acl", ".conf", ".env", ".mjs")
+CONFIGURATION_NAMES = ("Dockerfile", "run")
+RECORDED = ("tests", "replay", "histories")
+"""The folder of recorded histories, which are never edited."""
+WORD_LISTS = {
+    ".ci/words.py": ("BANNED", "BANNED_NAME_PARTS", "RATES", "ALLOWED"),
+    "tests/unit/test_words.py": ("CLEAN_FILES", "FINDINGS"),
+}
+"""Assignments whose strings hold banned words as data, by file."""
 BANNED = re.compile(
     r"\b((un)?tell(s|ing)?|(un)?told|stands|comes|at it|look(s|ed|ing)? at|given back|is to be|so many|that is what"
-    r"|of its own|somebody|nobody|whoever)\b",
+    r"|of its own|somebody|nobody|whoever)\b".replace(" ", r"[ \t]*[ \t\n][ \t]*"),
     re.IGNORECASE,
 )
+ALLOWED = re.compile(r"""\bon_unknown["'`]*[:=] ?["'`]*tell\b""")
+"""Values of a team file."""
 BANNED_NAME_PARTS = re.compile(
-    "told|tell|telling|untold|knock|calm|hasten|insist|bury|burial|grip|brought|wished|wishes|minutes|doorbell"
-    "|somebody|nobody|stirs|agenda|speech"
+    "(un)?told|(un)?tell(s|ing|er|ers)?|knock(s|ed|ing|er)?|calm(s|ed|ing|er|ly)?|hasten(s|ed|ing)?"
+    "|insist(s|ed|ing|ence)?|bur(y|ies|ied|ying)|burials?|grip(s|ped|ping)?|brought|wish(es|ed|ing)?|minutes"
+    "|doorbells?|somebody|nobody|stir(s|red|ring)?|agendas?|speech(es)?"
 )
-VAGUE_CONSTANTS = re.compile("LONGEST|MOST|PAUSE|PATIENCE|LOOK|KEPT|IDLE|LONG|FEW|MANY|ENOUGH")
+# PAUSE, IDLE and LONG are parts of standard terms such as IDLE_TIMEOUT and LONG_POLL, as is TOO_MANY_REQUESTS.
+VAGUE_CONSTANTS = re.compile(
+    "PAUSE|LOOK|IDLE|LONG|([A-Z0-9]+_)*(LONGEST|MOST|PATIENCE|KEPT|FEW|(?<!TOO_)MANY|ENOUGH)(_[A-Z0-9]+)*"
+)
 MAX_MODULES = 30
 MAX_IMPORT_DEPTH = 15
-MIN_MESSAGE_WORDS = 2
 MIN_WORDS_FOR_RATES = 1000
 # Per 1,000 words of docstrings: a pattern, its lowest and its highest rate.
 RATES = {
@@ -61,9 +78,9 @@ class Report:
 
     def text(self, where: str, line: int, text: str) -> None:
         """Add a finding for each banned word of a text that starts at this line."""
-        for found in BANNED.finditer(text):
+        for found in BANNED.finditer(ALLOWED.sub("", text)):
             at = line + text.count("\n", 0, found.start())
-            self.findings.append(f"{where}:{at}: banned word {found.group()!r}")
+            self.findings.append(f"{where}:{at}: banned word {' '.join(found.group().split())!r}")
 
     def docstring(self, part: str, text: str) -> None:
         """Count the words of a docstring in this part of the project."""
@@ -97,13 +114,7 @@ def read(root: Path) -> Report:
     report = Report()
     for part in SOURCES:
         for path in _files(root, part):
-            where = str(path.relative_to(root))
-            if path.suffix == ".py":
-                _read_python(report, part, where, path.read_text())
-            elif path.suffix == ".lua":
-                _read_lua(report, where, path.read_text())
-            else:
-                _read_markdown(report, where, path.read_text())
+            _read_file(report, part, path.relative_to(root), path.read_text())
     _check_types(report)
     _check_folders(report, root)
     _check_import_depth(report, root)
@@ -111,49 +122,39 @@ def read(root: Path) -> Report:
 
 
 def _files(root: Path, *parts: str) -> Iterator[Path]:
-    for source in (source for part in parts for source in SOURCES[part]):
-        paths = [root / source] if source.endswith(".md") else sorted((root / source).rglob("*"))
-        for path in paths:
+    for source in (root / source for part in parts for source in SOURCES[part]):
+        for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
             linked = any(parent.is_symlink() for parent in path.parents if parent != root)
-            if path.suffix in (".py", ".lua", ".md") and path.is_file() and not linked:
+            known = path.suffix in (*PYTHON, ".lua", ".md", *CONFIGURATION) or path.name in CONFIGURATION_NAMES
+            if known and path.is_file() and not linked and path.relative_to(root).parts[:3] != RECORDED:
                 yield path
+
+
+def _read_file(report: Report, part: str, path: Path, source: str) -> None:
+    where = str(path)
+    for name in path.with_suffix("").parts:
+        _check_parts(report, where, f"file name {name!r}", name)
+    if path.suffix in PYTHON:
+        _read_python(report, part, where, source)
+        return
+    read = {".lua": lua_texts, ".md": markdown_texts}.get(path.suffix, plain_texts)
+    for line, text in read(source):
+        report.text(where, line, text)
 
 
 def _read_python(report: Report, part: str, where: str, source: str) -> None:
     tree = ast.parse(source)
-    docstrings = list(_docstrings(tree))
-    for text in docstrings:
+    for text, _ in docstrings(tree):
         report.docstring(part, text)
+    for line, text in python_texts(tree, source, WORD_LISTS.get(where, ())):
+        report.text(where, line, text)
     for node in ast.walk(tree):
-        _read_node(report, where, node, docstrings)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            report.text(where, token.start[0], token.string)
-    for name in _public_types(tree) if part == PRODUCT else ():
+        for line, name in _defined(node):
+            if VAGUE_CONSTANTS.fullmatch(name.strip("_")):
+                report.findings.append(f"{where}:{line}: constant {name!r} does not name its quantity")
+            _check_parts(report, f"{where}:{line}", f"name {name!r}", name)
+    for name in _public_types(tree) if part == PRODUCT and not where.endswith(".pyi") else ():
         report.types[name].add(where)
-
-
-def _read_node(report: Report, where: str, node: ast.AST, docstrings: list[str]) -> None:
-    if isinstance(node, ast.Constant):
-        text = node.value
-        if isinstance(text, str) and (text in docstrings or _is_message(where, text)):
-            report.text(where, node.lineno, text)
-    for line, name in _defined(node):
-        _check_name(report, where, line, name)
-
-
-def _is_message(where: str, text: str) -> bool:
-    return len(text.split()) >= MIN_MESSAGE_WORDS and where not in WORD_LISTS
-
-
-def _docstrings(tree: ast.Module) -> Iterator[str]:
-    """Yield the docstrings of modules, classes and functions, and those below fields."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for statement in body if isinstance(body, list) else []:
-            value = getattr(statement, "value", None)
-            if isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield value.value
 
 
 def _defined(node: ast.AST) -> Iterator[tuple[int, str]]:
@@ -166,42 +167,37 @@ def _defined(node: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.id
         case ast.Attribute(ctx=ast.Store()):
             yield node.lineno, node.attr
+        case ast.alias(asname=str(name)):
+            yield node.lineno, name
+        case (
+            ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
+        ):
+            yield node.lineno, name
         case _:
             pass
 
 
-def _check_name(report: Report, where: str, line: int, name: str) -> None:
-    if VAGUE_CONSTANTS.fullmatch(name.strip("_")):
-        report.findings.append(f"{where}:{line}: constant {name!r} does not name its quantity")
+def _check_parts(report: Report, where: str, what: str, name: str) -> None:
     for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name):
         if BANNED_NAME_PARTS.fullmatch(part.lower()):
-            report.findings.append(f"{where}:{line}: name {name!r} contains {part.lower()!r}")
+            report.findings.append(f"{where}: {what} contains {part.lower()!r}")
 
 
 def _public_types(tree: ast.Module) -> Iterator[str]:
     """Yield the names of a module's public classes and type aliases."""
     for node in tree.body:
         match node:
-            case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]) if re.match("[A-Z][a-z]", name):
+            case ast.ClassDef(name=name) if not name.startswith("_"):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias")) if name[0] != "_":
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)]) if re.match("[A-Z][A-Z0-9]*[a-z]", name):
                 yield name
             case _:
                 pass
-
-
-def _read_lua(report: Report, where: str, source: str) -> None:
-    for number, line in enumerate(source.splitlines(), 1):
-        _, mark, comment = line.partition("--")
-        if mark:
-            report.text(where, number, comment)
-
-
-def _read_markdown(report: Report, where: str, source: str) -> None:
-    code = False
-    for number, line in enumerate(source.splitlines(), 1):
-        if line.startswith("```"):
-            code = not code
-        elif not code:
-            report.text(where, number, re.sub("`[^`]*`", "", line))
 
 
 def _check_types(report: Report) -> None:
@@ -219,64 +215,11 @@ def _check_folders(report: Report, root: Path) -> None:
 
 
 def _check_import_depth(report: Report, root: Path) -> None:
-    chain = longest_import_chain(_imports(root))
+    chain = longest_chain(root, [path for path in _files(root, PRODUCT) if path.suffix == ".py"])
     if len(chain) > MAX_IMPORT_DEPTH:
         report.findings.append(
             f"{len(chain)} modules import one another in a chain; at most {MAX_IMPORT_DEPTH}: {' -> '.join(chain)}"
         )
-
-
-def longest_import_chain(imports: dict[str, set[str]]) -> tuple[str, ...]:
-    """Return the modules of the longest chain of imports, which has no cycle."""
-    chains: dict[str, tuple[str, ...]] = {}
-
-    def chain_from(module: str) -> tuple[str, ...]:
-        if module not in chains:
-            chains[module] = ()  # ends a cycle, which Python would report
-            chains[module] = (module, *max(map(chain_from, sorted(imports[module])), key=len, default=()))
-        return chains[module]
-
-    return max(map(chain_from, sorted(imports)), key=len, default=())
-
-
-def _imports(root: Path) -> dict[str, set[str]]:
-    """Return the modules of roboco that each of them imports when it is imported itself."""
-    modules = {_module_name(path.relative_to(root)): path for path in _files(root, PRODUCT) if path.suffix == ".py"}
-    return {module: set(_imported(path, modules)) & modules.keys() - {module} for module, path in modules.items()}
-
-
-def _module_name(path: Path) -> str:
-    """Return the module's name. `roboco/workers` links to `workers`."""
-    parts = path.with_suffix("").parts
-    parts = parts if parts[0] == "roboco" else ("roboco", *parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _imported(path: Path, modules: Collection[str]) -> Iterator[str]:
-    for node in _top_level(ast.parse(path.read_text()).body):
-        match node:
-            case ast.ImportFrom(module=str(package), names=names):
-                found = {f"{package}.{alias.name}" for alias in names}
-                yield from (name if name in modules else package for name in found)
-            case ast.Import(names=names):
-                yield from (alias.name for alias in names if alias.name in modules)
-            case _:
-                pass
-
-
-def _top_level(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run when the module is imported, those of `if` and `try` too."""
-    for statement in statements:
-        yield statement
-        match statement:
-            case ast.If(body=body, orelse=orelse):
-                yield from _top_level([*body, *orelse])
-            case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=final):
-                yield from _top_level([*body, *(one for each in handlers for one in each.body), *orelse, *final])
-            case ast.With(body=body):
-                yield from _top_level(body)
-            case _:
-                pass
 
 
 if __name__ == "__main__":

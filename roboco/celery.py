@@ -36,6 +36,10 @@ MAX_BACKOFF: Final = 60
 _installed: WeakSet[Celery] = WeakSet()
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def install(app: Celery, settings: Settings | None = None, queue: str | None = None) -> None:
     """Add `roboco.team` and `roboco.ended` to a shop's own application. Its settings stay as they are.
 
@@ -73,7 +77,7 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
         name=ENDED_TASK, ignore_result=True, throws=(TransientError, UsageError), **acknowledge_late
     )
 
-    def run_team(self: Any, *previous: Any, **arguments: Any) -> Any:
+    def submit_invocation(self: Any, *previous: Any, **arguments: Any) -> Any:
         ignored = bool(tracing.get_actual_ignore_result(self, self.request))
         order = TeamInvocation(app, self.request, ignored, options.get("queue"))
         try:
@@ -89,5 +93,5 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
     def run_ended(task_id: str, name: str) -> None:
         continue_canvas(app, orchestrator()._engine, task_id, name)
 
-    team_task(run_team)
+    team_task(submit_invocation)
     ended_task(run_ended)

@@ -48,7 +48,7 @@ class SubmitOptions(MessageOptions, total=False):
     priority: Priority
     """The priority: high, normal or low."""
     notify: list[dict[str, Any]]
-    """Targets to notify when the task has ended, or waits: see `Notify`."""
+    """Targets to notify when the task has ended, or waits; see roboco/docs/notifications.md."""
 
 
 class LimitOptions(TypedDict, total=False):

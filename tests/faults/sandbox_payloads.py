@@ -22,7 +22,7 @@ def call(name, *arguments):
     if getattr(libc, name)(*arguments) < 0:
         raise OSError(ctypes.get_errno(), name)
 """
-MANY_PROCESSES = """
+FORKED_PROCESSES = """
 import os, time
 for _ in range(6):
     if not os.fork():

@@ -2,7 +2,6 @@
 
 import re
 import runpy
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,9 @@ MAX_FRONT_PAGE_LINES = 200
 TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("message",)}
 """The kinds of examples that are tested, by language."""
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
-TEST = re.compile(r"`(tests/[\w/*]+\.py)`")
+PATH = re.compile(r"`((?:(?:tests|workers|deploy|\.ci)/[\w./*-]+)|(?:roboco/[\w./*-]+\.\w+))(?:::(\w+))?`")
+"""The path of a file or folder, and a test in it. `roboco/` without a file may be a prefix in a bucket."""
+MODULE = re.compile(r"python -m ((?:tests|roboco)\b[\w.]*)")
 VARIABLE = re.compile(r"\bROBOCO_[A-Z0-9_]+\b")
 NO_SETTINGS = {"ROBOCO_LOCAL_MODEL"}
 SETTINGS_PAGE = ROOT / ".ci" / "settings_page.py"
@@ -25,6 +26,12 @@ SETTINGS_PAGE = ROOT / ".ci" / "settings_page.py"
 
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def exists(path: str, test: str) -> bool:
+    """Return True if there is such a file or folder, and the test of this name in it."""
+    found = list(ROOT.glob(path))
+    return bool(found) and (not test or any(f"def {test}(" in file.read_text() for file in found))
 
 
 def test_front_page_is_short() -> None:
@@ -54,10 +61,10 @@ def test_variables_are_settings(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_named_tests_exist(page: Path) -> None:
-    files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")]
-    named = TEST.findall(page.read_text())
-    assert [name for name in named if not any(fnmatch(file, name) for file in files)] == []
+def test_named_paths_tests_and_modules_exist(page: Path) -> None:
+    text = page.read_text()
+    modules = [(f"{name.replace('.', '/')}*", "") for name in MODULE.findall(text)]
+    assert [found for found in [*PATH.findall(text), *modules] if not exists(*found)] == []
 
 
 def test_every_example_is_tested() -> None:

@@ -14,6 +14,7 @@ from typing import get_args
 import pytest
 
 import roboco
+import roboco.celery
 from roboco import errors
 from roboco.client.in_thread import in_thread
 from roboco.domain.stream.item import ItemData
@@ -71,6 +72,10 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'roboco' has no attribute 'Tool'"):
         vars(roboco)["__getattr__"]("Tool")
     assert "Team" in dir(roboco)
+
+
+def test_the_module_for_celery_applications_lists_its_public_names() -> None:
+    assert dir(roboco.celery) == ["install", "team"]
 
 
 def test_a_health_check_imports_neither_celery_nor_redis_nor_pydantic() -> None:

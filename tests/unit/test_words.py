@@ -10,6 +10,80 @@ CHECK = Path(__file__).parents[2] / ".ci" / "words.py"
 RATE_LINES = 7
 """Lines of the output before the findings: four rates of the product, and three of the tests."""
 CLEAN = '"""Return the sum of two numbers, or raise an error."""\n\nMAX_ITEMS = 3\n'
+CHAIN = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(14)} | {"roboco/a/m14.py": ""}
+"""The longest chain of imports that is allowed."""
+CLEAN_FILES = {
+    "roboco/a.py": CLEAN,
+    "workers/b.py": CLEAN,
+    "README.md": "A page.\n\n```\ntold\n```\n\n`it is\ntold` at the end: so\n\nmany.\n",
+    "roboco/c.lua": "-- Add.",
+    "roboco/d.py": "IDLE_TIMEOUT = LONG_POLL = TOO_MANY_REQUESTS = PAUSE_KEY = 1\nx = 'told'\n# so\n\n# many\n",
+    "roboco/e.yaml": "tools:\n  - {on_unknown: tell}\n",
+    "tests/replay/histories/v1/a.json": '{"text": "told"}',
+    ".ci/words.py": "BANNED = re.compile('it is told')\n",
+}
+"""The files of a project without findings."""
+FINDINGS = [
+    ("roboco/a.py", '"""One.\n\nThe user is told."""\n', "roboco/a.py:3: banned word 'told'"),
+    ("roboco/a.py", "x = 1  # Nobody reads it\n", "roboco/a.py:1: banned word 'Nobody'"),
+    ("roboco/a.py", "x = 'the call stands still'\n", "roboco/a.py:1: banned word 'stands'"),
+    (
+        "roboco/a.py",
+        "class A:\n    x: int\n    '''A word of its own.'''\n",
+        "roboco/a.py:3: banned word 'of its own'",
+    ),
+    ("roboco/a.lua", "local x = 1 -- so many items\n", "roboco/a.lua:1: banned word 'so many'"),
+    ("roboco/docs/a.md", "# Page\n\nIt looks at a task.\n", "roboco/docs/a.md:3: banned word 'looks at'"),
+    ("README.md", "Somebody stops it.\n", "README.md:1: banned word 'Somebody'"),
+    ("workers/a.py", "def read_untold(): ...\n", "workers/a.py:1: name 'read_untold' contains 'untold'"),
+    ("workers/a.py", "class WishedOne: ...\n", "workers/a.py:1: name 'WishedOne' contains 'wished'"),
+    ("workers/a.py", "def read(brought): ...\n", "workers/a.py:1: name 'brought' contains 'brought'"),
+    ("workers/a.py", "def f():\n    self.told_at = 1\n", "workers/a.py:2: name 'told_at' contains 'told'"),
+    ("workers/a.py", "_LONGEST = 3\n", "workers/a.py:1: constant '_LONGEST' does not name its quantity"),
+    ("tests/unit/a.py", 'def test_a():\n    """It is told."""\n', "tests/unit/a.py:2: banned word 'told'"),
+    ("tests/unit/a.py", "x = 'the call stands still'\n", "tests/unit/a.py:1: banned word 'stands'"),
+    ("tests/unit/a.py", "def test_told(): ...\n", "tests/unit/a.py:1: name 'test_told' contains 'told'"),
+    ("tests/a.py", "PATIENCE = 3\n", "tests/a.py:1: constant 'PATIENCE' does not name its quantity"),
+    ("tests/README.md", "Nobody reads it.\n", "tests/README.md:1: banned word 'Nobody'"),
+    (".ci/a.py", "x = 1  # so many of them\n", ".ci/a.py:1: banned word 'so many'"),
+    (".ci/words.py", "BANNED = 'it stands'  # It comes late\n", ".ci/words.py:1: banned word 'comes'"),
+    ("roboco/a.py", "x = f'{one} told {two}'\n", "roboco/a.py:1: banned word 'told'"),
+    ("roboco/a.py", "x = f'{one} is told so'\n", "roboco/a.py:1: banned word 'told'"),
+    ("roboco/a.py", "raise ValueError('untold')\n", "roboco/a.py:1: banned word 'untold'"),
+    ("roboco/a.py", "_log.info('told')\n", "roboco/a.py:1: banned word 'told'"),
+    ("roboco/a.py", "# One reads, and\n# another looks\n# at it.\n", "roboco/a.py:2: banned word 'looks at'"),
+    ("roboco/a.py", '"""It looks\nat a task."""\n', "roboco/a.py:1: banned word 'looks at'"),
+    ("roboco/a.lua", "--[[ One.\n So\nmany ]]\n", "roboco/a.lua:2: banned word 'So many'"),
+    ("roboco/a.lua", "-- So\n-- many\n", "roboco/a.lua:1: banned word 'So many'"),
+    ("roboco/a.lua", "return 'it -- comes'\n", "roboco/a.lua:1: banned word 'comes'"),
+    ("README.md", "A page.\n\nIt looks\nat `a`.\n", "README.md:3: banned word 'looks at'"),
+    ("roboco/knock/a.yaml", "", "roboco/knock/a.yaml: file name 'knock' contains 'knock'"),
+    ("roboco/a_teller.lua", "", "roboco/a_teller.lua: file name 'a_teller' contains 'teller'"),
+    ("roboco/a.py", "import a as told\n", "roboco/a.py:1: name 'told' contains 'told'"),
+    ("roboco/a.py", "try: ...\nexcept E as told: ...\n", "roboco/a.py:2: name 'told' contains 'told'"),
+    ("roboco/a.py", "match a:\n    case [*told]: ...\n", "roboco/a.py:2: name 'told' contains 'told'"),
+    ("roboco/a.py", "match a:\n    case A() as told: ...\n", "roboco/a.py:2: name 'told' contains 'told'"),
+    ("roboco/a.py", "match a:\n    case {**told}: ...\n", "roboco/a.py:2: name 'told' contains 'told'"),
+    ("roboco/a.py", "def insisted(): ...\n", "roboco/a.py:1: name 'insisted' contains 'insisted'"),
+    ("roboco/a.py", "knocks = 1\n", "roboco/a.py:1: name 'knocks' contains 'knocks'"),
+    ("roboco/a.py", "buried = 1\n", "roboco/a.py:1: name 'buried' contains 'buried'"),
+    ("roboco/a.py", "MOST_TASKS = 1\n", "roboco/a.py:1: constant 'MOST_TASKS' does not name its quantity"),
+    ("roboco/a.py", "_PATIENCE_S = 1\n", "roboco/a.py:1: constant '_PATIENCE_S' does not name its quantity"),
+    ("roboco/a.py", "MANY_NAMES = 1\n", "roboco/a.py:1: constant 'MANY_NAMES' does not name its quantity"),
+    ("roboco/a.pyi", "def told(): ...\n", "roboco/a.pyi:1: name 'told' contains 'told'"),
+    ("deploy/a.yaml", "a: 1 # It is\nb: told\n", "deploy/a.yaml:2: banned word 'told'"),
+    ("deploy/a.sh", "# Nobody\n", "deploy/a.sh:1: banned word 'Nobody'"),
+    ("deploy/a.sh", "# It looks\n# at a task\n", "deploy/a.sh:1: banned word 'looks at'"),
+    ("deploy/a.acl", "# Nobody\n", "deploy/a.acl:1: banned word 'Nobody'"),
+    ("deploy/a.json", '{"title": "Told"}\n', "deploy/a.json:1: banned word 'Told'"),
+    ("deploy/Dockerfile", "# Nobody\n", "deploy/Dockerfile:1: banned word 'Nobody'"),
+    (".ci/run", "# Nobody\n", ".ci/run:1: banned word 'Nobody'"),
+    ("pyproject.toml", "# Nobody\n", "pyproject.toml:1: banned word 'Nobody'"),
+    ("compose.yaml", "# Nobody\n", "compose.yaml:1: banned word 'Nobody'"),
+    ("tests/a.mjs", "// It looks\n// at it\n", "tests/a.mjs:1: banned word 'looks at'"),
+    (".ci/words.py", "ALLOWED_TEXT = 'it is told'\n", ".ci/words.py:1: banned word 'told'"),
+]
+"""The path and the text of a file, and the finding in it."""
 
 
 def run_check(folder: Path, files: dict[str, str]) -> tuple[int, str]:
@@ -24,43 +98,10 @@ def run_check(folder: Path, files: dict[str, str]) -> tuple[int, str]:
 
 
 def test_check_of_a_clean_project_finds_nothing(tmp_path: Path) -> None:
-    files = {
-        "roboco/a.py": CLEAN,
-        "workers/b.py": CLEAN,
-        "README.md": "A page.\n\n```\ntold\n```\n",
-        "roboco/c.lua": "-- Add.",
-    }
-    assert run_check(tmp_path, files)[0] == 0
+    assert run_check(tmp_path, CLEAN_FILES)[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "finding"),
-    [
-        ("roboco/a.py", '"""One.\n\nThe user is told."""\n', "roboco/a.py:3: banned word 'told'"),
-        ("roboco/a.py", "x = 1  # Nobody reads it\n", "roboco/a.py:1: banned word 'Nobody'"),
-        ("roboco/a.py", "x = 'the call stands still'\n", "roboco/a.py:1: banned word 'stands'"),
-        (
-            "roboco/a.py",
-            "class A:\n    x: int\n    '''A word of its own.'''\n",
-            "roboco/a.py:3: banned word 'of its own'",
-        ),
-        ("roboco/a.lua", "local x = 1 -- so many items\n", "roboco/a.lua:1: banned word 'so many'"),
-        ("roboco/docs/a.md", "# Page\n\nIt looks at a task.\n", "roboco/docs/a.md:3: banned word 'looks at'"),
-        ("README.md", "Somebody stops it.\n", "README.md:1: banned word 'Somebody'"),
-        ("workers/a.py", "def read_untold(): ...\n", "workers/a.py:1: name 'read_untold' contains 'untold'"),
-        ("workers/a.py", "class WishedOne: ...\n", "workers/a.py:1: name 'WishedOne' contains 'wished'"),
-        ("workers/a.py", "def read(brought): ...\n", "workers/a.py:1: name 'brought' contains 'brought'"),
-        ("workers/a.py", "def f():\n    self.told_at = 1\n", "workers/a.py:2: name 'told_at' contains 'told'"),
-        ("workers/a.py", "_LONGEST = 3\n", "workers/a.py:1: constant '_LONGEST' does not name its quantity"),
-        ("tests/unit/a.py", 'def test_a():\n    """It is told."""\n', "tests/unit/a.py:2: banned word 'told'"),
-        ("tests/unit/a.py", "x = 'the call stands still'\n", "tests/unit/a.py:1: banned word 'stands'"),
-        ("tests/unit/a.py", "def test_told(): ...\n", "tests/unit/a.py:1: name 'test_told' contains 'told'"),
-        ("tests/a.py", "PATIENCE = 3\n", "tests/a.py:1: constant 'PATIENCE' does not name its quantity"),
-        ("tests/README.md", "Nobody reads it.\n", "tests/README.md:1: banned word 'Nobody'"),
-        (".ci/a.py", "x = 1  # so many of them\n", ".ci/a.py:1: banned word 'so many'"),
-        (".ci/words.py", "x = 'the call stands'  # It comes late\n", ".ci/words.py:1: banned word 'comes'"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "finding"), FINDINGS)
 def test_check_names_place_and_cause(tmp_path: Path, name: str, text: str, finding: str) -> None:
     code, output = run_check(tmp_path, {name: text})
     assert (code, output.splitlines()[RATE_LINES:]) == (1, [finding, output.splitlines()[-1]])
@@ -72,6 +113,15 @@ def test_check_rejects_a_public_type_name_that_is_defined_twice(tmp_path: Path) 
     )
     assert code == 1
     assert "public type 'Found' is defined 2 times: roboco/a.py, workers/b.py\n1 findings" in output
+
+
+@pytest.mark.parametrize("definition", ["class MCPServer: ...", "MCPServer: TypeAlias = int", "MCPServer = int"])
+def test_check_rejects_an_acronym_and_an_annotated_alias_that_are_defined_twice(
+    tmp_path: Path, definition: str
+) -> None:
+    code, output = run_check(tmp_path, {"roboco/a.py": "class MCPServer: ...\n", "workers/b.py": f"{definition}\n"})
+    assert code == 1
+    assert "public type 'MCPServer' is defined 2 times: roboco/a.py, workers/b.py\n1 findings" in output
 
 
 def test_check_allows_test_doubles_of_the_same_name(tmp_path: Path) -> None:
@@ -112,19 +162,45 @@ def test_check_reads_a_linked_folder_once(tmp_path: Path) -> None:
 
 
 def test_check_rejects_a_long_chain_of_imports(tmp_path: Path) -> None:
-    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(14)} | {"roboco/a/m14.py": ""}
-    assert run_check(tmp_path, files)[0] == 0
+    assert run_check(tmp_path, CHAIN)[0] == 0
     importer = "if True:\n    from roboco.a import m0\n"
-    code, output = run_check(tmp_path, files | {"workers/first.py": importer})
+    code, output = run_check(tmp_path, CHAIN | {"workers/first.py": importer})
     assert code == 1
     assert "16 modules import one another in a chain; at most 15: roboco.workers.first -> roboco.a.m0 -> " in output
 
 
+@pytest.mark.parametrize(
+    "importer",
+    [
+        "from . import m0",
+        "from .m0 import X",
+        "from ..a.m0 import X",
+        "class A:\n    from roboco.a import m0",
+        "for _ in A:\n    import roboco.a.m0",
+        "while A:\n    import roboco.a.m0",
+        "match A:\n    case 1:\n        import roboco.a.m0",
+    ],
+)
+def test_check_counts_each_import_that_runs_with_the_module(tmp_path: Path, importer: str) -> None:
+    code, output = run_check(tmp_path, CHAIN | {"roboco/a/first.py": f"{importer}\n"})
+    assert code == 1
+    assert "16 modules import one another in a chain; at most 15: roboco.a.first -> roboco.a.m0 -> " in output
+
+
+def test_check_counts_the_packages_of_an_imported_module(tmp_path: Path) -> None:
+    packages = {
+        "roboco/b/__init__.py": "from roboco.a import m0\n",
+        "roboco/b/c.py": "",
+        "roboco/d.py": "import roboco.b.c\n",
+    }
+    code, output = run_check(tmp_path, CHAIN | packages)
+    assert code == 1
+    assert "17 modules import one another in a chain; at most 15: roboco.d -> roboco.b -> roboco.a.m0 -> " in output
+
+
 def test_check_does_not_count_an_import_inside_a_function(tmp_path: Path) -> None:
-    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(14)} | {"roboco/a/m14.py": ""}
-    assert run_check(tmp_path, files | {"roboco/b.py": "def f():\n    import roboco.a.m0\n"})[0] == 0
+    assert run_check(tmp_path, CHAIN | {"roboco/b.py": "def f():\n    import roboco.a.m0\n"})[0] == 0
 
 
 def test_check_does_not_count_the_imports_of_tests(tmp_path: Path) -> None:
-    files = {f"roboco/a/m{n}.py": f"from roboco.a.m{n + 1} import X\n" for n in range(14)} | {"roboco/a/m14.py": ""}
-    assert run_check(tmp_path, files | {"tests/first.py": "from roboco.a import m0\n"})[0] == 0
+    assert run_check(tmp_path, CHAIN | {"tests/first.py": "from roboco.a import m0\n"})[0] == 0

@@ -18,7 +18,7 @@ from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
 
 RunCode = Callable[[str, ToolContext], tuple[dict[str, Any], tuple[Artifact, ...]]]
-"""Runs a Python program. Return its result, and the artifacts that it created."""
+"""Runs a Python program, and returns its result and the artifacts that it created."""
 
 MAX_CONTENT_CHARS = 1024 * 1024
 """Maximum number of characters of a text that `artifact_write` accepts."""

@@ -13,8 +13,13 @@ def current_summary(task: Task) -> tuple[TaskSummary, str]:
         try:
             return task.summary(), ""
         except TransientError as error:
-            return stored, f"{error}; open tasks are shown as the workspace has them"
+            return stored, stale_message(error)
     return stored, ""
+
+
+def stale_message(error: TransientError) -> str:
+    """Return the warning that open tasks may have advanced further than shown, and why."""
+    return f"{error}; open tasks are shown as the workspace has them"
 
 
 def check_complete(summary: TaskSummary, steps: int) -> None:

@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.cli.commands.current_summary import current_summary
+from roboco.cli.commands.current_summary import stale_message
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import age, status_colour
@@ -24,7 +24,7 @@ from roboco.settings import load_settings
 
 
 class TaskSummaries:
-    """Summaries of tasks. Once Redis does not answer, they are those of the workspace."""
+    """Summaries of tasks. Once Redis or the workspace does not answer, they are those that were read already."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator
@@ -42,8 +42,11 @@ class TaskSummaries:
     def _current(self, stored: TaskSummary) -> TaskSummary:
         if self.stale or stored.status.ended:
             return stored
-        summary, self.stale = current_summary(self._orchestrator.stored_task(stored.task_id))
-        return summary
+        try:
+            return self._orchestrator.stored_task(stored.task_id).summary()
+        except TransientError as error:
+            self.stale = stale_message(error)
+            return stored
 
     def _stored_or_none(self, task_id: str) -> TaskSummary | None:
         try:

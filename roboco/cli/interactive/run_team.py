@@ -4,7 +4,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -67,7 +66,11 @@ def run_team(team: Team, options: RunOptions) -> int:
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
     missing = missing_servers(team, os.environ, options.worker)
-    with LocalStack(settings, missing, note) as stack, closing(Orchestrator(stack.settings)) as orchestrator:
+    with LocalStack(settings, missing, note) as stack:
+        # Built while the model loads: a wrong configuration is reported before it has arrived.
+        orchestrator = Orchestrator(stack.settings)
+        stack.close_at_end(orchestrator.close)
+        stack.wait_model()
         task = _submit(orchestrator, team, options)
         check = stack.check if stack.has_worker else _no_local_worker
         try:

@@ -1,7 +1,7 @@
 """LocalStack: the servers that one run of a team needs and the environment does not name, started and ended with it."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,10 @@ def missing_servers(team: Team, env: Mapping[str, str], worker: bool = False) ->
 
 
 class LocalStack:
-    """Starts the missing servers on entering, and ends all of them on leaving, after errors too. Main thread only."""
+    """Starts the missing servers on entering, and ends all of them on leaving, after errors too. Main thread only.
+
+    The model may still be loading when the block begins: `wait_model` waits for it.
+    """
 
     def __init__(self, settings: Settings, missing: MissingServers, report: Report) -> None:
         self.settings = settings
@@ -54,6 +57,9 @@ class LocalStack:
         self._missing = missing
         self._report = report
         self._servers: list[Server] = []
+        self._model: LocalModel | None = None
+        self._stop_timeout = 0.0
+        """Seconds that the worker has to finish its work. Before the model is loaded, it has no task of this run."""
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
@@ -68,7 +74,20 @@ class LocalStack:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         hurried = kind is not None and issubclass(kind, Interrupted)
-        self._end(0 if hurried else _WARM_SHUTDOWN_TIMEOUT)
+        self._end(0 if hurried else self._stop_timeout)
+
+    def close_at_end(self, close: Callable[[], None]) -> None:
+        """Call `close` after the servers have ended. No signal interrupts it."""
+        self._exits.callback(close)
+
+    def wait_model(self) -> None:
+        """Return once the model is loaded. Call this before the first task is submitted.
+
+        Raises TransientError if the model's download fails or its server does not start.
+        """
+        if self._model is not None:
+            self._servers.append(self._model.ready())
+        self._stop_timeout = _WARM_SHUTDOWN_TIMEOUT
 
     @property
     def has_worker(self) -> bool:
@@ -82,7 +101,7 @@ class LocalStack:
                 wait_ready(server, lambda: False, 0)
 
     def _start(self) -> None:
-        """Start the missing servers side by side, and return once the model is loaded.
+        """Start the missing servers side by side, and return once Redis answers.
 
         The worker may still be starting: it takes the task from its queue when it is ready.
         """
@@ -92,17 +111,15 @@ class LocalStack:
             self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
         )
         port = free_port() if self._missing.model else None
-        model = None if port is None else LocalModel(folder, port, self._report)
-        if model is not None:
-            self._exits.callback(model.close)
+        if port is not None:
+            self._model = LocalModel(folder, port, self._report)
+            self._exits.callback(self._model.close)
         if self._missing.redis or self._missing.worker:
-            self._report(_announcement(self._missing, model))
+            self._report(_announcement(self._missing, self._model))
         self.settings = self._start_redis(folder)
         if self._missing.worker:
             env = environment(self.settings, {} if port is None else model_environment(port))
             self._servers.append(start_worker(_WORKER_NAME, "roboco.workers.app", env, folder / "worker.log"))
-        if model is not None:
-            self._servers.append(model.ready())
 
     def _start_redis(self, folder: Path) -> Settings:
         """Start a Redis if it is missing, and return the settings with its address and with a folder for the cache."""

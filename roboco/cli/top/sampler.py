@@ -39,7 +39,7 @@ class Sampler:
         self._client.close()
 
     def sample(self, max_tasks: int) -> TopSnapshot:
-        """Return a picture with at most `most` tasks."""
+        """Return a picture with at most `max_tasks` tasks."""
         now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
         for sample in (self._sample_redis, self._sample_queues):
             try:

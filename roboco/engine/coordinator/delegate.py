@@ -21,7 +21,7 @@ from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.limits import Limits, ToolLimits, UsageLimits
 from roboco.domain.team.team import Team
 from roboco.domain.usage import Usage
-from roboco.engine.coordinator.call_outcome import close_call
+from roboco.engine.coordinator.close_call import close_call
 from roboco.engine.coordinator.sub_task_result import send_result
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item

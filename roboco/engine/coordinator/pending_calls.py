@@ -23,7 +23,7 @@ from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unkn
 from roboco.domain.inbox.item import Item, Pause
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.call_outcome import close_call
+from roboco.engine.coordinator.close_call import close_call
 from roboco.engine.coordinator.delegate import start_sub_task
 from roboco.engine.coordinator.next_step import dispatch_call
 from roboco.engine.coordinator.pending import (

@@ -33,7 +33,7 @@ from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unkn
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration
-from roboco.engine.coordinator.call_outcome import close_call, result_event
+from roboco.engine.coordinator.close_call import close_call, result_event
 from roboco.engine.coordinator.pending_calls import restart_call, stored_outcome
 from roboco.engine.engine import Engine
 from roboco.engine.execution.attempt_outcome import CallOutcome

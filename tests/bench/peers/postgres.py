@@ -64,8 +64,10 @@ def _package_folder() -> Path:
 
 
 def _copy_package(package: Path, folder: Path) -> Path:
-    """Copy the package and its libraries (41 MB) into `folder`, because the folder of an environment that belongs to
-    root may be closed to other users, as `/root` and the result of `mktemp -d` are."""
+    """Copy the package and its libraries (41 MB) into the folder, and return the copied package.
+
+    The folder of an environment that belongs to root may be closed to other users, as `/root` is.
+    """
     for name in (package.name, f"{package.name}.libs"):
         shutil.copytree(package.parent / name, folder / name)
     return folder / package.name

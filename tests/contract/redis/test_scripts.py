@@ -1,4 +1,4 @@
-"""The Lua scripts on Redis: coordinators load them, and users without that right wait for a coordinator."""
+"""The Lua scripts on Redis: coordinators load them, and users that may not load them wait for a coordinator."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -56,7 +56,7 @@ def test_a_user_with_the_right_to_load_scripts_loads_the_called_one(coordinator:
     assert held.count(True) == 2
 
 
-def test_a_user_without_that_right_waits_for_a_coordinator_to_load_scripts(
+def test_a_user_without_the_right_to_load_scripts_waits_for_a_coordinator(
     coordinator: redis.Redis, other: redis.Redis
 ) -> None:
     scripts = Scripts(other)

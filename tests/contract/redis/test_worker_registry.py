@@ -64,9 +64,7 @@ def test_a_workspace_is_replaced_without_live_coordinators_and_open_tasks(task: 
     assert task.registry("").workspace() == WORKSPACE_A
 
 
-def test_a_restarted_coordinator_may_register_another_workspace(
-    task: TaskUnderTest,
-) -> None:
+def test_a_restarted_coordinator_may_register_another_workspace(task: TaskUnderTest) -> None:
     task.registry("c").register(("coordinator",), (), WORKSPACE_A, False)
     assert task.registry("c").register(("coordinator",), (), WORKSPACE_B, False) is None
     assert task.registry("").workspace() == WORKSPACE_B

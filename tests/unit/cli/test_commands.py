@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roboco import InvalidTeam, UsageError
+from roboco import InvalidTeam, TransientError, UsageError
 from roboco.cli.commands.demo import shipped_team
 from roboco.cli.commands.schema import team_file_schema
 from roboco.cli.doctor.machine import check_model
 from roboco.cli.main import commands
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.summaries import Summaries
 from tests.unit.cli.live_items import STARTED_AT
 
 BAD = """
@@ -75,7 +77,7 @@ def test_validate_reports_all_mistakes(tmp_path: Path) -> None:
 
 
 def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "shop_of_test_cli.py").write_text(
+    (tmp_path / "shop_of_test_commands.py").write_text(
         "from roboco import tool\n"
         "@tool\n"
         "def search(query: str) -> str:\n"
@@ -83,14 +85,14 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "    return query\n"
         "unmarked = len\n"
     )
-    (tmp_path / "broken_of_test_cli.py").write_text("1/0")
-    functions = ["shop_of_test_cli:search", "shop_of_test_cli:unmarked", "shop_of_test_cli:none"]
-    functions += ["broken_of_test_cli:x", "os:system"]
+    (tmp_path / "broken_of_test_commands.py").write_text("1/0")
+    functions = ["shop_of_test_commands:search", "shop_of_test_commands:unmarked", "shop_of_test_commands:none"]
+    functions += ["broken_of_test_commands:x", "os:system"]
     declared = [{"name": f"tool{index}", "function": name} for index, name in enumerate(functions)]
     team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
     (tmp_path / "team.json").write_text(json.dumps(team))
     assert call("validate", "team.json").exception is None  # without ROBOCO_TOOL_MODULES nothing is imported
-    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop_of_test_cli,broken_of_test_cli")
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "shop_of_test_commands,broken_of_test_commands")
     error = call("validate", "team.json").exception
     assert isinstance(error, InvalidTeam)
     at = [mistake.partition(":")[0] for mistake in error.mistakes]
@@ -99,19 +101,21 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bare_of_test_cli.py").write_text(
+    (tmp_path / "bare_of_test_commands.py").write_text(
         "from roboco import tool\n@tool\ndef search(query: str) -> str:\n    return query\n"
     )
-    declared: list[dict[str, str]] = [{"name": name, "function": "bare_of_test_cli:search"} for name in ("one", "two")]
+    declared: list[dict[str, str]] = [
+        {"name": name, "function": "bare_of_test_commands:search"} for name in ("one", "two")
+    ]
     declared[1]["description"] = "Search."
     team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
     (tmp_path / "team.json").write_text(json.dumps(team))
-    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_cli")
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_commands")
     result = call("validate", "team.json")
     assert result.exception is None
     assert result.stderr == (
         "team.json: warning: tools[0]: tool 'one' has no description for the models: write a docstring for "
-        "'bare_of_test_cli:search', or a `description` here\n"
+        "'bare_of_test_commands:search', or a `description` here\n"
     )
     assert "is valid" in result.stdout
     assert len(json.loads(call("validate", "team.json", "--json").stdout)["warnings"]) == 1
@@ -179,6 +183,25 @@ def test_tasks_skips_folders_that_are_no_tasks(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "_doctor").mkdir()
     (tmp_path / "lost+found").mkdir()
     assert json.loads(call("tasks", "--json").output) == []
+
+
+def test_tasks_lists_the_summaries_that_it_has_read_when_the_workspace_fails_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Summaries, task_id: str) -> TaskSummary:
+        raise TransientError("the S3 server does not answer")
+
+    monkeypatch.setattr(Summaries, "require", fail)
+    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    monkeypatch.setenv("ROBOCO_REDIS_URL", "redis://127.0.0.1:1/0")
+    for task_id in ("task_1", "task_2"):
+        (tmp_path / task_id).mkdir()
+        times = {"created_at": STARTED_AT.isoformat(), "updated_at": STARTED_AT.isoformat()}
+        summary = {"task_id": task_id, "team": "t", "status": "user_turn", "steps": 3} | times
+        (tmp_path / task_id / "task.json").write_text(json.dumps(summary))
+    result = CliRunner().invoke(commands, ["tasks", "--json"])
+    assert [one["task_id"] for one in json.loads(result.stdout)] == ["task_1", "task_2"]
+    assert result.stderr == "the S3 server does not answer; open tasks are shown as the workspace has them\n"
 
 
 def test_context_must_be_pairs() -> None:

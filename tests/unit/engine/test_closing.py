@@ -127,7 +127,7 @@ def test_a_decided_end_survives_a_restart_of_redis_without_loss() -> None:
     assert_ended(world, TaskStatus.COMPLETED)
 
 
-def test_a_closed_task_stays_ended_after_a_restart_of_redis_that_loses_the_end() -> None:
+def test_a_closed_task_ends_again_after_a_restart_of_redis_that_loses_the_end() -> None:
     world = SEQUENTIAL.world()
     snapshots = world.server.copy()
     world.submit(SEQUENTIAL.team)

@@ -284,7 +284,7 @@ def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
     assert len(answer.calls) == MAX_CALLS
 
 
-MANY_NAMES = [f"n{n}" for n in range(5000)]
+FIVE_THOUSAND_NAMES = [f"n{n}" for n in range(5000)]
 
 
 @pytest.mark.parametrize(
@@ -292,12 +292,12 @@ MANY_NAMES = [f"n{n}" for n in range(5000)]
     [
         {
             "$defs": {
-                "a": {"required": MANY_NAMES, "properties": {"n1": {}}},
+                "a": {"required": FIVE_THOUSAND_NAMES, "properties": {"n1": {}}},
                 "b": {"allOf": [{"$ref": "#/$defs/a"}] * 300},
             },
             "anyOf": [{"$ref": "#/$defs/b"}] * 290,
         },
-        {"$defs": {"a": {"enum": MANY_NAMES}}, "anyOf": [{"$ref": "#/$defs/a"}] * 290},
+        {"$defs": {"a": {"enum": FIVE_THOUSAND_NAMES}}, "anyOf": [{"$ref": "#/$defs/a"}] * 290},
         {"$defs": {"a": {"enum": ["n" * 30_000]}}, "properties": {f"k{n}": {"$ref": "#/$defs/a"} for n in range(290)}},
         {"type": ["null"] * 5000} | {f"x-{n}": 1 for n in range(5000)},
     ],

@@ -160,7 +160,7 @@ def test_a_pause_depends_on_the_moment() -> None:
 
 def test_an_exception_of_the_router_is_a_difference() -> None:
     def broken(team: Team, history: History) -> Route:
-        raise KeyError("nobody")
+        raise KeyError("no agent")
 
     positions = replay(replace(recorded_task(run_journey(CUSTOM)), router=broken))
     assert differences(positions) == {1: "differs", 2: "differs", 3: "differs", None: "differs"}

@@ -155,7 +155,7 @@ def test_two_tasks_do_not_affect_each_other() -> None:
         ),  # a user's code
     ],
 )
-def test_the_client_dispatches_the_first_turn_if_no_router_of_the_user_decides(
+def test_the_client_dispatches_the_first_turn_if_it_starts_now_and_no_custom_router_decides(
     changes: dict[str, Any], options: dict[str, Any], message: type
 ) -> None:
     world = GRAPH.world()

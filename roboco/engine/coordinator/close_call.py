@@ -1,4 +1,4 @@
-"""call_outcome: record the outcome of a call in place of its worker, and describe an outcome to followers."""
+"""close_call: record the outcome of a call in place of its worker, and build the event of an outcome."""
 
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.part import ToolCall
