@@ -14,6 +14,7 @@ from roboco.ports.attempts import Attempts
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
+from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
 from roboco.ports.leases import ToolLeases, TurnLeases
 from roboco.ports.logs import EventLogs
@@ -61,6 +62,7 @@ class Engine:
     turns: TurnLeases
     calls: ToolLeases
     schedule: Schedule
+    fill: FillRecord
     attempts: Attempts
     dead_letters: DeadLetters
     inbox: Inbox

@@ -13,6 +13,7 @@ from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
     MemoryAttempts,
     MemoryDeadLetters,
+    MemoryFillRecord,
     MemoryInbox,
     MemoryLogs,
     MemorySchedule,
@@ -34,6 +35,7 @@ class TaskInMemory(TaskUnderTest):
         self.short_lease_turns = MemoryTurns(server, clock, SHORT_LEASE)
         self.short_lease_calls = MemoryCalls(server, clock, SHORT_LEASE)
         self.schedule = MemorySchedule(server, clock)
+        self.fill = MemoryFillRecord(server, clock)
         self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)
         self.attempts = MemoryAttempts(server, clock, LONG_LEASE)

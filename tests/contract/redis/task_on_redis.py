@@ -8,6 +8,7 @@ import redis
 
 from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
+from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
@@ -38,6 +39,7 @@ class TaskOnRedis(TaskUnderTest):
         self.short_lease_turns = RedisTurnLeases(scripts, keys, SHORT_LEASE)
         self.short_lease_calls = RedisToolLeases(scripts, keys, SHORT_LEASE)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
+        self.fill = RedisFillRecord(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisEventLogs = RedisEventLogs(client, keys)
         self.attempts = RedisAttempts(client, keys, LONG_LEASE)

@@ -14,6 +14,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
+from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
 from roboco.ports.leases import ToolLeases, TurnClaim, TurnLeases
 from roboco.ports.logs import EventLogs
@@ -46,6 +47,7 @@ class TaskUnderTest(ABC):
     short_lease_turns: TurnLeases
     short_lease_calls: ToolLeases
     schedule: Schedule
+    fill: FillRecord
     inbox: Inbox
     logs: EventLogs
     attempts: Attempts
