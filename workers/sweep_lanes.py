@@ -5,7 +5,7 @@
                        │ the shard does not answer: rest with growing delays
 
 A thread claims an entry only when it can process it at once, so no claimed entry waits behind another one. A shard has
-at most LANES_PER_SHARD threads, and a second one only if entries were due. So a task, a key or a node that does not
+at most LANES_PER_SHARD threads, and a second one only if entries were due or the first one takes long. So a task, a key or a node that does not
 answer occupies the threads of its shards, and others remain for the rest. If the process dies, its claims expire.
 """
 
@@ -50,6 +50,7 @@ class SweepLanes:
         self._running = Counter[int]()
         self._ready_at = [0.0] * SHARDS
         self._is_busy = [False] * SHARDS
+        self._taken_at = [0.0] * SHARDS
         self._backoff = Backoff()
         self.is_open = False
         """True if passes may start. Assigned from other threads and from a signal handler, so no lock guards it."""
@@ -77,14 +78,16 @@ class SweepLanes:
         with self._lock:
             for offset in range(SHARDS):
                 shard = (self._next + offset) % SHARDS
-                if self.is_open and self._ready_at[shard] <= now and self._has_free_lane(shard):
+                if self.is_open and self._ready_at[shard] <= now and self._has_free_lane(shard, now):
                     self._next = shard + 1
                     self._running[shard] += 1
+                    self._taken_at[shard] = now
                     return shard
         return None
 
-    def _has_free_lane(self, shard: int) -> bool:
-        return self._running[shard] < (LANES_PER_SHARD if self._is_busy[shard] else 1)
+    def _has_free_lane(self, shard: int, now: float) -> bool:
+        needs_more = self._is_busy[shard] or self._taken_at[shard] + self._rest <= now
+        return self._running[shard] < (LANES_PER_SHARD if needs_more else 1)
 
     def _release(self, shard: int, found: int = 0, failed: bool = False) -> None:
         with self._lock:
