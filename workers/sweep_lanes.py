@@ -5,8 +5,9 @@
                        │ the shard does not answer: rest with growing delays
 
 A thread claims an entry only when it can process it at once, so no claimed entry waits behind another one. A shard has
-at most LANES_PER_SHARD threads, and a second one only if entries were due or the first one takes long. So a task, a key or a node that does not
-answer occupies the threads of its shards, and others remain for the rest. If the process dies, its claims expire.
+at most LANES_PER_SHARD threads, and a second one only if entries were due or the first one takes long. So a task, a key
+or a node that does not answer occupies the threads of its shards, and others remain for the rest. If the process dies,
+its claims expire.
 """
 
 import logging

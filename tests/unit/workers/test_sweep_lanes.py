@@ -166,39 +166,37 @@ def test_lanes_that_are_closed_end_after_the_current_sweep() -> None:
 
 def test_the_lanes_open_when_the_fill_allows_passes() -> None:
     lanes = SweepLanes(Shards().sweep, INTERVAL)
-    steps = [FillStep(moved=True, blocks_passes=True), FillStep(moved=True, blocks_passes=True)]
+    steps = [FillStep(moved=True, blocks_passes=True), FillStep(moved=False, blocks_passes=True)]
     fill = ScheduleFill(lanes, lambda: steps.pop(0))
-    steps += [FillStep(moved=False, blocks_passes=True)]
-    fill.run()
-    assert not steps
-    assert not lanes.is_open
+    assert is_open_after(fill, lanes) is False
+    assert not steps, "it processes pages until none is left"
     steps += [FillStep(moved=True, blocks_passes=False), FillStep(moved=False, blocks_passes=False)]
-    fill.run()
-    assert lanes.is_open
+    assert is_open_after(fill, lanes) is True
     fill.stop()
     steps += [FillStep(moved=False, blocks_passes=False)]
-    fill.run()
-    assert not lanes.is_open, "the worker shuts down"
+    assert is_open_after(fill, lanes) is False, "the worker shuts down"
 
 
 def test_a_fill_without_an_answer_closes_the_lanes_for_a_limited_time() -> None:
     """Redis may have been restarted. Or the one node does not answer that has the record of the fill."""
-    clock, answers = Clock(), [True]
+    clock, answers = Clock(), [False]
     lanes = SweepLanes(Shards().sweep, INTERVAL)
 
     def step() -> FillStep:
         if not answers:
             raise TransientError("time-out")
-        return FillStep(moved=False, blocks_passes=not answers.pop())
+        return FillStep(moved=False, blocks_passes=answers.pop())
 
     fill = ScheduleFill(lanes, step, clock)
-    fill.run()
-    assert lanes.is_open
-    fill.run()
-    assert not lanes.is_open
+    assert is_open_after(fill, lanes) is True
+    assert is_open_after(fill, lanes) is False
     clock.now += FILL_TIMEOUT
+    assert is_open_after(fill, lanes) is True
+    answers.append(True)
+    assert is_open_after(fill, lanes) is False
+
+
+def is_open_after(fill: ScheduleFill, lanes: SweepLanes) -> bool:
+    """Run the fill once. Return True if passes may start then."""
     fill.run()
-    assert lanes.is_open
-    answers.append(False)
-    fill.run()
-    assert not lanes.is_open
+    return lanes.is_open

@@ -12,6 +12,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator import fill
 from roboco.engine.coordinator.fill import CLAIM_SECONDS, REFILL_INTERVAL, ROUND_DELAY, FillStep, fill_page
 from roboco.errors import TransientError
+from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from tests.support.memory_ports import schedule as memory_schedule
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.sweeping import fill_schedule
@@ -242,11 +243,9 @@ def test_due_tasks_are_swept_while_a_fill_runs() -> None:
     world.dispatcher.queue.clear()
     world.server.held.fresh_until = 0.0
     world.clock.move(world.given.policy.redelivery_delay)
-    world.process().fill.claim(world.engine.schedule.mark_filling(), fill_start(), "other", CLAIM_SECONDS)
+    world.process().fill.claim(
+        world.engine.schedule.mark_filling(), FillPosition(FillKind.REFILL, FillPhase.OPEN), "other", CLAIM_SECONDS
+    )
     world.sweep()
     world.drain()
     assert world.status() is TaskStatus.USER_TURN
-
-
-def fill_start() -> fill.FillPosition:
-    return fill.FillPosition(fill.FillKind.REFILL, fill.FillPhase.OPEN)
