@@ -31,6 +31,9 @@ from roboco.workers.sweep_lanes import THREADS, SweepLanes
 
 _log = logging.getLogger(__name__)
 
+CONNECTIONS = 2 * THREADS + 2
+"""Connections to the broker: a thread that sends a message holds one, and reads the length of its queue with another.
+With fewer than THREADS + 1 all threads could wait for their second one."""
 FILL_TIMEOUT = 10.0
 """Seconds for which no pass starts because the fill gets no answer."""
 
@@ -40,8 +43,10 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     client, interval = connect_fail_fast(engine.settings.redis_url), engine.settings.sweep_interval
     of_roboco = partial(load_missing, client, script_texts().values())
     of_kombu = BrokerScripts(app).load_missing
-    lanes = SweepLanes(lambda shard: sweep_shard(engine(), shard, limit=1), interval, random.randrange(SHARDS))  # noqa: S311 - any shard will do
+    first_shard = random.randrange(SHARDS)  # noqa: S311 - any shard will do
+    lanes = SweepLanes(lambda shard: sweep_shard(engine(), shard, limit=1), interval, first_shard)
     fill = ScheduleFill(lanes, lambda: fill_page(engine()))
+    app.conf.broker_pool_limit = CONNECTIONS
 
     def begin(**_: Any) -> None:
         _load_scripts(of_roboco, of_kombu)
