@@ -53,7 +53,11 @@ class FillClaim:
 
 
 class FillRecord(Protocol):
-    """The record of the current fill. A page is claimed for some seconds, so that a dead coordinator's is repeated."""
+    """The record of the current fill. A page is claimed for some seconds, so that a dead coordinator's is repeated.
+
+    A record that no coordinator continues disappears after a quarter of an hour, before the next refill, whose mark may
+    be the same.
+    """
 
     def claim(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
         """Claim the next page of the fill with this mark. It begins with `first`, if there is no such fill.

@@ -4,6 +4,9 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts
 from roboco.ports.fill import FillClaim, FillKind, FillPhase, FillPosition
 
+RECORD_TTL = 900.0
+"""Seconds after the last claim for which Redis keeps the record. A later fill with the same mark begins anew."""
+
 
 class RedisFillRecord:
     """The hash of the current fill: mark, position, token and end of the claim."""
@@ -14,7 +17,8 @@ class RedisFillRecord:
 
     def claim(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
         """Claim the next page, by the clock of Redis."""
-        stored, granted = self._scripts.run("fill_claim", self._keys, mark, _to_text(first), token, f"{seconds:.6f}")
+        arguments = (mark, _to_text(first), token, f"{seconds:.6f}", int(RECORD_TTL * 1000))
+        stored, granted = self._scripts.run("fill_claim", self._keys, *arguments)
         return FillClaim(_parse_position(str(stored)), bool(granted))
 
     def advance(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:

@@ -20,7 +20,6 @@ from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from roboco.ports.leases import TurnClaim
 from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
 from tests.contract.redis.chunk_emission import emit_chunk
-from tests.contract.redis.due_names import due_names
 from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import TASK, make_chain, status_event, text_chunk
 
@@ -254,13 +253,14 @@ class Driver:
         """Schedule the next pass over a task after these seconds at the latest."""
         self.task.schedule.schedule_no_later_than(task_id, delay)
 
-    def due(self, limit: int) -> list[str]:
-        """Return the tasks that are due."""
-        return due_names(self.reader.schedule, limit)
+    def due(self, names: Sequence[str]) -> list[str]:
+        """Return those of the entries that are due."""
+        schedule = self.reader.schedule
+        return [name for name in names if (at := schedule.due_at(name)) is not None and at <= schedule.time()]
 
-    def claim_entries(self, shard: int, limit: int) -> object:
-        """Claim due entries. A claim that is sent twice would claim others."""
-        return [entry.name for entry in self.reader.schedule.claim(shard, limit, 60.0)]
+    def claim_entries(self, shard: int) -> object:
+        """Claim all due entries of a shard. A claim that is sent twice would claim others."""
+        return sorted(entry.name for entry in self.reader.schedule.claim(shard, 10, 60.0))
 
     def enter(self, names: list[str], delay: float, replace: bool) -> object:
         """Set the times of entries."""

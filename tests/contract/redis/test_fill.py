@@ -1,10 +1,13 @@
 """The record of a fill: its pages are claimed, advanced once, and repeated if their coordinator dies."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from roboco.adapters.redis.fill import RECORD_TTL
 from roboco.domain.shard import SHARDS
+from roboco.engine.coordinator.fill import REFILL_INTERVAL
 from roboco.errors import TransientError
 from roboco.ports.fill import FillClaim, FillKind, FillPhase, FillPosition, FillRecord
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -76,6 +79,14 @@ def test_a_lost_fill_begins_anew(task: TaskUnderTest) -> None:
     task.wipe()
     assert not task.fill.advance("me", SECOND)
     assert task.fill.claim("mark", FIRST, "you", LONG_CLAIM) == FillClaim(FIRST, True)
+
+
+def test_the_record_of_a_fill_that_no_coordinator_continues_expires(redis_task: TaskOnRedis) -> None:
+    for _ in range(2):
+        redis_task.fill.claim("mark", FIRST, "me", LONG_CLAIM)
+        left: Any = redis_task.client.pttl(redis_task.keys.schedule_fill)
+        assert 0 < left / 1000 <= RECORD_TTL < REFILL_INTERVAL
+        redis_task.fill.advance("me", SECOND)
 
 
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:

@@ -15,6 +15,8 @@ from tests.support.memory_ports.server import MemoryServer, StoredFill
 
 SCAN_SIZE = 500
 """Tasks of a page of a scan."""
+RECORD_TTL = 900.0
+"""Seconds after the last claim for which the record of a fill is kept."""
 MAX_LETTERS = 1000
 """Maximal number of dead letters that are kept."""
 
@@ -149,11 +151,11 @@ class MemoryFillRecord:
         """Claim the next page."""
         now = self._clock.now()
         with self._server as held:
-            if held.fill is None or held.fill.mark != mark:
-                held.fill = StoredFill(mark, first)
+            if held.fill is None or held.fill.mark != mark or held.fill.claimed_at + RECORD_TTL <= now:
+                held.fill = StoredFill(mark, first, claimed_at=now)
             granted = held.fill.until <= now or held.fill.token == token
             if granted:
-                held.fill.token, held.fill.until = token, now + seconds
+                held.fill.token, held.fill.until, held.fill.claimed_at = token, now + seconds, now
             return FillClaim(held.fill.position, granted)
 
     def advance(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:

@@ -125,6 +125,7 @@ class StoredFill:
     token: str = ""
     until: float = 0.0
     released: str = ""
+    claimed_at: float = 0.0
 
 
 @dataclass

@@ -237,6 +237,27 @@ def test_a_shard_that_does_not_answer_delays_no_other(loss: str) -> None:
     assert world.engine.schedule.is_intact()
 
 
+@pytest.mark.parametrize("pages", range(1, PAGES))
+def test_a_fill_that_was_left_unfinished_long_ago_begins_anew(pages: int) -> None:
+    """Its coordinator died after it had recorded that the schedule is filled, or all coordinators stopped."""
+    world = open_tasks()
+    fill_schedule(world.engine)
+    world.server.held.fresh_until = 0.0
+    for _ in range(pages - 1):
+        fill_page(world.engine)
+
+    def lose(name: str, call: Any) -> Any:
+        return None if name == "fill.finish" else call()
+
+    world.watch = lose
+    fill_page(world.engine)
+    world.watch = make_call
+    world.server.held.schedule.clear()
+    world.clock.move(REFILL_INTERVAL)
+    fill_schedule(world.engine)
+    assert scheduled(world) == set(TASKS)
+
+
 def test_due_tasks_are_swept_while_a_fill_runs() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
