@@ -1,5 +1,6 @@
 """sweep: work that no worker does is dispatched again, a bounded number of times, and no task is forgotten."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -7,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import ENTER_PREFIX, NOTIFY_MARKERS, OPEN_MARKERS, RESTART_PREFIX, RESUME_PREFIX, team_path
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.paths import (
+    ENTER_PREFIX,
+    NOTIFY_MARKERS,
+    OPEN_MARKERS,
+    RESTART_PREFIX,
+    RESUME_PREFIX,
+    inbox_path,
+    item_path,
+    team_path,
+)
 from roboco.domain.shard import shard_of
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
@@ -449,3 +460,44 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     world.sweep()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_an_item_of_a_client_that_died_is_found_in_the_hourly_pass() -> None:
+    """Its client died between the write to the workspace and the write to Redis."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    item = UserMessage(item_id="item1", created_at=world.engine.now(), text="more")
+    world.files.held[item_path(TASK, "item1")] = item.model_dump_json().encode()
+    listings = Counter[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.names":
+            listings[call.args[0]] += 1
+        return call()
+
+    for hour in range(1, 4):
+        world.watch = watch
+        world.clock.move(3600.0)
+        world.sweep()
+        world.watch = make_call
+        assert listings[inbox_path(TASK)] == hour, "one listing an hour"
+        world.settle()
+        assert not world.pending_item_ids()
+    assert "more" in [step.text for step in world.history()]
+
+
+def test_the_items_of_a_task_that_was_rebuilt_while_redis_was_emptied_are_restored() -> None:
+    """A worker had restored the inbox when Redis was emptied, and created the task after that."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.send("more")
+    world.dispatcher.queue.clear()
+    task = world.server.held.tasks[TASK]
+    world.server.wipe()
+    world.server.held.tasks[TASK] = task
+    world.sweep()
+    assert world.engine.schedule.is_intact()
+    world.settle()
+    assert "more" in [step.text for step in world.history()]
