@@ -23,6 +23,7 @@ from roboco.adapters.notifications.webhook import WebhookSender
 from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.client import connect_for_renewals
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
+from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
@@ -87,6 +88,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         turns=RedisTurnLeases(scripts, keys, settings.lease_seconds),
         calls=RedisToolLeases(scripts, keys, settings.lease_seconds),
         schedule=RedisSchedule(scripts, keys),
+        fill=RedisFillRecord(scripts, keys),
         attempts=RedisAttempts(client, keys, settings.lease_seconds),
         dead_letters=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),

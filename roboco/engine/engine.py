@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
+from roboco.engine.item_cache import ItemCache
 from roboco.engine.quarantine import Quarantine
 from roboco.engine.summaries import Summaries
 from roboco.engine.worker_status import WorkerStatus
@@ -14,6 +15,7 @@ from roboco.ports.attempts import Attempts
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
+from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
 from roboco.ports.leases import ToolLeases, TurnLeases
 from roboco.ports.logs import EventLogs
@@ -61,6 +63,7 @@ class Engine:
     turns: TurnLeases
     calls: ToolLeases
     schedule: Schedule
+    fill: FillRecord
     attempts: Attempts
     dead_letters: DeadLetters
     inbox: Inbox
@@ -83,6 +86,7 @@ class Engine:
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
+    item_cache: ItemCache = field(default_factory=ItemCache)
     worker_status: WorkerStatus = field(default_factory=WorkerStatus)
 
     @property

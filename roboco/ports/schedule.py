@@ -1,13 +1,37 @@
 """The schedule: the time of the sweeper's next pass over each open task."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True)
+class ClaimedEntry:
+    """An entry that the caller processes now."""
+
+    name: str
+    """The task's id, or the name of a job."""
+    at: float
+    """The time at which the entry is due again, in Unix seconds. It identifies the claim."""
+    overdue: float
+    """Seconds for which the entry was due."""
+
+
+@dataclass(frozen=True)
+class ScheduledPage:
+    """A page of the tasks of a shard."""
+
+    task_ids: tuple[str, ...]
+    cursor: int
+    """The cursor of the next page, or 0 if this is the last one."""
 
 
 class Schedule(Protocol):
     """The time of the sweeper's next pass over each open task, by the clock of the server that keeps the leases.
 
-    Callers give delays in seconds, so that the clocks of machines may differ.
+    Callers give delays in seconds, so that the clocks of machines may differ. Jobs have times beside the tasks; their
+    names end in "/" and the id of a task. The schedule has SHARDS parts (`roboco/domain/shard.py`). A part that does
+    not answer affects no call for another part.
     """
 
     def set(self, task_id: str, delay: float = 0.0) -> None:
@@ -19,8 +43,18 @@ class Schedule(Protocol):
     def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
         """Set the task's time to the delay from now, unless it is due earlier."""
 
-    def due(self, limit: int) -> list[str]:
-        """Return at most `limit` due tasks, earliest first."""
+    def enter(self, names: Sequence[str], delay: float = 0.0, replace: bool = True) -> frozenset[int]:
+        """Set the time of each entry to the delay from now; without `replace` only for entries that have none.
+
+        Return the shards that did not answer, whose entries may be missing. It is not atomic.
+        """
+
+    def claim(self, shard: int, limit: int, seconds: float) -> list[ClaimedEntry]:
+        """Claim at most `limit` due entries of the shard, earliest first: they are due again after these seconds.
+
+        So concurrent callers get different entries. If the caller dies or the answer is lost, the entries are not lost,
+        but late. If another call sets the time of a claimed entry meanwhile, that time counts.
+        """
 
     def due_at(self, task_id: str) -> float | None:
         """Return the task's time in Unix seconds, or None if it has none."""
@@ -32,16 +66,16 @@ class Schedule(Protocol):
         """
 
     def count(self) -> int:
-        """Return the number of tasks with a time: all open tasks."""
+        """Return the number of tasks with a time: all open tasks. Cost: one request for each shard, sent at once."""
 
     def task_ids(self) -> Iterator[str]:
         """Yield every task with a time, in any order, read in pages."""
 
+    def scan(self, shard: int, cursor: int = 0) -> ScheduledPage:
+        """Return a page of the tasks of a shard, in any order. A task may be in several pages."""
+
     def time(self) -> float:
         """Return the server's time in Unix seconds."""
-
-    def lock(self, token: str, seconds: float) -> bool:
-        """Acquire the sweepers' lock for this number of seconds. Return False if another sweeper holds it."""
 
     def is_intact(self) -> bool:
         """Return True if Redis was neither emptied nor restarted since the last `mark_filled`."""

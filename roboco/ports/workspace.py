@@ -88,3 +88,10 @@ class Files(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly below a folder ("" or ending in "/"), sorted; those of folders without the "/"."""
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of files directly below the folder that follow `after`, in the order of code points.
+
+        Fewer than `limit` names are the last ones. A file that is stored or removed between two pages may be in one of
+        them or not. Cost: on S3 one request for each 1,000 names; in a folder, one scan of the whole folder.
+        """

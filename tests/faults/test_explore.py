@@ -12,9 +12,10 @@ from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
+from roboco.domain.paths import RESTART_PREFIX
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator import next_step as following
-from roboco.engine.coordinator import sweep
+from roboco.engine.coordinator.sweep import ONE_TIME_WORK
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
 from roboco.ports.lease_renewals import LeaseStatus
@@ -92,8 +93,8 @@ def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, hear
     heard(LeaseStatus.HELD)
 
 
-def _refill_only(engine: Engine) -> None:
-    sweep.fill_schedule(engine, engine.schedule.mark_filling(), all_now=True)
+def _set_due(engine: Engine, task_id: str) -> None:
+    engine.schedule.set(task_id)
 
 
 def _wait_on(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
@@ -111,7 +112,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a restart of Redis starts no new generation": (
         "numbers are unique",
         (),
-        lambda monkeypatch: monkeypatch.setattr(sweep, "_recover_schedule", _refill_only),
+        lambda monkeypatch: monkeypatch.setitem(ONE_TIME_WORK, RESTART_PREFIX, _set_due),
     ),
     "an item is accepted although the task has ended": (
         "accepted item",

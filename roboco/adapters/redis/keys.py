@@ -1,10 +1,13 @@
 """The names of all keys and channels in Redis.
 
 Every key of a task contains its id in braces, so that a cluster keeps the task in one slot and one script can use all
-its keys. A channel and its log have the same name.
+its keys. A channel and its log have the same name. The schedule has two keys for each shard; their hash tag is in the
+range of slots of the shard's tasks (`roboco/domain/shard.py`).
 """
 
 from dataclasses import dataclass
+
+from roboco.domain.shard import SHARD_TAGS
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,13 @@ class Keys:
         """Channel: task and epoch of work whose end is requested."""
         return f"{self.prefix}:signals"
 
-    @property
-    def schedule(self) -> str:
-        """Sorted set: open tasks by the time of their next sweep."""
-        return f"{self.prefix}:schedule"
+    def schedule(self, shard: int) -> str:
+        """Sorted set: open tasks of a shard by the time of their next sweep."""
+        return f"{self.prefix}:{{{SHARD_TAGS[shard]}}}:tasks"
 
-    @property
-    def scheduled_jobs(self) -> str:
-        """Sorted set: scheduled jobs that are no tasks, such as notifications, by the time of their next sweep."""
-        return f"{self.prefix}:scheduled_jobs"
+    def scheduled_jobs(self, shard: int) -> str:
+        """Sorted set: scheduled jobs of a shard that are no tasks, such as notifications, by their due times."""
+        return f"{self.prefix}:{{{SHARD_TAGS[shard]}}}:jobs"
 
     @property
     def sentinel(self) -> str:
@@ -67,9 +68,9 @@ class Keys:
         return f"{self.prefix}:schedule_filled"
 
     @property
-    def sweeper(self) -> str:
-        """String with a time to live: the sweeper that holds the lock."""
-        return f"{self.prefix}:sweeper"
+    def schedule_fill(self) -> str:
+        """Hash: the position of the fill of the schedule, and the coordinator that processes its next page."""
+        return f"{self.prefix}:schedule_fill"
 
     @property
     def dead_letters(self) -> str:

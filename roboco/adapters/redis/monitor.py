@@ -11,6 +11,7 @@ from roboco.adapters.redis.rate_limits import SLOT_SECONDS, WINDOW_SECONDS, Buck
 from roboco.adapters.redis.scripts import translating_errors
 from roboco.domain.history.state import TaskState
 from roboco.domain.ids import tenant_of
+from roboco.domain.shard import SHARDS
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.team import Team
 
@@ -72,13 +73,21 @@ class RedisMonitor:
 
     def open_tasks(self) -> int:
         """Return the number of tasks that have not ended."""
-        with translating_errors():
-            return int(self._client.zcard(self._keys.schedule))
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            for shard in range(SHARDS):
+                pipe.zcard(self._keys.schedule(shard))
+            return sum(map(int, pipe.execute()))
 
     def tasks(self, limit: int) -> list[LiveTask]:
-        """Return at most `limit` open tasks, earliest sweep first: so tasks with running work precede idle ones."""
-        with translating_errors():
-            task_ids = [str(one) for one in self._client.zrange(self._keys.schedule, 0, limit - 1)]
+        """Return at most `limit` open tasks, earliest sweep first: so tasks with running work precede idle ones.
+
+        Cost: `limit` entries of each shard, in one round trip.
+        """
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            for shard in range(SHARDS):
+                pipe.zrange(self._keys.schedule(shard), 0, limit - 1, withscores=True)
+            entries = [(float(at), str(task_id)) for page in pipe.execute() for task_id, at in page]
+        task_ids = [task_id for _, task_id in sorted(entries)[:limit]]
         if not task_ids:
             return []
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:

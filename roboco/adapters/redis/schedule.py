@@ -2,28 +2,35 @@
 
 The sentinel names the Redis instance in which the schedule was complete. If Redis lost its data or is another instance,
 the sentinel does not match, and the sweeper fills the schedule from the workspace before it relies on it.
+
+Each shard has two sorted sets, whose hash tag keeps them on the node of the shard's tasks. Only `count`, `task_ids` and
+`enter` use more than one shard.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from roboco.adapters.redis.client import instance_id, is_same_instance
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.adapters.redis.scripts import ScriptCall, Scripts, translating_errors
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
+from roboco.domain.shard import SHARDS, shard_of
+from roboco.errors import TransientError
+from roboco.ports.schedule import ClaimedEntry, ScheduledPage
 
 PAGE_SIZE = 500
-"""Entries that are read or sent at a time."""
+"""Entries that one request reads or sends."""
 MARK_SEPARATOR = "|"
 """Separates the parts of the sentinel's mark."""
 
 
 class RedisSchedule:
-    """The schedule: a sorted set of open tasks by due time, and one of other jobs, such as notifications.
+    """The schedule: for each shard a sorted set of open tasks by due time, and one of jobs, such as notifications.
 
     Because jobs have their own set, the size of the first set is the number of open tasks. No task id contains "/";
-    the name of every other job does.
+    the name of every job does.
     """
 
     def __init__(self, scripts: Scripts, keys: Keys) -> None:
@@ -43,21 +50,42 @@ class RedisSchedule:
         """Make the task due after the delay, unless it is due earlier."""
         self._set_due(task_id, delay, "LT")
 
-    def due(self, limit: int) -> list[str]:
-        """Return at most `limit` due tasks, earliest first."""
-        found: list[tuple[float, str]] = []
-        for key in (self._keys.schedule, self._keys.scheduled_jobs):
-            flat = self._scripts.run("schedule_due", [key], limit)
-            found += zip(map(float, flat[1::2]), map(str, flat[::2]), strict=True)
-        return [name for _, name in sorted(found)[:limit]]
+    def enter(self, names: Sequence[str], delay: float = 0.0, replace: bool = True) -> frozenset[int]:
+        """Set the times of many entries in one round trip; in a cluster, one for each shard and PAGE_SIZE names."""
+        by_key: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
+        for name in names:
+            by_key[shard_of(name), self._key_of(name)].append(name)
+        calls, shards = list[ScriptCall](), list[int]()
+        for (shard, key), members in by_key.items():
+            for start in range(0, len(members), PAGE_SIZE):
+                page = members[start : start + PAGE_SIZE]
+                calls.append(ScriptCall("schedule_enter", [key], [f"{delay:.6f}", "" if replace else "NX", *page]))
+                shards.append(shard)
+        answers = self._scripts.run_all(calls)
+        failed = dict(pair for pair in zip(shards, answers, strict=True) if isinstance(pair[1], Exception))
+        for error in failed.values():
+            if not isinstance(error, TransientError):
+                raise error
+        return frozenset(failed)
+
+    def claim(self, shard: int, limit: int, seconds: float) -> list[ClaimedEntry]:
+        """Claim due entries of the shard, in one round trip."""
+        names = [self._keys.schedule(shard), self._keys.scheduled_jobs(shard)]
+        flat = self._scripts.run("schedule_claim", names, limit, f"{seconds:.6f}")
+        return [
+            ClaimedEntry(str(name), float(at), float(overdue))
+            for name, at, overdue in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        ]
 
     def _set_due(self, task_id: str, delay: float, condition: str = "") -> bool:
         return bool(self._scripts.run("schedule_set", [self._key_of(task_id)], task_id, f"{delay:.6f}", condition))
 
     def count(self) -> int:
-        """Return the number of tasks in the schedule: all open tasks."""
-        with translating_errors():
-            return int(self._client.zcard(self._keys.schedule))
+        """Return the number of tasks in the schedule: all open tasks. Cost: a ZCARD for each shard, in one pipeline."""
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            for shard in range(SHARDS):
+                pipe.zcard(self._keys.schedule(shard))
+            return sum(map(int, pipe.execute()))
 
     def due_at(self, task_id: str) -> float | None:
         """Return the due time of the task in Unix seconds, or None if it has none."""
@@ -78,21 +106,22 @@ class RedisSchedule:
 
     def task_ids(self) -> Iterator[str]:
         """Return every task that has a due time, in any order, read in pages."""
-        cursor, seen = 0, False
-        while cursor or not seen:
-            with translating_errors():
-                cursor, page = cast(Any, self._client.zscan(self._keys.schedule, cursor, count=PAGE_SIZE))
-            seen = True
-            yield from (str(name) for name, _ in page)
+        for shard in range(SHARDS):
+            page = self.scan(shard)
+            yield from page.task_ids
+            while page.cursor:
+                page = self.scan(shard, page.cursor)
+                yield from page.task_ids
+
+    def scan(self, shard: int, cursor: int = 0) -> ScheduledPage:
+        """Return about PAGE_SIZE tasks of the shard, and the cursor of the next page."""
+        with translating_errors():
+            left, page = cast(Any, self._client.zscan(self._keys.schedule(shard), cursor, count=PAGE_SIZE))
+        return ScheduledPage(tuple(str(name) for name, _ in page), int(left))
 
     def _key_of(self, name: str) -> str:
-        return self._keys.scheduled_jobs if "/" in name else self._keys.schedule
-
-    def lock(self, token: str, seconds: float) -> bool:
-        """Acquire the sweepers' lock for these seconds. Return False if another sweeper holds it."""
-        with translating_errors():
-            holder = self._client.set(self._keys.sweeper, token, nx=True, px=int(seconds * 1000), get=True)
-            return holder is None or holder == token
+        keys = self._keys
+        return keys.scheduled_jobs(shard_of(name)) if "/" in name else keys.schedule(shard_of(name))
 
     def is_intact(self) -> bool:
         """Return True if Redis was neither emptied nor restarted since the schedule was last filled."""
@@ -106,10 +135,8 @@ class RedisSchedule:
         """
         with translating_errors():
             run = cast(str | None, self._client.get(self._keys.sentinel))
-            waits = [
-                self._client.zscore(self._keys.scheduled_jobs, f"{kind}{task_id}")
-                for kind in (RESTART_PREFIX, ENTER_PREFIX)
-            ]
+            jobs = self._keys.scheduled_jobs(shard_of(task_id))
+            waits = [self._client.zscore(jobs, f"{kind}{task_id}") for kind in (RESTART_PREFIX, ENTER_PREFIX)]
             return run if waits == [None, None] and is_same_instance(self._client, run) else None
 
     def was_restarted(self) -> bool:

@@ -8,6 +8,7 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from heapq import nsmallest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -144,6 +145,16 @@ class FolderFiles:
                 return sorted(
                     entry.name for entry in os.scandir(self.path_of(folder)) if not entry.name.startswith(".")
                 )
+            except FileNotFoundError:
+                return []
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of files that follow `after`. Cost: O(files of the folder)."""
+        with self._translating_errors():
+            try:
+                with os.scandir(self.path_of(folder)) as entries:
+                    later = (one for one in entries if one.name > after and not one.name.startswith("."))
+                    return nsmallest(limit, (one.name for one in later if one.is_file()))
             except FileNotFoundError:
                 return []
 

@@ -205,6 +205,21 @@ class S3Objects:
                 found.update(entry["Prefix"].removeprefix(base).rstrip("/") for entry in page.get("CommonPrefixes", []))
         return sorted(found - {""})
 
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of objects directly below a folder that follow `after`, in pages of 1,000."""
+        base, found, token = self._key(folder), list[str](), None
+        with _translating_errors(self._client, self._bucket):
+            while len(found) < limit:
+                start = {"ContinuationToken": token} if token else {"StartAfter": base + after}
+                page = self._client.list_objects_v2(
+                    Bucket=self._bucket, Prefix=base, Delimiter="/", MaxKeys=min(limit - len(found), 1000), **start
+                )
+                names = (entry["Key"].removeprefix(base) for entry in page.get("Contents", []))
+                found += [name for name in names if name > after]
+                if not (token := page.get("NextContinuationToken")):
+                    break
+        return found
+
 
 class S3Files:
     """Files of the workspace as objects."""
@@ -271,6 +286,10 @@ class S3Files:
     def names(self, folder: str) -> list[str]:
         """Return the names directly below a folder, sorted."""
         return self._objects.names(folder)
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of files directly below a folder that follow `after`."""
+        return self._objects.names_after(folder, after, limit)
 
 
 @contextmanager

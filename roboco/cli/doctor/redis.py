@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from statistics import median
 from typing import Any, Final
 
@@ -16,9 +17,11 @@ from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.cli.doctor.check import CheckResult, expect
+from roboco.domain.shard import SHARDS
 from roboco.domain.url import strip_credentials
 from roboco.errors import RobocoError
 from roboco.settings import Settings
@@ -142,12 +145,14 @@ def _check_persistence(facts: dict[str, Any]) -> Iterator[CheckResult]:
 
 def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:
     """Check that this version can read the keys below the prefix."""
-    kinds = {keys.schedule: "zset", keys.scheduled_jobs: "zset", keys.dead_letters: "hash", keys.sentinel: "string"}
+    kinds = {keys.dead_letters: "hash", keys.sentinel: "string", keys.schedule_fill: "hash"}
+    kinds |= {key(shard): "zset" for key in (keys.schedule, keys.scheduled_jobs) for shard in range(SHARDS)}
     todo = "give this version another ROBOCO_PREFIX, or let the tasks of the other version end first"
     for key, kind in kinds.items():
         if (found := str(client.type(key))) not in (kind, "none"):
             return CheckResult("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
-    asked: Any = client.zrange(keys.schedule, 0, SAMPLED_TASKS - 1)
+    schedule = RedisSchedule(Scripts(client), keys)
+    asked = islice(schedule.task_ids(), SAMPLED_TASKS)
     board = RedisTaskStore(Scripts(client), keys)
     for task_id in asked:
         try:
@@ -155,7 +160,7 @@ def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:
         except (KeyError, ValueError) as error:
             found = f"task {task_id!r} below {keys.prefix!r} cannot be read: {type(error).__name__}"
             return CheckResult("redis keys", "fail", found, todo)
-    return CheckResult("redis keys", "ok", f"prefix {keys.prefix!r}, open tasks: {client.zcard(keys.schedule)}")
+    return CheckResult("redis keys", "ok", f"prefix {keys.prefix!r}, open tasks: {schedule.count()}")
 
 
 def _refused_commands(client: redis.Redis, keys: Keys) -> list[str]:
@@ -170,7 +175,7 @@ def _refused_commands(client: redis.Redis, keys: Keys) -> list[str]:
         "HSET": lambda: client.hset(state, "epoch", "0"),
         "EXPIRE": lambda: client.expire(state, 60),
         "XADD and XRANGE": lambda: (client.xadd(log, {"m": "{}"}), client.xrange(log)),
-        "ZADD": lambda: client.zrange(keys.schedule, 0, 0),
+        "ZADD": lambda: client.zrange(keys.schedule(0), 0, 0),
         "PUBLISH": lambda: client.publish(log, "{}"),
         "SUBSCRIBE": lambda: _subscribe(client, log),
     }

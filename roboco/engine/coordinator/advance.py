@@ -42,7 +42,8 @@ FAILED_CHECK_DELAY = 5.0
 def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reason: str | None = None) -> None:
     """Make all moves that are possible for the task now. Do nothing if the task is unknown or closed.
 
-    With `by_sweeper`, as the sweeper calls it, also apply steps that Redis lacks, and send lost messages again.
+    With `by_sweeper`, as the sweeper calls it, also apply steps that Redis lacks, and send lost messages again. For a
+    waiting task, also add the items of clients that died before they added them: one LIST of its inbox an hour.
     `give_up_reason` is why the task is given up: its next step reports this.
 
     If a pass for a message fails, it schedules another one soon. The message announced its inbox item once only, and a
@@ -59,6 +60,7 @@ def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reas
 
 
 def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str | None) -> None:
+    restores_inbox = by_sweeper
     for _ in range(MAX_MOVES):
         task = recover.load_task(engine, task_id)
         if task is None:
@@ -66,6 +68,10 @@ def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str
             return
         if by_sweeper and recover.catch_up(engine, task_id, task):
             continue
+        if restores_inbox and task.phase is Phase.WAIT:
+            restores_inbox = False
+            if recover.restore_inbox(engine, task_id, task.item_ids):
+                continue
         if not _make_move(engine, task_id, task, by_sweeper, give_up_reason):
             return
     engine.dispatcher.advance(task_id)

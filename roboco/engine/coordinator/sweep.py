@@ -1,15 +1,16 @@
 """sweep: run a pass over each task that is due in the schedule. This is the sweeper of every coordinator worker.
 
-    lock ─► schedule intact? ─► due entries ─► pass over each task, alone with its errors
-    (one at   │ no: recover     (a batch)      │ fails: backoff, retried
-    a time)   │ old: refill                    │ kills its worker again and again: dead letter, the task ends
+    due entries of a shard ─► claimed ─► pass over the task, alone with its errors ─► next due time
+    (any coordinator)         (due again │ fails: backoff, retried
+                              later)     │ kills its worker again and again: dead letter, the task ends
 
-Every accepted task is in the schedule: a sorted set in Redis with the time of the task's next check. Messages only make
-a pass earlier. If a message or a worker is lost, the sweeper repeats the pass when the entry is due.
+Every accepted task is in the schedule: sorted sets in Redis with the time of the task's next check. Messages only make
+a pass earlier. If a message or a worker is lost, a sweeper repeats the pass when the entry is due.
 
-Redis may lose its last second or all of its data, and a task may be accepted while Redis does not answer. So the
-sweeper fills the schedule from the open markers in the workspace: every REFILL_INTERVAL seconds, and whenever Redis was
-emptied or restarted.
+All coordinators sweep at the same time. A claim postpones the entry by CLAIM_SECONDS, so that no other sweeper gets it
+meanwhile. If the sweeper dies, the entry is due again. If a pass lasts longer than its claim, the lease of its attempt
+keeps other sweepers from the task. If a user acts meanwhile, the task is due at once: the new time replaces that of the
+claim, and work that removes its entry removes it only at the time of its claim.
 """
 
 import logging
@@ -17,16 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.ids import is_task_id
-from roboco.domain.paths import (
-    ENTER_PREFIX,
-    NOTIFY_MARKERS,
-    OPEN_MARKERS,
-    RESTART_PREFIX,
-    RESUME_PREFIX,
-    open_marker_path,
-    team_path,
-)
+from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX, RESUME_PREFIX, open_marker_path, team_path
 from roboco.engine import notifications as notify
 from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.coordinator import outage
@@ -38,55 +30,42 @@ from roboco.engine.record import recover
 from roboco.engine.record.recover import restore_inbox
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.lease_renewals import AttemptLease
+from roboco.ports.schedule import ClaimedEntry
 from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
 
 RunPass = Callable[[Engine, str, bool], None]
-BATCH_SIZE = 200
-"""The most entries that one sweep processes."""
+CLAIM_SECONDS = 30.0
+"""Seconds after which a claimed entry is due again: its sweeper may have died."""
 FOREIGN_TASK_DELAY = 60.0
 """Seconds after which a task that is not in this workspace is tried again."""
-REFILL_INTERVAL = 1800.0
-"""Seconds between two fillings of the schedule from the workspace."""
 FIRST_RETRY_DELAY = 5.0
 """Seconds until the next pass over a task whose pass failed or killed its worker. The delay doubles each time."""
-MAX_FAILURES = 10
-"""Failures after which a sweep leaves its other entries to the next one."""
 
 
-def sweep(engine: Engine, lock_seconds: float, run_pass: RunPass = advance) -> int:
-    """Process the due entries of the schedule. Return their number, or 0 if another sweeper has the lock.
+def sweep_shard(engine: Engine, shard: int, limit: int, run_pass: RunPass = advance) -> int:
+    """Claim at most `limit` due entries of the shard and process them in turn. Return their number.
 
-    The lock lasts `lock_seconds`: if its sweeper dies, the next sweep is delayed by no more. Raise TransientError if
-    the schedule or the workspace does not answer, since that affects all tasks. A task that fails delays no other.
+    Raise TransientError if the shard does not answer. A task that fails delays no other.
     """
-    if not engine.schedule.lock(engine.new_token(), lock_seconds):
-        return 0
-    if not engine.schedule.is_intact():
-        _recover_schedule(engine)
-    elif not engine.schedule.recently_filled():
-        _refill_schedule(engine)
-    due, failures = engine.schedule.due(BATCH_SIZE), 0
-    for entry in due:
-        failures += not _run_isolated(engine, entry, partial(_process_entry, engine, entry, run_pass))
-        if failures >= MAX_FAILURES:
-            break  # each may have taken a timeout; the failed entries are retried later, after the others
-    return len(due)
+    claimed = engine.schedule.claim(shard, limit, CLAIM_SECONDS)
+    for entry in claimed:
+        _run_isolated(engine, entry.name, partial(_process_entry, engine, entry, run_pass))
+    return len(claimed)
 
 
-def _process_entry(engine: Engine, entry: str, run_pass: RunPass) -> None:
-    kind, slash, task_id = entry.partition("/")
+def _process_entry(engine: Engine, entry: ClaimedEntry, run_pass: RunPass) -> None:
+    kind, slash, task_id = entry.name.partition("/")
     if (work := ONE_TIME_WORK.get(kind + slash)) is not None:
-        at = engine.schedule.due_at(entry)
         work(engine, task_id)
-        engine.schedule.remove(entry, at)  # keep an entry that another sweeper has set since
-    elif not notify.redeliver(engine, entry):
-        _reconcile(engine, entry, run_pass)
+        engine.schedule.remove(entry.name, entry.at)  # keep an entry that another process has set since
+    elif not notify.redeliver(engine, entry.name):
+        _reconcile(engine, entry.name, run_pass)
 
 
-def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
-    """Do the work. If it fails, log the error, schedule the entry for a retry, and return False.
+def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> None:
+    """Do the work. If it fails, log the error and schedule the entry for a retry.
 
     Raise TransientError if the schedule does not answer either.
     """
@@ -100,9 +79,8 @@ def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> bool:
         _log.exception("%s failed; the sweeper retries it in %g s", _description_of(entry), delay)
     else:
         engine.backoff.reset(entry)
-        return True
+        return
     engine.schedule.set(entry, delay)
-    return False
 
 
 def _description_of(entry: str) -> str:
@@ -114,7 +92,8 @@ def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
     """Run a pass over the task. Abandon the task if too many sweepers were lost in such a pass."""
     key = f"pass:{task_id}"
     lost = engine.attempts.start(key)
-    if lost is None:
+    if lost is None:  # another sweeper runs a pass over the task, or died in it a moment ago
+        engine.schedule.schedule_no_later_than(task_id, FIRST_RETRY_DELAY)
         return
     delay = min(FIRST_RETRY_DELAY * 2.0**lost, IDLE_CHECK_INTERVAL)
     engine.schedule.set(task_id, delay)
@@ -188,79 +167,33 @@ def _abandon(engine: Engine, task_id: str, lost: int) -> bool:
     return True
 
 
-def _recover_schedule(engine: Engine) -> None:
-    """Schedule a pass over every open task for now. A restarted Redis may have lost the ends of their logs.
-
-    A follower must not receive the number of a lost event twice. So each task gets a new generation of its logs before
-    its pass. A task that was closed in the moment that Redis has lost is in the schedule again, without a marker.
-    """
-    mark = engine.schedule.mark_filling()
-    if engine.schedule.was_restarted():
-        for task_id in sorted({*engine.schedule.task_ids(), *_marked_task_ids(engine, OPEN_MARKERS)}):
-            engine.schedule.set(f"{RESTART_PREFIX}{task_id}", -IDLE_CHECK_INTERVAL)
-    fill_schedule(engine, mark, all_now=True)
-
-
-def _refill_schedule(engine: Engine) -> None:
-    """Fill the schedule, unless Redis was restarted meanwhile: then the next sweep recovers it."""
-    mark = engine.schedule.mark_filling()
-    if engine.schedule.is_intact():
-        fill_schedule(engine, mark)
-
-
 def _start_new_generation(engine: Engine, task_id: str) -> None:
     """Start a new generation of the task's logs, and add its items, of which Redis may have lost some.
 
-    Reset the counts of lost sweepers: Redis may have restored old ones.
+    A follower must not receive the number of a lost event twice. A task that was closed in the moment that Redis has
+    lost is in the schedule again, without a marker. Redis may have restored old counts of lost sweepers: reset them.
     """
     reset_attempts(engine, task_id)
     restore_inbox(engine, task_id)
     recover.reset_logs(engine, task_id)
+    engine.schedule.set(task_id)
     task = engine.task_store.load(task_id, 1)
     if task is not None and task.phase is Phase.END and engine.files.get(open_marker_path(task_id)) is None:
         close_again(engine, task_id, task)
 
 
-def fill_schedule(engine: Engine, mark: str, all_now: bool = False) -> None:
-    """Schedule a pass over every open task that the schedule lacks or that has items; with `all_now` over all.
+def _recover_items(engine: Engine, task_id: str) -> None:
+    """Add the items of a task that Redis has to its inbox: Redis was emptied, perhaps while the task was rebuilt.
 
-    The `mark` was made before: if Redis was emptied or restarted meanwhile, the next sweep fills the schedule again. A
-    task that fails is entered later, alone. After MAX_FAILURES, which may each have taken a timeout, so are the
-    others.
+    If Redis lacks the task, the pass over the task rebuilds it, its inbox first.
     """
-    open_tasks, failures = _marked_task_ids(engine, OPEN_MARKERS), 0
-    _log.info("the schedule is filled from the workspace: %d open tasks", len(open_tasks))
-    for task_id in open_tasks:
-        if failures < MAX_FAILURES:
-            failures += not _run_isolated(
-                engine, f"{ENTER_PREFIX}{task_id}", partial(_enter_task, engine, task_id, all_now)
-            )
-        else:
-            engine.schedule.set(f"{ENTER_PREFIX}{task_id}")
-    for task_id in _marked_task_ids(engine, NOTIFY_MARKERS):
-        engine.schedule.set_default(notify.schedule_key(task_id))
-    engine.schedule.mark_filled(REFILL_INTERVAL, mark)
-
-
-def _enter_task(engine: Engine, task_id: str, due_now: bool) -> None:
-    """Enter the task in the schedule: for now if an item waits or with `due_now`, else unless it has an entry."""
-    if restore_inbox(engine, task_id) or due_now:
+    if engine.task_store.load(task_id, 1) is not None and restore_inbox(engine, task_id):
         engine.schedule.set(task_id)
-    else:
-        engine.schedule.set_default(task_id)
-
-
-def _marked_task_ids(engine: Engine, folder: str) -> list[str]:
-    """Return the tasks that have a marker in the folder. Skip names that are not task ids."""
-    names = engine.files.names(folder)
-    if strays := [name for name in names if not is_task_id(name)]:
-        _log.warning("skipped %d names below %s that are not task ids: %r", len(strays), folder, strays[:5])
-    return [name for name in names if is_task_id(name)]
 
 
 ONE_TIME_WORK: dict[str, Callable[[Engine, str], None]] = {
     RESTART_PREFIX: _start_new_generation,
-    ENTER_PREFIX: partial(_enter_task, due_now=True),
+    ENTER_PREFIX: _recover_items,
     RESUME_PREFIX: outage.resume_task,
 }
 """Work that is done once for a task, by the prefix of its entry in the schedule."""

@@ -7,8 +7,8 @@ The coordinator applies an accepted item exactly once, as a step or as a change 
 client sends it. The item's id makes the first write a create: the first content under an id counts.
 
 If the client dies before the item is in Redis, the item is not accepted, and the client sends it again. The sweeper
-also finds such items when it fills the schedule. If the client dies after that, the coordinator finds the item in its
-next pass, which the schedule or the next message causes.
+also finds such items, in its hourly pass over a waiting task. If the client dies after that, the coordinator finds the
+item in its next pass, which the schedule or the next message causes.
 
 A task may end at the same moment. Redis refuses an end that was decided without an item of its inbox. So an item that
 is added before the end is applied, and this module refuses one that is added after it. If Redis loses the end, the open

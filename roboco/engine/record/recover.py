@@ -7,7 +7,7 @@ Every write to Redis is fenced by the task's epoch. A rebuilt task starts with a
 messages and leases from before the loss are refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
@@ -64,16 +64,17 @@ def rebuild(engine: Engine, task_id: str) -> None:
     engine.schedule.set(task_id, engine.policy.redelivery_delay)
 
 
-def restore_inbox(engine: Engine, task_id: str) -> bool:
-    """Add the items of the workspace's inbox to the inbox in Redis, which may have lost them. Return True if any exist.
+def restore_inbox(engine: Engine, task_id: str, known_ids: Collection[str] = ()) -> bool:
+    """Add the items of the workspace's inbox to the inbox in Redis, which may have lost them.
 
-    Do nothing for a closed task.
+    Return True if any exist, except those in `known_ids`. Do nothing for a closed task.
     """
-    names = engine.files.names(inbox_path(task_id))
-    if names and engine.summaries.is_closed(task_id):
+    names = (name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id)))
+    item_ids = [item_id for item_id in names if item_id not in known_ids]
+    if item_ids and engine.summaries.is_closed(task_id):
         return False
-    engine.inbox.add(task_id, [name.removesuffix(".json") for name in names])
-    return bool(names)
+    engine.inbox.add(task_id, item_ids)
+    return bool(item_ids)
 
 
 def reset_logs(engine: Engine, task_id: str) -> None:

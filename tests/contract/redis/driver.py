@@ -16,6 +16,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from roboco.ports.leases import TurnClaim
 from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
 from tests.contract.redis.chunk_emission import emit_chunk
@@ -252,9 +253,18 @@ class Driver:
         """Schedule the next pass over a task after these seconds at the latest."""
         self.task.schedule.schedule_no_later_than(task_id, delay)
 
-    def due(self, limit: int) -> list[str]:
-        """Return the tasks that are due."""
-        return self.reader.schedule.due(limit)
+    def due(self, names: Sequence[str]) -> list[str]:
+        """Return those of the entries that are due."""
+        schedule = self.reader.schedule
+        return [name for name in names if (at := schedule.due_at(name)) is not None and at <= schedule.time()]
+
+    def claim_entries(self, shard: int) -> object:
+        """Claim all due entries of a shard. A claim that is sent twice would claim others."""
+        return sorted(entry.name for entry in self.reader.schedule.claim(shard, 10, 60.0))
+
+    def enter(self, names: list[str], delay: float, replace: bool) -> object:
+        """Set the times of entries."""
+        return self.task.schedule.enter(names, delay, replace)
 
     def scheduled_tasks(self) -> list[str]:
         """Return the tasks that have a time."""
@@ -264,9 +274,19 @@ class Driver:
         """Remove a task from the schedule."""
         self.task.schedule.remove(task_id)
 
-    def lock(self, token: str, seconds: float) -> object:
-        """Take the sweeper's lock."""
-        return self.task.schedule.lock(token, seconds)
+    def claim_fill(self, mark: str, token: str) -> object:
+        """Claim the next page of a fill."""
+        first = FillPosition(FillKind.REFILL, FillPhase.OPEN)
+        return self.task.fill.claim(mark, first, token, 60.0)
+
+    def advance_fill(self, token: str, cursor: str) -> object:
+        """Advance the fill."""
+        position = FillPosition(FillKind.EMPTIED, FillPhase.NOTIFY, cursor, frozenset({1, 2}), frozenset({15}))
+        return self.task.fill.advance(token, position, 0.0)
+
+    def finish_fill(self, token: str) -> None:
+        """Finish the fill."""
+        self.task.fill.finish(token)
 
     def mark_filled(self, seconds: float) -> None:
         """Mark the schedule as filled."""

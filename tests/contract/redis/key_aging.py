@@ -1,5 +1,6 @@
 """Aging of Redis keys: a test cannot move the clock of a Redis server, so it moves the stored times into the past."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import redis
@@ -20,10 +21,10 @@ def age_keys(client: redis.Redis, names: list[str], seconds: float) -> None:
 def _age_contents(client: Any, name: str, seconds: float) -> None:
     match name.rpartition(":")[2]:
         case "state":
-            for field in _TIME_FIELDS:
-                if stored := client.hget(name, field):
-                    client.hset(name, field, f"{float(stored) - seconds:.6f}")
-        case "schedule" | "scheduled_jobs":
+            _age_fields(client, name, _TIME_FIELDS, seconds)
+        case "schedule_fill":
+            _age_fields(client, name, ("until",), seconds)
+        case "tasks" | "jobs":
             _age_scores(client, name, seconds)
         case "asked":
             _age_scores(client, name, seconds * 1000)
@@ -31,6 +32,12 @@ def _age_contents(client: Any, name: str, seconds: float) -> None:
             client.set(name, round(float(client.get(name)) - seconds * 1000), keepttl=True)
         case _:
             pass
+
+
+def _age_fields(client: Any, name: str, fields: Iterable[str], seconds: float) -> None:
+    for field in fields:
+        if stored := client.hget(name, field):
+            client.hset(name, field, f"{float(stored) - seconds:.6f}")
 
 
 def _age_scores(client: Any, name: str, by: float) -> None:

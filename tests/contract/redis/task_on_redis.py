@@ -8,6 +8,7 @@ import redis
 
 from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
+from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
@@ -48,6 +49,7 @@ class TaskOnRedis(TaskUnderTest):
         self.renewals = RedisLeaseRenewals(scripts, keys, LONG_LEASE)
         self.short_lease_renewals = RedisLeaseRenewals(scripts, keys, SHORT_LEASE)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
+        self.fill = RedisFillRecord(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisEventLogs = RedisEventLogs(client, keys)
         self.attempts = RedisAttempts(client, keys, LONG_LEASE)

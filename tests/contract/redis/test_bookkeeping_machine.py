@@ -14,16 +14,19 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import dead_letters as redis_dead_letters
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import NOTIFY_PREFIX
+from roboco.domain.shard import shard_of
 from tests.contract.machine_settings import MACHINE_SETTINGS
 from tests.contract.redis.driver import Driver, assert_same
 from tests.contract.redis.drivers import Clients, connected, make_drivers
 from tests.support.memory_ports import schedule as memory_schedule
 
-TASKS = st.sampled_from(["a", "b", "c", f"{NOTIFY_PREFIX}a"])
+NAMES = ["a", "b", "c", f"{NOTIFY_PREFIX}a"]
+TASKS = st.sampled_from(NAMES)
 DELAYS = st.sampled_from([-200.0, 0.0, 30.0, 100.0])
 """Seconds. Their differences, and those to sums of PASSING_TIMES, are so large that a slow test keeps the order."""
 PASSING_TIMES = st.sampled_from([45.0, 80.0])
 KEYS = st.sampled_from(["a", "b"])
+TOKENS = st.sampled_from(["me", "you"])
 MAX_LETTERS = 3
 
 
@@ -59,17 +62,33 @@ class BookkeepingMachine(RuleBasedStateMachine):
             f"schedule_no_later_than {task_id} {delay}", lambda driver: driver.schedule_no_later_than(task_id, delay)
         )
 
-    @rule(limit=st.integers(1, 4))
-    def due(self, limit: int) -> None:
-        self.do(f"due {limit}", lambda driver: driver.due(limit))
+    @rule()
+    def due(self) -> None:
+        self.do("due", lambda driver: driver.due(NAMES))
 
     @rule(task_id=TASKS)
     def unschedule(self, task_id: str) -> None:
         self.do(f"unschedule {task_id}", lambda driver: driver.unschedule(task_id))
 
-    @rule(token=st.sampled_from(["me", "you"]))
-    def lock(self, token: str) -> None:
-        self.do(f"lock {token}", lambda driver: driver.lock(token, 60.0))
+    @rule(task_id=TASKS)
+    def claim_entries(self, task_id: str) -> None:
+        self.do(f"claim_entries {task_id}", lambda driver: driver.claim_entries(shard_of(task_id)))
+
+    @rule(names=st.lists(TASKS, unique=True), delay=DELAYS, replace=st.booleans())
+    def enter(self, names: list[str], delay: float, replace: bool) -> None:
+        self.do(f"enter {names} {delay} {replace}", lambda driver: driver.enter(names, delay, replace))
+
+    @rule(mark=st.sampled_from(["old", "new"]), token=TOKENS)
+    def claim_fill(self, mark: str, token: str) -> None:
+        self.do(f"claim_fill {mark} {token}", lambda driver: driver.claim_fill(mark, token))
+
+    @rule(token=TOKENS, cursor=st.sampled_from(["", "a|b", "task"]))
+    def advance_fill(self, token: str, cursor: str) -> None:
+        self.do(f"advance_fill {token} {cursor}", lambda driver: driver.advance_fill(token, cursor))
+
+    @rule(token=TOKENS)
+    def finish_fill(self, token: str) -> None:
+        self.do(f"finish_fill {token}", lambda driver: driver.finish_fill(token))
 
     @rule()
     def mark_filled(self) -> None:

@@ -76,6 +76,30 @@ def test_names_are_those_directly_below(files: Files) -> None:
     assert files.names("nowhere/") == []
 
 
+def test_names_of_files_are_read_in_pages(files: Files) -> None:
+    names = sorted(["task", "task-1", "task.1", "task1", "ä", "A", "~"])
+    for name in names:
+        files.put(f"_open/{name}", b"")
+    for path in ("_open/folder/below", "_opened/other"):
+        files.put(path, b"1")
+    for limit in (1, 2, 3, 7, 100):
+        found = list[str]()
+        while page := files.names_after("_open/", found[-1] if found else "", limit):
+            assert len(page) <= limit
+            found += page
+        assert found == names
+    assert files.names_after("nowhere/", "", 5) == []
+
+
+@pytest.mark.s3
+def test_more_names_than_a_page_of_the_store_are_read(objects: S3Objects) -> None:
+    names = [f"task{number:04}" for number in range(1030)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: objects.put(f"_open/{name}", b""), names))
+    assert objects.names_after("_open/", "", 2000) == names
+    assert objects.names_after("_open/", names[4], 1010) == names[5:1015]
+
+
 @pytest.mark.parametrize("size", [0, 1, 70_000, 20 * 1024 * 1024], ids=["empty", "a byte", "some", "several parts"])
 def test_files_of_any_size_are_stored_and_read_by_range(files: Files, size: int) -> None:
     data = (bytes(range(256)) * (size // 256 + 1))[:size]

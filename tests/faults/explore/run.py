@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.sweep import sweep
 from roboco.engine.engine import Engine
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
@@ -37,6 +36,7 @@ from tests.support.memory_ports.dispatcher import (
     ToolMessage,
     TurnMessage,
 )
+from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK
 
@@ -248,7 +248,7 @@ class Run:
 
     def sweep(self) -> None:
         """Start a sweep."""
-        self._start("sweep", lambda engine: sweep(engine, SWEEP_INTERVAL / 2))
+        self._start("sweep", lambda engine: sweep(engine, self.world.server))
 
     def deliver(self, message: Message) -> None:
         """Start a worker with the message."""

@@ -16,6 +16,7 @@ from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.adapters.redis.cluster import parse_nodes
+from roboco.adapters.redis.keys import Keys
 from roboco.cli.doctor.broker import check_broker
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_flower
@@ -24,6 +25,7 @@ from roboco.cli.doctor.redis import check_redis
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
+from roboco.domain.shard import shard_of
 from tests.conftest import need, running
 from tests.integration.cli.process import CommandProcess
 from tests.support.flower import flower
@@ -126,11 +128,12 @@ def test_missing_rights_of_a_redis_user_are_named(settings: Settings, admin: red
 
 
 def test_a_prefix_with_keys_of_another_application_fails(settings: Settings, admin: redis.Redis) -> None:
-    admin.zadd(f"{settings.prefix}:schedule", {"task_1": 1})
+    schedule = Keys(settings.prefix).schedule(shard_of("task_1"))
+    admin.zadd(schedule, {"task_1": 1})
     admin.hset(f"{settings.prefix}:{{task_1}}:state", "status", "of another version")
     assert states(check_redis(settings, True))["redis keys"] == "fail"
-    admin.delete(f"{settings.prefix}:schedule")
-    admin.set(f"{settings.prefix}:schedule", "of another application")
+    admin.delete(schedule)
+    admin.set(schedule, "of another application")
     assert "expected a zset" in by_name(check_redis(settings, True))["redis keys"].found
 
 

@@ -1,15 +1,22 @@
-"""The schedule, attempts, dead letters, inbox and logs in memory."""
+"""The schedule, the record of its fill, attempts, dead letters, inbox and logs in memory."""
 
 from collections.abc import Iterator, Sequence
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
+from roboco.domain.shard import shard_of
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock
+from roboco.ports.fill import FillClaim, FillPosition
+from roboco.ports.schedule import ClaimedEntry, ScheduledPage
 from roboco.ports.task_store import Phase
-from tests.support.memory_ports.server import MemoryServer
+from tests.support.memory_ports.server import MemoryServer, StoredFill
 
+SCAN_SIZE = 500
+"""Tasks of a page of a scan."""
+RECORD_TTL = 900.0
+"""Seconds after the last claim for which the record of a fill is kept."""
 MAX_LETTERS = 1000
 """Maximal number of dead letters that are kept."""
 
@@ -41,13 +48,20 @@ class MemorySchedule:
         with self._server as held:
             held.schedule[task_id] = min(at, held.schedule.get(task_id, at))
 
-    def due(self, limit: int) -> list[str]:
-        """Return at most `limit` due tasks, earliest first."""
+    def enter(self, names: Sequence[str], delay: float = 0.0, replace: bool = True) -> frozenset[int]:
+        """Set the times of the entries. Every shard answers."""
+        for name in names:
+            self.set(name, delay) if replace else self.set_default(name, delay)
+        return frozenset()
+
+    def claim(self, shard: int, limit: int, seconds: float) -> list[ClaimedEntry]:
+        """Claim at most `limit` due entries of the shard, earliest first."""
         now = self._clock.now()
         with self._server as held:
-            return [task_id for at, task_id in sorted((at, name) for name, at in held.schedule.items()) if at <= now][
-                :limit
-            ]
+            due = sorted((at, "/" in name, name) for name, at in held.schedule.items() if at <= now)
+            names = [(name, now - at) for at, _, name in due if shard_of(name) == shard][:limit]
+            held.schedule.update({name: now + seconds for name, _ in names})
+        return [ClaimedEntry(name, now + seconds, overdue) for name, overdue in names]
 
     def due_at(self, task_id: str) -> float | None:
         """Return when the task is due, in Unix seconds, or None if it has no time."""
@@ -74,14 +88,11 @@ class MemorySchedule:
         with self._server as held:
             return iter([name for name in held.schedule if "/" not in name])
 
-    def lock(self, token: str, seconds: float) -> bool:
-        """Return True if this sweeper may sweep now. The lock lasts these seconds."""
-        now = self._clock.now()
-        with self._server as held:
-            if held.sweeping_until > now:
-                return held.sweeper == token
-            held.sweeper, held.sweeping_until = token, now + seconds
-            return True
+    def scan(self, shard: int, cursor: int = 0) -> ScheduledPage:
+        """Return a page of the tasks of the shard. The cursor is a position among the sorted names."""
+        names = sorted(name for name in self.task_ids() if shard_of(name) == shard)
+        end = cursor + SCAN_SIZE
+        return ScheduledPage(tuple(names[cursor:end]), end if end < len(names) else 0)
 
     def is_intact(self) -> bool:
         """Return True if the server has lost nothing since the last `mark_filled`."""
@@ -127,6 +138,41 @@ class MemorySchedule:
             held.filled_instance = self._server.instance if mark is None else int(mark.partition("|")[0])
             held.mark = ""
             held.fresh_until = now + seconds
+
+
+class MemoryFillRecord:
+    """The record of the current fill."""
+
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+
+    def claim(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
+        """Claim the next page."""
+        now = self._clock.now()
+        with self._server as held:
+            if held.fill is None or held.fill.mark != mark or held.fill.claimed_at + RECORD_TTL <= now:
+                held.fill = StoredFill(mark, first, claimed_at=now)
+            granted = held.fill.until <= now or held.fill.token == token
+            if granted:
+                held.fill.token, held.fill.until, held.fill.claimed_at = token, now + seconds, now
+            return FillClaim(held.fill.position, granted)
+
+    def advance(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
+        """Store the next position, if the token has the claim."""
+        now = self._clock.now()
+        with self._server as held:
+            fill = held.fill
+            if fill is None or fill.token != token:
+                return fill is not None and (fill.released, fill.position) == (token, position)
+            fill.position, fill.token, fill.released, fill.until = position, "", token, now + delay
+            return True
+
+    def finish(self, token: str) -> None:
+        """Remove the record, if the token has the claim."""
+        with self._server as held:
+            if held.fill is not None and held.fill.token == token:
+                held.fill = None
 
 
 class MemoryAttempts:

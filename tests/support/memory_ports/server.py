@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
+from roboco.ports.fill import FillPosition
 from roboco.ports.registry import POOLS, WorkspaceIdentity
 from roboco.ports.task_store import Declined, Phase, TokenUsage
 
@@ -116,6 +117,18 @@ class StoredTask:
 
 
 @dataclass
+class StoredFill:
+    """A fill of the schedule. `released` is the token of the claim that made the last advance."""
+
+    mark: str
+    position: FillPosition
+    token: str = ""
+    until: float = 0.0
+    released: str = ""
+    claimed_at: float = 0.0
+
+
+@dataclass
 class StoredData:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
@@ -124,8 +137,7 @@ class StoredData:
     filled_instance: int = 0
     mark: str = ""
     fresh_until: float = 0.0
-    sweeper: str = ""
-    sweeping_until: float = 0.0
+    fill: StoredFill | None = None
     attempts: dict[str, int] = field(default_factory=dict)
     attempt_leases: dict[str, float] = field(default_factory=dict)
     letters: dict[str, str] = field(default_factory=dict)

@@ -78,6 +78,11 @@ class MemoryFiles:
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted({path.partition("/")[0] for path in below})
 
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of files that follow `after`."""
+        below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
+        return sorted(name for name in below if "/" not in name and name > after)[:limit]
+
 
 class MemoryHistories:
     """Histories as lines. `compactions` counts those of each task."""

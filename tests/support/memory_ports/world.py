@@ -23,8 +23,8 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.fill import REFILL_INTERVAL
 from roboco.engine.coordinator.submit import submit
-from roboco.engine.coordinator.sweep import REFILL_INTERVAL, sweep
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
@@ -56,12 +56,14 @@ from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
     MemoryAttempts,
     MemoryDeadLetters,
+    MemoryFillRecord,
     MemoryInbox,
     MemoryLogs,
     MemorySchedule,
 )
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.memory_ports.signals import MemorySignals
+from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 from tests.support.memory_ports.toolbox import MemoryToolbox
@@ -123,6 +125,7 @@ class World:
             turns=watch_port(MemoryTurns(self.server, self.clock, lease), "turns", watch),
             calls=watch_port(MemoryCalls(self.server, self.clock, lease), "calls", watch),
             schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
+            fill=watch_port(MemoryFillRecord(self.server, self.clock), "fill", watch),
             attempts=watch_port(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
             dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
             inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
@@ -223,7 +226,7 @@ class World:
     def sweep(self) -> None:
         """Run one sweep in a coordinator worker."""
         self.clock.move(SWEEP_INTERVAL)
-        self._run_worker(lambda: sweep(self.engine, SWEEP_INTERVAL / 2))
+        self._run_worker(lambda: sweep(self.engine, self.server))
 
     def settle(self, task_id: str = TASK) -> None:
         """Deliver, move the clock and sweep until the task has ended or waits. Raise AssertionError at the limit."""

@@ -9,7 +9,6 @@ from roboco.domain.notification import FIRST_RETRY_DELAY, MAX_RETRY_DELAY, Notif
 from roboco.domain.paths import NOTIFY_MARKERS, finished_notification_path, notifications_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
-from roboco.engine.coordinator.sweep import fill_schedule
 from roboco.engine.notification_delivery import (
     CONFIRM_TIMEOUT,
     DELIVERY_PERIOD,
@@ -20,6 +19,7 @@ from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
 from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
+from tests.support.memory_ports.sweeping import fill_schedule
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
 
@@ -342,7 +342,7 @@ def test_notifications_survive_a_loss_of_redis() -> None:
     world.server.wipe()
     world.dispatcher.queue.clear()
     world.notifier.error = None
-    fill_schedule(world.engine, world.engine.schedule.mark_filling())
+    fill_schedule(world.engine)
     assert notify.schedule_key(TASK) in world.server.held.schedule
     deliver_all(world)
     assert world.notifier.statuses("shop.done") == ["completed"]

@@ -1,5 +1,6 @@
 """sweep: work that no worker does is dispatched again, a bounded number of times, and no task is forgotten."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -7,25 +8,31 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import NOTIFY_MARKERS, OPEN_MARKERS, team_path
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.paths import (
+    ENTER_PREFIX,
+    NOTIFY_MARKERS,
+    OPEN_MARKERS,
+    RESTART_PREFIX,
+    RESUME_PREFIX,
+    inbox_path,
+    item_path,
+    team_path,
+)
+from roboco.domain.shard import shard_of
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.fill import REFILL_INTERVAL
 from roboco.engine.coordinator.pending import redelivery_delay
-from roboco.engine.coordinator.sweep import (
-    BATCH_SIZE,
-    FOREIGN_TASK_DELAY,
-    MAX_FAILURES,
-    REFILL_INTERVAL,
-    fill_schedule,
-    sweep,
-)
-from roboco.engine.engine import Policy
+from roboco.engine.coordinator.sweep import CLAIM_SECONDS, FOREIGN_TASK_DELAY, sweep_shard
+from roboco.engine.engine import Engine, Policy
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.dispatcher import Message, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, team_of, world_parts
 
@@ -166,14 +173,67 @@ def _crash_in_turns(world: World, where: str) -> Any:
     return watch
 
 
-def test_only_one_sweeper_sweeps_at_a_time() -> None:
-    world = with_lost_message(GRAPH.world())
-    world.clock.move(20)
-    assert sweep(world.engine, 5.0) == 1
-    world.clock.move(3)
-    assert sweep(world.engine, 5.0) == 0
-    world.clock.move(60)
-    assert sweep(world.engine, 5.0) == 1
+def test_two_sweepers_claim_different_entries() -> None:
+    world = MANUAL.world()
+    tasks = [name for name in (f"task{number}" for number in range(200)) if shard_of(name) == 3]
+    for task_id in tasks:
+        world.engine.schedule.set(task_id)
+    passes: list[str] = []
+
+    def run_pass(engine: Engine, task_id: str, by_sweeper: bool) -> None:
+        passes.append(task_id)
+        sweep_shard(world.process(), 3, 1, run_pass)
+
+    assert sweep_shard(world.engine, 3, 1, run_pass) == 1
+    assert sorted(passes) == sorted(tasks), "each sweeper that starts in the middle of a pass gets another task"
+
+
+def test_the_entries_of_a_dead_sweeper_are_due_again() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.dispatcher.queue.clear()
+    world.clock.move(world.given.policy.redelivery_delay)
+    shard = shard_of(TASK)
+    assert [entry.name for entry in world.engine.schedule.claim(shard, 5, CLAIM_SECONDS)] == [TASK]
+    assert sweep_shard(world.engine, shard, 5) == 0
+    world.clock.move(CLAIM_SECONDS)
+    assert sweep_shard(world.engine, shard, 5) == 1
+    world.drain()
+    assert world.status() is TaskStatus.USER_TURN
+
+
+@pytest.mark.parametrize("kind", [ENTER_PREFIX, RESTART_PREFIX, RESUME_PREFIX])
+def test_a_job_that_is_entered_again_while_it_runs_is_kept(kind: str) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.engine.schedule.set(f"{kind}{TASK}")
+
+    def watch(name: str, call: Any) -> Any:
+        if name in ("task_store.load", "files.names"):
+            world.server.held.schedule[f"{kind}{TASK}"] = world.clock.now()
+        return call()
+
+    world.watch = watch
+    sweep_shard(world.engine, shard_of(TASK), 1)
+    assert world.server.held.schedule[f"{kind}{TASK}"] <= world.clock.now()
+    world.watch = make_call
+    world.sweep()
+    assert f"{kind}{TASK}" not in world.server.held.schedule
+
+
+def test_an_item_that_arrives_while_its_task_is_claimed_is_applied_soon() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.engine.schedule.set(TASK)
+    world.engine.schedule.claim(shard_of(TASK), 1, CLAIM_SECONDS)
+    world.send("more", "item1")
+    world.dispatcher.queue.clear()
+    world.sweep()
+    world.drain()
+    assert world.history()[-1].text != "go"
+    assert not world.pending_item_ids()
 
 
 def test_a_task_that_cannot_be_reconciled_delays_no_other() -> None:
@@ -238,20 +298,9 @@ def test_the_sweeper_restores_only_open_tasks_after_a_loss_of_redis() -> None:
         assert world.summary(f"open{number}").status is TaskStatus.COMPLETED
 
 
-def test_more_tasks_than_one_batch_are_all_reconciled() -> None:
-    world = MANUAL.world()
-    for number in range(BATCH_SIZE + 20):
-        world.submit(MANUAL.team, task_id=f"task{number}")
-    world.dispatcher.queue.clear()
-    world.server.wipe()
-    world.sweep()
-    world.sweep()
-    assert len(world.server.held.tasks) == BATCH_SIZE + 20
-
-
 @pytest.mark.parametrize("disturbance", ["killed", "wiped"])
 def test_the_schedule_is_filled_although_the_sweeper_is_interrupted(disturbance: str) -> None:
-    for where in ("files.names", "schedule.set", "schedule.mark_filled"):
+    for where in ("files.names_after", "schedule.enter", "fill.claim", "fill.advance", "schedule.mark_filled"):
         world = GRAPH.world()
         world.submit(GRAPH.team)
         world.dispatcher.queue.clear()
@@ -344,56 +393,6 @@ def _words(text: str) -> list[str]:
     return text.replace("/", ":").split(":")
 
 
-def test_a_store_that_stops_answering_is_not_asked_for_every_task_in_one_sweep() -> None:
-    world = MANUAL.world()
-    for number in range(3 * MAX_FAILURES):
-        world.submit(MANUAL.team, task_id=f"task{number:02}")
-    world.server.wipe()
-    world.dispatcher.queue.clear()
-    requests: list[str] = []
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "files.names" and "inbox" in call.args[0]:
-            requests.append(name)
-            no_answer()
-        return call()
-
-    world.watch = watch
-    fill_schedule(world.engine, world.engine.schedule.mark_filling())
-    assert len(requests) == MAX_FAILURES
-    world.watch = make_call
-    for _ in range(5):
-        world.clock.move(30)
-        world.sweep()
-        world.drain()
-    assert {world.status(f"task{number:02}") for number in range(3 * MAX_FAILURES)} == {TaskStatus.USER_TURN}
-
-
-def test_tasks_that_fail_slowly_delay_another_one_by_a_limited_time() -> None:
-    """Their keys are on a node that does not answer: each pass takes a time-out."""
-    world = MANUAL.world()
-    for number in range(10 * MAX_FAILURES):
-        world.submit(MANUAL.team, task_id=f"slow{number:03}")
-    world.submit(MANUAL.team, task_id="healthy")
-    world.dispatcher.queue.clear()
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "task_store.load" and call.args[0].startswith("slow"):
-            world.clock.move(5)
-            raise TransientError("time-out")
-        return call()
-
-    world.watch = watch
-    times: list[float] = []
-    for _ in range(60):
-        world.server.held.schedule["healthy"] = min(world.server.held.schedule["healthy"], world.clock.now())
-        before = world.clock.now()
-        world.sweep()
-        times.append(world.clock.now() - before)
-    assert max(times) < 5 * MAX_FAILURES + 5
-    assert world.status("healthy") is TaskStatus.QUEUED or world.dispatcher.queue
-
-
 @pytest.mark.parametrize("skew", [-600.0, 600.0])
 def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
     """A lease of 15 s is recovered after 15 s, also by a sweeper whose clock is ten minutes off."""
@@ -406,7 +405,7 @@ def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
     world.watch = make_call
     while not restarts(world):
         world.clock.move(1)
-        sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), 0.5)
+        sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), world.server)
         assert world.clock.now() - crashed_at < world.given.policy.lease + 5
 
 
@@ -461,3 +460,44 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     world.sweep()
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_an_item_of_a_client_that_died_is_found_in_the_hourly_pass() -> None:
+    """Its client died between the write to the workspace and the write to Redis."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    item = UserMessage(item_id="item1", created_at=world.engine.now(), text="more")
+    world.files.held[item_path(TASK, "item1")] = item.model_dump_json().encode()
+    listings = Counter[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.names":
+            listings[call.args[0]] += 1
+        return call()
+
+    for hour in range(1, 4):
+        world.watch = watch
+        world.clock.move(3600.0)
+        world.sweep()
+        world.watch = make_call
+        assert listings[inbox_path(TASK)] == hour, "one listing an hour"
+        world.settle()
+        assert not world.pending_item_ids()
+    assert "more" in [step.text for step in world.history()]
+
+
+def test_the_items_of_a_task_that_was_rebuilt_while_redis_was_emptied_are_restored() -> None:
+    """A worker had restored the inbox when Redis was emptied, and created the task after that."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.send("more")
+    world.dispatcher.queue.clear()
+    task = world.server.held.tasks[TASK]
+    world.server.wipe()
+    world.server.held.tasks[TASK] = task
+    world.sweep()
+    assert world.engine.schedule.is_intact()
+    world.settle()
+    assert "more" in [step.text for step in world.history()]

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import pytest
+from redis.crc import key_slot
 
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
@@ -12,8 +14,10 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
+from roboco.domain.shard import SHARDS, SLOTS, shard_of
 from roboco.errors import TransientError
 from roboco.ports.schedule import Schedule
+from tests.contract.redis.sweeper.due_names import due_names
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 
@@ -27,43 +31,43 @@ def schedule(task: TaskUnderTest) -> Schedule:
 
 
 def test_due_tasks_are_ordered_by_their_times(schedule: Schedule) -> None:
-    assert schedule.due(10) == []
+    assert due_names(schedule) == []
     for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LONG_DELAY), ("first", -90)):
         schedule.set(task_id, delay)
-    assert schedule.due(10) == ["first", "b", "a", "c"]
-    assert schedule.due(2) == ["first", "b"]
-    assert schedule.due(10) == ["first", "b", "a", "c"], "reading the due tasks does not remove them"
+    assert due_names(schedule) == ["first", "b", "a", "c"]
+    assert due_names(schedule, 2) == ["first", "b"]
+    assert due_names(schedule) == ["first", "b", "a", "c"], "reading the due tasks does not remove them"
 
 
 def test_a_task_is_due_after_its_delay(task: TaskUnderTest) -> None:
     task.schedule.set("a", SHORT_DELAY)
     task.pass_time(SHORT_DELAY)
-    assert task.schedule.due(10) == ["a"]
+    assert due_names(task.schedule) == ["a"]
 
 
 def test_a_new_time_replaces_the_old_one(schedule: Schedule) -> None:
     schedule.set("a")
     schedule.set("a", LONG_DELAY)
-    assert schedule.due(10) == []
+    assert due_names(schedule) == []
     schedule.set("a", -10)
-    assert schedule.due(10) == ["a"]
+    assert due_names(schedule) == ["a"]
 
 
 def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> None:
     schedule.schedule_no_later_than("a", LONG_DELAY)
-    assert schedule.due(10) == []
+    assert due_names(schedule) == []
     schedule.schedule_no_later_than("a", -1)
     schedule.schedule_no_later_than("a", LONG_DELAY)
-    assert schedule.due(10) == ["a"]
+    assert due_names(schedule) == ["a"]
 
 
 def test_set_default_keeps_an_existing_time(schedule: Schedule) -> None:
     schedule.set("a", LONG_DELAY)
     assert not schedule.set_default("a")
-    assert schedule.due(10) == []
+    assert due_names(schedule) == []
     schedule.set_default("b", -1)
     assert not schedule.set_default("b", LONG_DELAY)
-    assert schedule.due(10) == ["b"]
+    assert due_names(schedule) == ["b"]
 
 
 def test_set_default_returns_true_if_it_set_a_time(redis_task: TaskOnRedis) -> None:
@@ -76,9 +80,9 @@ def test_a_task_is_removed_from_the_schedule(schedule: Schedule) -> None:
     schedule.set("b", -1)
     schedule.remove("a")
     schedule.remove("a")
-    assert schedule.due(10) == ["b"]
+    assert due_names(schedule) == ["b"]
     schedule.set_default("a", -3)
-    assert schedule.due(10) == ["a", "b"]
+    assert due_names(schedule) == ["a", "b"]
 
 
 def test_notifications_are_due_among_the_tasks_and_removed_separately(schedule: Schedule) -> None:
@@ -86,14 +90,14 @@ def test_notifications_are_due_among_the_tasks_and_removed_separately(schedule: 
     schedule.set("a", -3)
     schedule.set("b", -1)
     schedule.set(notification, -2)
-    assert schedule.due(10) == ["a", notification, "b"]
-    assert schedule.due(2) == ["a", notification]
+    assert due_names(schedule) == ["a", notification, "b"]
+    assert due_names(schedule, 2) == ["a", notification]
     schedule.remove("a")
     schedule.schedule_no_later_than(notification, -4)
     schedule.set_default(notification, LONG_DELAY)
-    assert schedule.due(1) == [notification]
+    assert due_names(schedule, 1) == [notification]
     schedule.remove(notification)
-    assert schedule.due(10) == ["b"]
+    assert due_names(schedule) == ["b"]
 
 
 def test_every_scheduled_task_is_listed(schedule: Schedule) -> None:
@@ -110,22 +114,85 @@ def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
     assert redis_task.schedule.count() == 2
 
 
-def test_the_lock_excludes_other_sweepers(schedule: Schedule) -> None:
-    assert schedule.lock("me", 60)
-    assert not schedule.lock("you", 60)
-    assert not schedule.lock("they", 0.1)
+def names_of_shard(shard: int, count: int) -> list[str]:
+    """Return task ids of a shard."""
+    return list(islice((name for name in map("task{}".format, range(9999)) if shard_of(name) == shard), count))
 
 
-def test_the_lock_expires(task: TaskUnderTest) -> None:
-    task.schedule.lock("me", SHORT_DELAY)
+def test_claimed_entries_are_the_earliest_of_their_shard(schedule: Schedule) -> None:
+    first, second, third, later = names_of_shard(5, 4)
+    job = f"{NOTIFY_PREFIX}{first}"
+    for name, delay in ((second, -20), (first, -30), (job, -25), (third, -10), (later, LONG_DELAY)):
+        schedule.set(name, delay)
+    schedule.set(names_of_shard(6, 1)[0])
+    claimed = schedule.claim(5, 3, LONG_DELAY)
+    assert [entry.name for entry in claimed] == [first, job, second]
+    assert [round(entry.overdue) for entry in claimed] == [30, 25, 20]
+    assert [entry.name for entry in schedule.claim(5, 3, LONG_DELAY)] == [third]
+    assert schedule.claim(5, 3, LONG_DELAY) == []
+
+
+def test_a_claimed_entry_is_due_again_after_the_claim(task: TaskUnderTest) -> None:
+    task.schedule.set("a", -10)
+    shard = shard_of("a")
+    assert [entry.name for entry in task.schedule.claim(shard, 5, SHORT_DELAY)] == ["a"]
     task.pass_time(SHORT_DELAY)
-    task.schedule.lock("you", 60)
-    assert not task.schedule.lock("they", 60)
+    assert [entry.name for entry in task.schedule.claim(shard, 5, LONG_DELAY)] == ["a"]
 
 
-def test_one_of_many_sweepers_gets_the_lock(redis_task: TaskOnRedis) -> None:
+def test_the_time_of_a_claim_is_the_due_time_of_its_entry(schedule: Schedule) -> None:
+    for name in ("a", f"{RESTART_PREFIX}a"):
+        schedule.set(name, -10)
+    for entry in schedule.claim(shard_of("a"), 2, LONG_DELAY):
+        assert schedule.due_at(entry.name) == entry.at
+        schedule.remove(entry.name, entry.at)
+        assert schedule.due_at(entry.name) is None
+
+
+def test_a_time_that_is_set_during_a_claim_counts(schedule: Schedule) -> None:
+    schedule.set("a", -10)
+    (entry,) = schedule.claim(shard_of("a"), 1, LONG_DELAY)
+    schedule.set("a")
+    schedule.remove("a", entry.at)
+    assert [one.name for one in schedule.claim(shard_of("a"), 1, LONG_DELAY)] == ["a"]
+
+
+def test_concurrent_claims_are_disjoint(redis_task: TaskOnRedis) -> None:
+    names = names_of_shard(2, 40)
+    redis_task.schedule.enter(names, -10)
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda number: redis_task.schedule.lock(str(number), 60), range(8))).count(True) == 1
+        claims = list(pool.map(lambda _: redis_task.schedule.claim(2, 5, LONG_DELAY), range(16)))
+    assert sorted(entry.name for claim in claims for entry in claim) == sorted(names)
+
+
+def test_many_entries_are_entered_at_once(schedule: Schedule) -> None:
+    names = [f"task{number}" for number in range(1300)] + [f"{RESTART_PREFIX}task{number}" for number in range(40)]
+    schedule.set("task7", LONG_DELAY)
+    schedule.set("task9", LONG_DELAY)
+    assert schedule.enter(names[:8], -20) == frozenset()
+    assert schedule.enter(names, -10, replace=False) == frozenset()
+    assert schedule.enter([]) == frozenset()
+    due = due_names(schedule, 2000)
+    assert set(due) == set(names) - {"task9"}
+    assert set(due[:8]) == set(names[:8]), "their times are kept"
+
+
+def test_a_scan_reads_the_tasks_of_a_shard_in_pages(schedule: Schedule) -> None:
+    names = names_of_shard(4, 1100 // SHARDS)
+    schedule.enter([*names, *names_of_shard(3, 5), f"{NOTIFY_PREFIX}{names[0]}"], LONG_DELAY)
+    page = schedule.scan(4)
+    found = set(page.task_ids)
+    while page.cursor:
+        page = schedule.scan(4, page.cursor)
+        found |= set(page.task_ids)
+    assert found == set(names)
+
+
+def test_the_keys_of_a_shard_are_in_the_slots_of_its_tasks() -> None:
+    keys = Keys()
+    for shard in range(SHARDS):
+        names = (keys.schedule(shard), keys.scheduled_jobs(shard), *map(keys.state, names_of_shard(shard, 20)))
+        assert {key_slot(name.encode()) * SHARDS // SLOTS for name in names} == {shard}
 
 
 def test_a_lost_schedule_is_not_intact(task: TaskUnderTest) -> None:
@@ -139,7 +206,7 @@ def test_a_lost_schedule_is_not_intact(task: TaskUnderTest) -> None:
     assert not task.schedule.is_intact()
     assert not task.schedule.was_restarted()
     assert not task.schedule.recently_filled()
-    assert task.schedule.due(10) == []
+    assert due_names(task.schedule) == []
     task.schedule.mark_filled(60)
     assert task.schedule.is_intact()
 
@@ -191,9 +258,9 @@ def test_an_entry_with_a_newer_time_is_not_removed(schedule: Schedule) -> None:
     assert at is not None
     schedule.set("restart/a", -5)
     schedule.remove("restart/a", at)
-    assert schedule.due(10) == ["restart/a"]
+    assert due_names(schedule) == ["restart/a"]
     schedule.remove("restart/a", schedule.due_at("restart/a"))
-    assert schedule.due(10) == []
+    assert due_names(schedule) == []
     assert schedule.due_at("restart/a") is None
     schedule.remove("restart/a", at)
 
@@ -207,7 +274,7 @@ def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> Non
         try:
             with connect(server.url) as client:
                 schedule = RedisSchedule(Scripts(client), Keys())
-                assert schedule.due(10) == ([] if first else ["a"])
+                assert due_names(schedule) == ([] if first else ["a"])
                 assert (schedule.is_intact(), schedule.was_restarted()) == (False, not first)
                 assert schedule.recovered_instance("a") is None
                 mark = schedule.mark_filling()
@@ -236,10 +303,11 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
     uses: list[Callable[[], object]] = [
         lambda: schedule.set("a"),
         lambda: schedule.set_default("a"),
-        lambda: schedule.due(1),
         schedule.count,
         lambda: schedule.remove("a"),
-        lambda: schedule.lock("me", 1),
+        lambda: schedule.enter(["a"]),
+        lambda: schedule.claim(0, 1, 1),
+        lambda: schedule.scan(0),
         schedule.is_intact,
         schedule.was_restarted,
         schedule.recently_filled,

@@ -13,9 +13,9 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
+from tests.contract.redis.rates.test_rate_limits import make_ticket
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import OPERATOR_LIMITS, wait_of
-from tests.contract.redis.test_rate_limits import make_ticket
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,0 +1,1 @@
+"""Rate limits on Redis and in memory."""
