@@ -46,7 +46,8 @@ class Schedule(Protocol):
     def enter(self, names: Sequence[str], delay: float = 0.0, replace: bool = True) -> frozenset[int]:
         """Set the time of each entry to the delay from now; without `replace` only for entries that have none.
 
-        Return the shards that did not answer, whose entries may be missing. It is not atomic.
+        Return the shards that did not answer, whose entries may be missing. It is not atomic. Raise TransientError if
+        no shard answers because there is one server.
         """
 
     def claim(self, shard: int, limit: int, seconds: float) -> list[ClaimedEntry]:

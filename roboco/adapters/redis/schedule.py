@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from roboco.adapters.redis.client import instance_id, is_same_instance
+from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import ScriptCall, Scripts, translating_errors
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
@@ -51,7 +52,10 @@ class RedisSchedule:
         self._set_due(task_id, delay, "LT")
 
     def enter(self, names: Sequence[str], delay: float = 0.0, replace: bool = True) -> frozenset[int]:
-        """Set the times of many entries in one round trip; in a cluster, one for each shard and PAGE_SIZE names."""
+        """Set the times of many entries in one round trip to each node.
+
+        Raise TransientError if a single Redis does not answer. On a cluster, return the shards of nodes that do not.
+        """
         by_key: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
         for name in names:
             by_key[shard_of(name), self._key_of(name)].append(name)
@@ -64,7 +68,7 @@ class RedisSchedule:
         answers = self._scripts.run_all(calls)
         failed = dict(pair for pair in zip(shards, answers, strict=True) if isinstance(pair[1], Exception))
         for error in failed.values():
-            if not isinstance(error, TransientError):
+            if not (isinstance(error, TransientError) and isinstance(self._client, LazyCluster)):
                 raise error
         return frozenset(failed)
 
