@@ -36,6 +36,7 @@ from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
+from roboco.engine.stored_events import StoredEvents
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.clock import ManualClock
@@ -289,8 +290,11 @@ class World:
         return list(self.histories.read(task_id))
 
     def events(self, task_id: str = TASK) -> list[dict[str, Any]]:
-        """Return the log of the execution channel."""
-        return [json.loads(message) for message in self.server.held.tasks[task_id].events]
+        """Return the events of the present generation, with those that are trimmed from the log."""
+        task = self.server.held.tasks[task_id]
+        archive = StoredEvents(self.files, self.histories)
+        archived = archive.read(task_id, task.generation, 0, task.first_event)
+        return [*archived, *(json.loads(message) for message in task.events)]
 
     def published(self, task_id: str = TASK) -> list[dict[str, Any]]:
         """Return all messages that a subscriber of both channels received."""

@@ -1,6 +1,7 @@
 """A publisher of random events and chunks, which followers receive."""
 
 import random
+from collections.abc import Iterator
 
 from roboco.adapters.redis.stream.position import Record
 from roboco.domain.stream.event import AnyEvent
@@ -51,6 +52,11 @@ class Publisher:
         for number in range(1, 1 + self._random.randrange(12)):
             self.published.append(f"chunk {len(self.published)}")
             assert emit_chunk(self._task.turns, claim, number, text_chunk(self.published[-1]), USAGE)
+
+
+def no_archive(task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
+    """Return no events, as the workspace of a task does whose log was never trimmed."""
+    return iter(())
 
 
 def text_of(record: Record) -> str:

@@ -22,7 +22,7 @@ from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.domain.stream.event import ErrorOccurred
 from tests.contract.redis.stream.blocking_follower import BlockingFollower
-from tests.contract.redis.stream.publisher import END, Publisher, text_of
+from tests.contract.redis.stream.publisher import END, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
 from tests.contract.samples import NOON, TASK, status_event
@@ -48,7 +48,7 @@ def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Re
     loops: list[BlockingFollower] = []
 
     def create(client: redis.Redis, url: str, keys: Keys) -> AnyFollower:
-        follower = RedisFollower(client, url, keys)
+        follower = RedisFollower(client, url, keys, no_archive)
         if request.param == "thread":
             return follower
         loops.append(BlockingFollower(follower))
@@ -296,7 +296,7 @@ def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
 
     with InterruptedRedis.from_url(valkey.url, decode_responses=True) as client:
         client.left, client.meanwhile = nth, lose_logs
-        follower = RedisFollower(client, valkey.url, redis_task.keys)
+        follower = RedisFollower(client, valkey.url, redis_task.keys, no_archive)
         position = StreamPosition()
         records = [record for _ in range(3) for record in follower.replay(TASK, position)]
     [generation] = redis_task.generations()
