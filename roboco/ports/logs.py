@@ -37,8 +37,8 @@ class EventLogs(Protocol):
     def trim(self, task_id: str, trim: LogTrim) -> bool:
         """Remove archived events, and old chunks, from the logs. The last event always remains.
 
-        Return True also if this call was made before. Return False, and change nothing, if the generation differs, or
-        if another call has trimmed or archived since.
+        Return True also if this call was made before. Return False, and change nothing, if the generation differs, if
+        another call has trimmed or archived since, or if an event would be removed that must remain.
         """
 
     def publish_unlogged(self, task_id: str, event: AnyEvent) -> None:

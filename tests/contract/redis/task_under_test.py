@@ -113,9 +113,9 @@ class TaskUnderTest(ABC):
         now = self.snapshot
         return ToolAssignment(TASK, now.seq - 1, now.epoch, call_id, attempt)
 
-    def commit(self, *events: AnyEvent, text: str = "") -> bool:
+    def commit(self, *events: AnyEvent, text: str = "", agent: str = "writer") -> bool:
         """Commit one more step at the current fence."""
-        self.steps.append(step_after(self.steps, text))
+        self.steps.append(step_after(self.steps, text, agent))
         return self.store.commit(TASK, self.snapshot.epoch, Commit(self.steps[-1], fold(self.steps), events))
 
     def commit_with_decision(self, *events: AnyEvent) -> int | None:

@@ -14,11 +14,13 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
+from roboco.ports import task_store as ports
 from roboco.ports.task_store import CallState, Commit, Decision, Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import TASK, USAGE, make_chain, status_event, step_after, text_chunk
+from tests.support.memory_ports import task_store as memory_task_store
 
 TURN = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
 RESULT = ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü"]}))
@@ -425,18 +427,51 @@ def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None
     assert len(task.generations()) == 1
 
 
-def test_a_commit_trims_old_chunks_of_the_log(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_task_store, "MAX_LOGGED_CHUNKS", 150)
-    redis_task.create()
-    redis_task.record_decision()
-    claim = redis_task.claim()
-    for number in range(1, 601):
-        emit_chunk(redis_task.turns, claim, number, text_chunk(str(number)), USAGE)
-    assert len(redis_task.chunk_log()) == 600
-    redis_task.commit()
-    kept = [seq for seq, _, _ in redis_task.chunk_log()]
-    assert kept == list(range(kept[0], 601))
-    assert 150 <= len(kept) <= 300
+@pytest.mark.parametrize(("limit", "kept"), [(8, [4, 5, 6, 7, 8, 9, 10, 11]), (7, [])])
+def test_a_commit_keeps_the_chunks_of_its_attempt_if_they_are_few(
+    task: TaskUnderTest, monkeypatch: pytest.MonkeyPatch, limit: int, kept: list[int]
+) -> None:
+    monkeypatch.setattr(ports, "MAX_KEPT_CHUNKS", limit)
+    task.create()
+    for chunks in (3, 8):
+        task.record_decision()
+        claim = task.claim()
+        for number in range(1, chunks + 1):
+            emit_chunk(task.turns, claim, number, text_chunk(str(number)), USAGE)
+        step = step_after(task.steps)
+        step = step.model_copy(update={"metadata": {"chunks": chunks}}).sealed(step.prev_digest)
+        task.steps.append(step)
+        assert task.store.commit(TASK, task.snapshot.epoch, Commit(step, fold(task.steps), []))
+    assert [seq for seq, _, _ in task.chunk_log()] == kept
+    assert task.snapshot.chunks == 11
+
+
+def test_a_commit_of_a_long_text_keeps_no_chunk(task: TaskUnderTest) -> None:
+    task.create()
+    task.record_decision()
+    emit_chunk(task.turns, task.claim(), 1, text_chunk("c"), USAGE)
+    step = step_after(task.steps, "long " * 10_000)
+    step = step.model_copy(update={"metadata": {"chunks": 1}}).sealed(step.prev_digest)
+    assert task.store.commit(TASK, task.snapshot.epoch, Commit(step, fold([*task.steps, step]), []))
+    assert task.chunk_log() == []
+
+
+def test_the_tail_is_bounded_in_bytes(task: TaskUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (memory_task_store, redis_task_store):
+        monkeypatch.setattr(module, "MAX_TAIL_BYTES", 4000)
+    task.create(30)
+    for _ in range(20):
+        kept = sum(len(step.line().encode()) for step in task.snapshot.tail)
+        assert 2000 < kept <= 4000
+        task.record_decision()
+        task.commit()
+        assert list(task.snapshot.tail) == task.steps[-len(task.snapshot.tail) :]
+    task.record_decision()
+    task.commit(text="long " * 1000)
+    assert list(task.snapshot.tail) == task.steps[-1:]
+    task.record_decision()
+    task.commit()
+    assert list(task.snapshot.tail) == task.steps[-1:]
 
 
 def use_every_key(task: TaskOnRedis) -> None:

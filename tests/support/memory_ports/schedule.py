@@ -291,6 +291,8 @@ class MemoryLogs:
                 return True
             if task.first_event != trim.first or not task.archived_event <= trim.archived <= task.last_event:
                 return False
+            if trim.keep_from > min(trim.archived + 1, task.last_event):
+                return False
             task.events = task.events[trim.keep_from - trim.first :]
             task.first_event, task.archived_event = trim.keep_from, trim.archived
             task.trim_chunks(trim.chunks_from)

@@ -11,6 +11,7 @@ if now[1] ~= ARGV[1] then return 0 end
 local first, archived = now[3] or '1', tonumber(now[4] or 0)
 if first == ARGV[4] and archived == tonumber(ARGV[3]) and ARGV[2] ~= ARGV[4] then return 1 end
 if first ~= ARGV[2] or archived > tonumber(ARGV[3]) or tonumber(ARGV[3]) > tonumber(now[2]) then return 0 end
+if tonumber(ARGV[4]) > math.min(tonumber(ARGV[3]) + 1, tonumber(now[2])) then return 0 end
 redis.call('HSET', KEYS[1], 'first_event', ARGV[4], 'archived', ARGV[3])
 if ARGV[2] ~= ARGV[4] then
   redis.call('XTRIM', KEYS[2], 'MINID', ARGV[4] .. '-0')
