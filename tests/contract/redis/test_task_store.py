@@ -11,6 +11,7 @@ import pytest
 from roboco.adapters.redis import task_store as redis_task_store
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.state import fold
+from roboco.domain.history.step import USER
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
@@ -325,7 +326,7 @@ def test_messages_carry_the_position_in_the_other_channel(task: TaskUnderTest) -
     claim = task.claim()
     for number in (1, 2, 3):
         assert emit_chunk(task.turns, claim, number, text_chunk(f"c{number}"), USAGE)
-    task.commit(status_event("d"), status_event("e"))
+    task.commit(status_event("d"), status_event("e"), agent=USER)
     task.record_decision()
     assert emit_chunk(task.turns, task.claim(), 1, text_chunk("c4"), USAGE)
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 3, "d"), (4, 3, "e")]
@@ -419,10 +420,11 @@ def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None
     assert (now.events, now.chunks) == (1, 0)
     assert now.generation != before.generation
     now = replace(now, generation=before.generation, events=before.events, chunks=before.chunks)
+    now = replace(now, event_bytes=before.event_bytes)
     assert replace(now, lease_left=before.lease_left) == before
     assert emit_chunk(task.turns, claim, 1, text_chunk("c1"), USAGE)
     assert emit_chunk(task.turns, claim, 2, text_chunk("c2"), USAGE)
-    assert task.commit(status_event("d"))
+    assert task.commit(status_event("d"), chunks=9)
     assert (task.event_log(), task.chunk_log()) == ([(1, 0, "again"), (2, 1, "d")], [(1, 1, "c2")])
     assert len(task.generations()) == 1
 
@@ -438,10 +440,7 @@ def test_a_commit_keeps_the_chunks_of_its_attempt_if_they_are_few(
         claim = task.claim()
         for number in range(1, chunks + 1):
             emit_chunk(task.turns, claim, number, text_chunk(str(number)), USAGE)
-        step = step_after(task.steps)
-        step = step.model_copy(update={"metadata": {"chunks": chunks}}).sealed(step.prev_digest)
-        task.steps.append(step)
-        assert task.store.commit(TASK, task.snapshot.epoch, Commit(step, fold(task.steps), []))
+        assert task.commit(chunks=chunks)
     assert [seq for seq, _, _ in task.chunk_log()] == kept
     assert task.snapshot.chunks == 11
 
@@ -450,9 +449,7 @@ def test_a_commit_of_a_long_text_keeps_no_chunk(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
     emit_chunk(task.turns, task.claim(), 1, text_chunk("c"), USAGE)
-    step = step_after(task.steps, "long " * 10_000)
-    step = step.model_copy(update={"metadata": {"chunks": 1}}).sealed(step.prev_digest)
-    assert task.store.commit(TASK, task.snapshot.epoch, Commit(step, fold([*task.steps, step]), []))
+    assert task.commit(text="long " * 10_000, chunks=1)
     assert task.chunk_log() == []
 
 

@@ -33,7 +33,8 @@ end
 if ARGV[7] == '0' then
   redis.call('DEL', KEYS[6])
 elseif ARGV[7] ~= '' then
-  redis.call('XTRIM', KEYS[6], 'MINID', (tonumber(now[3]) - tonumber(ARGV[7]) + 1) .. '-0')
+  -- There may be fewer chunks in the log, if it was reset during the turn.
+  redis.call('XTRIM', KEYS[6], 'MINID', math.max(0, tonumber(now[3]) - tonumber(ARGV[7]) + 1) .. '-0')
 end
 for i = 9, decision - 1 do publish(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
 if not ARGV[decision] or redis.call('SCARD', KEYS[7]) > 0 then return 1 end
