@@ -2,14 +2,20 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from roboco.adapters.redis.stream.log_merger import LogMerger
+from roboco.adapters.redis.stream.position import StreamPosition
 from roboco.domain.paths import event_segments_path, events_path
 from roboco.domain.stream.event_file import segment_place
+from roboco.domain.stream.item import StreamItem, TextPartDelta
+from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.engine import LogLimits, Policy
 from roboco.engine.record import event_archive
+from roboco.engine.stored_events import StoredEvents
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import said
 from tests.support.memory_ports.reader import items_of, read_items
@@ -167,3 +173,53 @@ def test_a_redis_that_is_set_back_to_an_old_log_is_harmless() -> None:
     world.settle()
     assert world.events()[-1]["type"] == "event_task_end"
     assert read_items(items_of(published_events(world), lambda start: world.history()[start:])).ended
+
+
+class _Logs:
+    """The logs of a task in memory, in pages."""
+
+    def __init__(self, world: World) -> None:
+        self._task = world.server.held.tasks[TASK]
+
+    def page(self, log: str, after: int, size: int) -> list[tuple[int, str]]:
+        """Return at most `size` numbers and messages of a log after this number."""
+        task = self._task
+        first, messages = (task.first_event, task.events) if log == "events" else (task.first_chunk, task.chunks)
+        return [entry for entry in enumerate(messages, first) if entry[0] > after][:size]
+
+
+def items_of_logs(world: World, cursor: str = "") -> list[StreamItem]:
+    """Return the items that a follower at the cursor receives from the trimmed logs and the workspace."""
+    at = Cursor.parse(cursor) if cursor else Cursor()
+    generation = world.server.held.tasks[TASK].generation
+    position = StreamPosition(generation, at.events, at.chunks)
+    archive = StoredEvents(world.files, world.histories)
+    merger = LogMerger(_Logs(world), archive.read, TASK, ("chunks", "events"), 4)
+    view = MergedStream(at, partial(world.histories.read, TASK))
+    items: list[StreamItem] = []
+    for record in merger.merge(position):
+        position.advance(record)
+        items += view.feed(record)
+    return items
+
+
+def without_text(items: list[StreamItem]) -> list[Any]:
+    """Return the data of all items but pieces of text, which trimmed logs yield as a whole."""
+    return [item.data for item in items if not isinstance(item.data, TextPartDelta)]
+
+
+def test_followers_of_trimmed_logs_receive_the_same_items_from_every_cursor() -> None:
+    """The same as live followers, except that the text of a step may come as one piece."""
+    world = running_world()
+    while world.dispatcher.queue:
+        world.deliver(world.dispatcher.queue.popleft())
+    live = items_of(world.published(), partial(world.histories.read, TASK))
+    assert world.server.held.tasks[TASK].first_event > 30
+    assert without_text(items_of_logs(world)) == without_text(live)
+    reader = read_items(items_of_logs(world))
+    assert (reader.steps, reader.ended) == (world.history(), True)
+    for index, item in enumerate(live):
+        assert without_text(items_of_logs(world, item.cursor)) == without_text(live[index + 1 :])
+        read_on = items_of_logs(world, item.cursor)
+        resumed = read_items([*live[: index + 1], *read_on])
+        assert (resumed.steps, resumed.ended) == (world.history(), True)
