@@ -63,6 +63,7 @@ def test_a_long_task_takes_a_bounded_memory(redis_task: TaskOnRedis) -> None:
         world.deliver(world.dispatcher.queue.popleft())
         if message % 23 == 0:
             largest = max(largest, sizes(redis_task), key=lambda found: sum(found.values()))
+    print(f"{STEP_COUNT} steps: at most {sum(largest.values())} bytes in Redis: {largest}")
     assert world.failures == []
     assert len(world.history()) == STEP_COUNT + 1
     assert sum(largest.values()) < MAX_TASK_BYTES, largest
@@ -77,6 +78,7 @@ def test_a_waiting_task_takes_little_beside_its_tail(redis_task: TaskOnRedis) ->
         world.drain()
         assert redis_task.store.load(TASK, 1).status is TaskStatus.USER_TURN  # type: ignore[union-attr]
         found = sizes(redis_task)
+        print(f"a waiting task after {number} answers: {found} bytes")
         assert sum(found.values()) - found["tail"] < MAX_WAITING_BYTES, found
         world.send(f"and now {number}", item_id=f"item{number}")
     assert world.failures == []

@@ -29,6 +29,7 @@ from roboco.engine.engine import Engine, Policy
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.intake import answer
 from roboco.engine.intake import pause as hold
 from roboco.engine.intake import send as message
@@ -257,8 +258,9 @@ class World:
 
     def waits_on(self, task_id: str) -> bool:
         """Return True if no item or outcome ends the task's wait."""
-        task = MemoryTaskStore(self.server, self.clock).load(task_id, 100)
-        assert task is not None
+        stored = MemoryTaskStore(self.server, self.clock).load(task_id, 100)
+        assert stored is not None
+        task = HistoryTails(self.histories, StepCache()).complete(task_id, stored, 100)
         paths = [path for path in self.files.held if path.startswith(inbox_path(task_id))]
         found = [parse_item(self.files.held[path]) for path in paths]
         ended = superseded(found)
