@@ -18,7 +18,7 @@ pytestmark = pytest.mark.redis
 
 MAX_TASK_BYTES = 256 * 1024
 MAX_WAITING_BYTES = 4096
-STEP_COUNT = int(os.environ.get("ROBOCO_TEST_STEPS", "2000"))
+STEP_COUNT = int(os.environ.get("TASK_STEPS", "2000"))
 WORDS = [f"word{number % 10}" for number in range(120)]
 REPLY = Said(tuple(" ".join(WORDS[at : at + 10]) + " " for at in range(0, 120, 10)))
 """A reply of about 120 tokens in 12 chunks."""

@@ -240,7 +240,7 @@ def test_a_connection_error_while_the_logs_are_read_loses_nothing(
     monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
     publisher = Publisher(redis_task)
     publisher.create_task()
-    for _ in range(4):
+    for _ in range(8):
         publisher.publish_turn()
     publisher.publish_end()
     received: list[str] = []
