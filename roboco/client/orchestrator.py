@@ -63,7 +63,8 @@ class Orchestrator:
         dispatcher = build_dispatcher(self._producer)
         self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
         self._workspace_checked = False
-        self._follower = RedisFollower(self._client, self.settings.redis_url, Keys(self.settings.prefix))
+        keys, archive = Keys(self.settings.prefix), self._engine.stored_events.read
+        self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive)
 
     def __enter__(self) -> Self:
         return self

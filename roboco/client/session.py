@@ -51,6 +51,13 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
     Raises UsageError if there is no such task, or if the token is invalid.
     """
     token = ContinuationToken.parse(text) if text else ContinuationToken()
+    while (found := _delta(engine, task_id, text, token)) is None:
+        continue  # the turn has ended while its text was read, so the next read finds another state
+    return found
+
+
+def _delta(engine: Engine, task_id: str, text: str, token: ContinuationToken) -> SessionDelta | None:
+    """Return the changes since the token, or None if the text of the running turn is not in the log any more."""
     task = engine.task_store.load(task_id, 1) or recover.load_task(engine, task_id)  # Redis may have lost an open task
     if task is not None and text and _current_token(task) == token:
         return SessionDelta(continuation_token=text, messages_by_idx={})
@@ -62,9 +69,10 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
             return SessionDelta(continuation_token=text, messages_by_idx={})
         current = _CurrentState(ContinuationToken(steps=summary.steps), summary.status, summary.reason, (), None)
     else:
-        current = _CurrentState(
-            _current_token(task), task.status, task.reason, task.tail, _running_turn(engine, task_id, task)
-        )
+        turn = _running_turn(engine, task_id, task)
+        if turn is None and task.phase is Phase.TURN:
+            return None
+        current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn)
     return _delta_since(engine, task_id, token, current)
 
 
@@ -103,19 +111,31 @@ def _current_token(task: Snapshot) -> ContinuationToken:
 
 
 def _running_turn(engine: Engine, task_id: str, task: Snapshot) -> TurnInFlight | None:
-    """Return the running turn, with the text that it had streamed by the time of the snapshot, or None."""
+    """Return the running turn, with the text that it had streamed by the time of the snapshot, or None.
+
+    The result is None also if the log does not hold that text any more: the turn has ended since.
+    """
     if task.phase is not Phase.TURN:
         return None
     step_id = step_id_at(task_id, task.seq)
+    first = max(0, task.chunks - task.attempt_chunks) + 1
     texts: list[str] = []
-    for line in (
-        engine.event_logs.chunks(task_id, max(0, task.chunks - task.attempt_chunks)) if task.attempt_chunks else ()
-    ):
+    for line in engine.event_logs.chunks(task_id, first - 1) if task.attempt_chunks else ():
         chunk = StreamChunk.model_validate_json(line)
         if chunk.seq > task.chunks or chunk.generation != task.generation:
             break
         texts.append(chunk.text)
+    if first + len(texts) <= task.chunks and not _still_runs(engine, task_id, task):
+        return None
     return TurnInFlight(task.seq, task.agent, step_id, task.attempt, bool(texts), "".join(texts))
+
+
+def _still_runs(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Return True if the attempt of the snapshot has not ended. The commit of its step trims its chunks."""
+    now = engine.task_store.load(task_id, 1)
+    if now is None or now.phase is not Phase.TURN:
+        return False
+    return (now.generation, now.seq, now.attempt) == (task.generation, task.seq, task.attempt)
 
 
 def _read_steps(engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()) -> list[TaskStep]:

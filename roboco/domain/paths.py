@@ -63,6 +63,16 @@ def events_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/events.jsonl"
 
 
+def event_segments_path(task_id: str) -> str:
+    """Return the folder of archived events that are not merged into `events.jsonl` yet."""
+    return f"{check_task_id(task_id)}/events/"
+
+
+def event_segment_path(task_id: str, generation: str, first: int) -> str:
+    """Return the path of consecutive archived events of a generation of the logs, from this number on."""
+    return f"{event_segments_path(task_id)}{check_item_id(generation)}-{first:08d}.jsonl"
+
+
 def artifacts_path(task_id: str) -> str:
     """Return the folder of artifacts."""
     return f"{check_task_id(task_id)}/artifacts/"

@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
+from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.item_cache import ItemCache
 from roboco.engine.quarantine import Quarantine
+from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.attempts import Attempts
@@ -29,6 +31,22 @@ from roboco.ports.task_store import TaskStore
 from roboco.ports.telemetry import NoTelemetry, Telemetry
 from roboco.ports.tools import Toolbox
 from roboco.ports.workspace import Files, Histories
+
+
+@dataclass(frozen=True)
+class LogLimits:
+    """The bounds of the event log that Redis keeps of an open task; sizes in bytes. The workspace has older events."""
+
+    max_events: int = 256
+    """The number of events at which the log of a running task is archived."""
+    max_bytes: int = 72 * 1024
+    """The size beyond which it is archived."""
+    kept_events: int = 32
+    """The number of newest events that remain then, for followers that are a little late."""
+    kept_bytes: int = 16 * 1024
+    """The size of these events."""
+    waiting_bytes: int = 1024
+    """The size beyond which the log of a waiting task is archived. Its last event remains."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +71,8 @@ class Policy:
     """Queued messages with which no new task is accepted; None if there is no limit."""
     outage_timeout: float = 900.0
     """How long a turn is retried while its model's server refuses it or cannot be reached, before the task pauses."""
+    log_limits: LogLimits = field(default_factory=LogLimits)
+    """The bounds of the event logs."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +108,22 @@ class Engine:
     backoff: Backoff = field(default_factory=Backoff)
     item_cache: ItemCache = field(default_factory=ItemCache)
     worker_status: WorkerStatus = field(default_factory=WorkerStatus)
+    step_cache: StepCache = field(default_factory=StepCache)
 
     @property
     def summaries(self) -> Summaries:
         """Return the summaries of tasks."""
         return Summaries(self.files, self.histories, self.frozen_teams)
+
+    @property
+    def tails(self) -> HistoryTails:
+        """Return the newest steps of tasks, also those that Redis has trimmed."""
+        return HistoryTails(self.histories, self.step_cache)
+
+    @property
+    def stored_events(self) -> StoredEvents:
+        """Return the archived events of tasks."""
+        return StoredEvents(self.files, self.histories)
 
     def now(self) -> datetime:
         """Return the time of this machine's clock, UTC."""

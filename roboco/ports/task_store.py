@@ -10,6 +10,14 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
+from roboco.domain.usage import number_or_zero
+
+MAX_LOGGED_CHUNKS = 1000
+"""Chunks of a committed step that its log keeps at most."""
+MAX_LOGGED_BYTES = 32 * 1024
+"""The same in bytes, by an estimate."""
+_CHUNK_BYTES = 300
+"""Bytes of a chunk beside its text, as an estimate."""
 
 
 class Phase(StrEnum):
@@ -98,9 +106,15 @@ class Snapshot:
     generation: str
     """The generation of the logs."""
     events: int
-    """The number of events in the logs."""
+    """The number of events of this generation."""
+    first_event: int
+    """The number of the first event that is not trimmed from the log."""
+    archived_event: int
+    """The number of the last event that is archived in the workspace, or 0."""
+    event_bytes: int
+    """The size of the events in the log, in bytes."""
     chunks: int
-    """The number of chunks in the logs."""
+    """The number of chunks of this generation."""
     attempt_chunks: int
     """The number of chunks of the present attempt."""
     unfinished_usage: TokenUsage
@@ -112,7 +126,7 @@ class Snapshot:
     first: TaskStep
     """The first step."""
     tail: tuple[TaskStep, ...]
-    """The newest steps, oldest first."""
+    """The newest steps, oldest first; at least the last one. The store keeps a bounded number of bytes."""
     item_ids: tuple[str, ...]
     """The ids of the items in the inbox."""
     calls: Mapping[str, CallState]
@@ -148,12 +162,28 @@ class Commit:
     state: TaskState
     events: Sequence[AnyEvent]
 
+    @property
+    def kept_chunks(self) -> int | None:
+        """The number of newest chunks that the content log keeps, or None for all.
+
+        After an agent's step it keeps the chunks of that step's attempt, for followers that are a little late, if they
+        are few. A part of them would be useless: a follower without all of them gets the text from the history.
+        """
+        if not self.step.by_agent:
+            return None
+        chunks = int(number_or_zero(self.step.metadata.get("chunks")))
+        size = chunks * _CHUNK_BYTES + len(self.step.text.encode())
+        return chunks if chunks <= MAX_LOGGED_CHUNKS and size <= MAX_LOGGED_BYTES else 0
+
 
 class TaskStore(Protocol):
     """The state of tasks in Redis. It can be rebuilt from the workspace."""
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
-        """Return the task with at most `tail` of its newest steps, or None if the store does not have it."""
+        """Return the task with at most `tail` of its newest steps, or None if the store does not have it.
+
+        There may be fewer, because the store bounds their bytes; the history has the others.
+        """
 
     def create(
         self,

@@ -101,3 +101,9 @@ def lost(client: redis.Redis, calls: DirectCalls) -> DirectCalls:
     """The calls, after the server has closed the connection that the next one uses."""
     client.client_kill_filter(_id=str(calls.call("CLIENT", "ID")))
     return calls
+
+
+def test_all_scripts_of_a_client_share_the_kept_connections(client: redis.Redis) -> None:
+    first, second = Scripts(client), Scripts(client)
+    assert first._direct is not None
+    assert first._direct is second._direct

@@ -13,10 +13,12 @@ has not been read to the end is closed, also after an exception that a signal ra
 """
 
 import os
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import redis
 
@@ -71,6 +73,16 @@ class DirectCalls:
             self._pool.release(connection)
         else:
             self._idle.append((os.getpid(), connection))
+
+
+_CALLS_BY_CLIENT: WeakKeyDictionary[redis.Redis, DirectCalls] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def direct_calls_of(client: redis.Redis) -> DirectCalls:
+    """Return the calls of this client. All users of a client share them, so it keeps at most MAX_IDLE connections."""
+    with _lock:
+        return _CALLS_BY_CLIENT.setdefault(client, DirectCalls(client))
 
 
 def _read(connection: Any) -> Any:

@@ -25,7 +25,7 @@ from redis.exceptions import (
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.cluster_batch import ScriptCommand, send_batch
 from roboco.adapters.redis.credential_error import find_refusal
-from roboco.adapters.redis.direct_calls import DirectCalls
+from roboco.adapters.redis.direct_calls import direct_calls_of
 from roboco.errors import TransientError
 
 _LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
@@ -63,7 +63,7 @@ class Scripts:
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
         # Not for a cluster, nor for subclasses, which may do something else with a command.
-        self._direct = DirectCalls(client) if type(client) is redis.Redis else None
+        self._direct = direct_calls_of(client) if type(client) is redis.Redis else None
         self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
@@ -119,7 +119,7 @@ class Scripts:
     def _loaded(self, names: set[str]) -> bool:
         """Load the scripts where they are missing. Return False if the Redis user may not."""
         try:
-            load_missing(self.client, [script_texts()[name] for name in names])
+            load_missing(self.client, [_text(self._scripts[name]) for name in names])
         except NoPermissionError:
             return False
         except TransientError:
@@ -140,6 +140,10 @@ class Scripts:
             if len(commands) == 1:
                 return [error]
             return [answer for command in commands for answer in self._send([command])]
+
+
+def _text(script: Script) -> str:
+    return script.script.decode() if isinstance(script.script, bytes) else str(script.script)
 
 
 def single_script(client: redis.Redis, name: str) -> Script:

@@ -18,17 +18,17 @@ from typing import Any
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, unnumbered_json
 from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage
 
-MAX_LOGGED_CHUNKS = 10_000
-"""Chunks that a content log keeps when a step is committed. The history has the older text."""
-MAX_TAIL_STEPS = 512
+MAX_TAIL_STEPS = COORDINATOR_TAIL_LENGTH
 """Newest steps of a task that Redis keeps."""
+MAX_TAIL_BYTES = 64 * 1024
+"""The same in bytes of their JSON. The last step is kept in any case."""
 
 
 _NOT_APPLIED, _APPLIED = 0, 1
@@ -72,7 +72,7 @@ class RedisTaskStore:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
         names += [keys.inbox(task_id)]
-        newest = [step.line() for step in steps[-MAX_TAIL_STEPS:]]
+        newest = _newest_lines(steps)
         status = TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING
         fixed = [above_epoch, state.steps, _state_json(state)]
         answer = self._scripts.run(
@@ -111,7 +111,7 @@ class RedisTaskStore:
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
         names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
         step = [epoch, commit.step.seq, commit.step.line(), _state_json(commit.state)]
-        limits = [MAX_TAIL_STEPS, MAX_LOGGED_CHUNKS]
+        limits = [MAX_TAIL_STEPS, MAX_TAIL_BYTES, "" if commit.kept_chunks is None else commit.kept_chunks]
         events = list(map(unnumbered_json, commit.events))
         return int(self._scripts.run("commit", names, *step, *limits, len(events), *events, *decision))
 
@@ -136,6 +136,19 @@ class RedisTaskStore:
         return {
             call_id: replace(call, lease_left=max(0, left.get(call_id, 0)) / 1000) for call_id, call in calls.items()
         }
+
+
+def _newest_lines(steps: Sequence[TaskStep]) -> list[str]:
+    """Return the JSON of the newest steps within the limits of the tail; at least of the last one."""
+    lines: list[str] = []
+    left = MAX_TAIL_BYTES
+    for step in reversed(steps[-MAX_TAIL_STEPS:]):
+        line = step.line()
+        left -= len(line.encode())
+        if lines and left < 0:
+            break
+        lines.append(line)
+    return lines[::-1]
 
 
 def _state_json(state: TaskState) -> str:
@@ -180,6 +193,9 @@ def parse_snapshot(
         declined=_parse_declined(fields.get("declined", ""), fields["epoch"]),
         generation=fields["generation"],
         events=int(fields["events"]),
+        first_event=int(fields.get("first_event", 1)),
+        archived_event=int(fields.get("archived", 0)),
+        event_bytes=int(fields.get("event_bytes", 0)),
         chunks=int(fields["chunks"]),
         attempt_chunks=int(fields["emitted"]),
         unfinished_usage=_unfinished_usage(fields),

@@ -240,6 +240,20 @@ class History:
         return self.tail
 
 
+def is_conclusive(history: History) -> bool:
+    """Return True if these steps suffice for a decision: they show the start of the current run, and a text.
+
+    They do not if a run with long results fills the tail. Messages of the user after the run, and limit notices, do not
+    count, because decisions look past them.
+    """
+    steps = [step for step in history.tail if not is_limit_notice(step)]
+    while steps and steps[-1].agent_name == USER:
+        steps.pop()
+    if len(steps) < 3 or not any(step.by_agent and step.text for step in steps):
+        return False
+    return len(History(history.state, tuple(steps)).current_run) < len(steps)
+
+
 def fold(steps: Iterable[TaskStep]) -> TaskState:
     """Return the state after all these steps, which start with the first one."""
     state = TaskState()

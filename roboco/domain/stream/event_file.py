@@ -1,4 +1,8 @@
-"""events.jsonl: the events in the workspace. The event of a step's end refers to the step, which is in the history."""
+"""events.jsonl and its segments: the events in the workspace.
+
+The event of a step's end refers to the step, which is in the history. The name of a segment is the generation of the
+logs and the number of its first event; its lines have consecutive numbers.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,48 +23,61 @@ def to_stored(message: bytes) -> bytes:
     return message if step is None else canonical_json(record | {"step_seq": step["seq"]}).encode()
 
 
-def merged_log(stored: bytes, log: Sequence[bytes]) -> bytes | None:
-    """Return the file with the lines of the log, or None if the log has nothing that the file lacks.
+def merged_log(stored: bytes, segments: Sequence[bytes], log: Sequence[bytes]) -> bytes | None:
+    """Return the file with the lines of its segments and of the log, or None if they have nothing that it lacks.
 
-    The log is one generation, and its first lines may be trimmed. The file keeps those, and the lines of generations
-    that Redis has lost. It drops an end of such a generation: the task has continued, or its end was decided again. A
-    log of an earlier generation than the last one of the file is out of date.
+    The log is one generation, and its first lines may be trimmed: segments or the file have those. The file keeps the
+    lines of generations that Redis has lost. It drops an end of such a generation: the task has continued, or its end
+    was decided again. A log of an earlier generation than the last one of the file is out of date.
     """
-    if not log:
-        return None
-    lines, (generation, last) = stored.splitlines(), _numbers(log[-1])
-    places = [_numbers(line) for line in lines]
-    if places and places[-1][0] != generation and any(of == generation for of, _ in places):
-        return None
-    if places and places[-1][0] == generation and places[-1][1] >= last:
-        return None
-    first = _numbers(log[0])[1]
-    found = zip(lines, places, strict=True)
-    kept = [line for line, (of, seq) in found if (seq < first if of == generation else _TASK_END not in line)]
-    return b"".join(line + b"\n" for line in [*kept, *log])
+    lines = {place_of(line): line for line in stored.splitlines()}
+    newest = max(lines, default=("", 0))
+    merged = dict(lines)
+    for segment in segments:
+        for line in segment.splitlines():
+            merged.setdefault(place_of(line), line)
+    places = [place_of(line) for line in log]
+    if places and places[-1] > newest:
+        # The log wins: if Redis was set back, its numbers were used again, and the file may have the lost ones.
+        first = places[0]
+        merged = {place: line for place, line in merged.items() if place[0] != first[0] or place < first}
+        merged.update(zip(places, log, strict=True))
+    generation = max(merged, default=("", 0))[0]
+    found = {at: line for at, line in merged.items() if at[0] == generation or _TASK_END not in line}
+    return None if found == lines else b"".join(found[place] + b"\n" for place in sorted(found))
 
 
-def _numbers(line: bytes) -> tuple[object, int]:
-    """Return the generation and the number of a line."""
+def place_of(line: bytes) -> tuple[str, int]:
+    """Return the generation and the number of a line. Later lines have greater places: generations sort by time."""
     record = json.loads(line)
-    return record.get("generation"), int(record["seq"])
+    return str(record.get("generation", "")), int(record["seq"])
+
+
+def segment_place(name: str) -> tuple[str, int]:
+    """Return the generation and the first number of the segment of this name."""
+    generation, _, first = name.removesuffix(".jsonl").rpartition("-")
+    return generation, int(first)
 
 
 def from_stored(
     records: Iterable[dict[str, Any]], read_steps: Callable[[int], Iterable[TaskStep]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the messages of the lines' JSON, with the steps of the history inserted again.
+    """Yield the messages of the lines' JSON, in order, with the steps of the history inserted again.
 
-    A message whose step the history has lost is left out: its follower then reads the history itself.
+    A message whose step the history has lost is left out: its follower then reads the history itself. `read_steps` is
+    called once, with the first position that is needed, and again only if a later message needs an earlier step.
     """
-    steps: Sequence[TaskStep] | None = None
-    first = 0
+    steps: Iterator[TaskStep] | None = None
+    step: TaskStep | None = None
     for record in records:
         seq = record.pop("step_seq", None)
         if seq is None:
             yield record
             continue
-        if steps is None:
-            first, steps = seq, tuple(read_steps(seq))
-        if seq - first < len(steps):
-            yield record | {"step": steps[seq - first].model_dump(mode="json")}
+        if steps is None or (step is not None and step.seq > seq):
+            steps = iter(read_steps(seq))
+            step = next(steps, None)
+        while step is not None and step.seq < seq:
+            step = next(steps, None)
+        if step is not None and step.seq == seq:
+            yield record | {"step": step.model_dump(mode="json")}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.start_time import ETA, start_time_of
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
 from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
@@ -29,6 +30,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
+from roboco.engine.record.event_archive import archive_running
 from roboco.errors import TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.telemetry import Operation
@@ -73,6 +75,8 @@ def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str
             if recover.restore_inbox(engine, task_id, task.item_ids):
                 continue
         if not _make_move(engine, task_id, task, by_sweeper, give_up_reason):
+            if task.phase not in (Phase.WAIT, Phase.END):  # those are archived as they wait, or as they are closed
+                archive_running(engine, task_id, task)
             return
     engine.dispatcher.advance(task_id)
 
@@ -86,8 +90,9 @@ def _drop_unknown(engine: Engine, task_id: str) -> None:
 def _make_move(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool, give_up_reason: str | None) -> bool:
     """Make one move. Return True if the task has to be loaded again for another one."""
     if task.phase is Phase.END:
-        return not _close(engine, task_id, task)
+        return not _close(engine, task_id, engine.tails.complete_for_decision(task_id, task))
     team = engine.frozen_teams.get(task_id)
+    task = _with_decisive_tail(engine, task_id, team, task)
     pending_items = items.pending_items(engine, task_id, task)
     if give_up_reason is None:
         match _check_pending_work(engine, team, task, Pass(task_id, by_sweeper, pending_items)):
@@ -104,6 +109,13 @@ def _make_move(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool, g
     if compaction_due(task.seq - 1):
         engine.histories.compact(task_id)
     return again
+
+
+def _with_decisive_tail(engine: Engine, task_id: str, team: Team, task: Snapshot) -> Snapshot:
+    """Return the task with all steps on which its router may depend. A custom router may read each step it gets."""
+    if isinstance(team.collaboration_model, Custom):
+        return engine.tails.complete(task_id, task, COORDINATOR_TAIL_LENGTH)
+    return engine.tails.complete_for_decision(task_id, task)
 
 
 def _close(engine: Engine, task_id: str, task: Snapshot) -> bool:

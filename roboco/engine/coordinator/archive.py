@@ -14,23 +14,26 @@ repeats the pass.
 from collections import deque
 
 from roboco.domain.history.compaction import archiving_due
-from roboco.domain.paths import CLOSED, closing_marker, events_path, history_path, open_marker_path, summary_path
-from roboco.domain.stream.event_file import merged_log, to_stored
+from roboco.domain.paths import CLOSED, closing_marker, history_path, open_marker_path, summary_path
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
 from roboco.engine.coordinator.sub_task_result import report_to_parent
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
+from roboco.engine.record.event_archive import (
+    RETRY_DELAYS,
+    archive_waiting,
+    contention_error,
+    version_of,
+    write_events,
+)
 from roboco.errors import TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.workspace import VersionedFile
 
-_RETRY_DELAYS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Seconds after each attempt to replace a file that another worker has written meanwhile."""
-
 
 def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
-    """Write the summary of a waiting task and, if the history has grown enough, its events. A repetition is harmless.
+    """Write the summary of a waiting task, and archive its events. A repetition is harmless.
 
     If another worker has ended the task since, change nothing.
     """
@@ -40,8 +43,7 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     if before is not None and not summary.supersedes(before):
         return
     archived = 0 if before is None else before.steps
-    if any(archiving_due(seq) for seq in range(archived, task.seq)):
-        _write_events(engine, task_id)
+    archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.seq)))
     _write_summary(engine, summary)
 
 
@@ -51,7 +53,7 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     Return False, and leave the task open, if Redis has lost its end or another worker changed the marker.
     """
     _compact_history(engine, task_id)
-    _write_events(engine, task_id)
+    write_events(engine, task_id)
     if marker.data != CLOSED and not _close_marker(engine, task_id, task.epoch, marker):
         return False
     summary = _current_summary(engine, task_id, task)
@@ -69,7 +71,7 @@ def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
 
     If the sweeper has not started that generation yet, schedule a pass: the sweeper does that first.
     """
-    _write_events(engine, task_id)
+    write_events(engine, task_id)
     if engine.schedule.recovered_instance(task_id):
         expire_task(engine, task_id, task.generation)
     else:
@@ -94,12 +96,12 @@ def expire_task(engine: Engine, task_id: str, generation: str) -> None:
 
 def _compact_history(engine: Engine, task_id: str) -> None:
     """Compact the history into one file. Raise CorruptHistory if a step is missing."""
-    for delay in _RETRY_DELAYS:
+    for delay in RETRY_DELAYS:
         if engine.histories.compact(task_id):
             return
         engine.clock.sleep(delay)
     deque(engine.histories.lines(task_id), maxlen=0)
-    raise _contention_error(history_path(task_id))
+    raise contention_error(history_path(task_id))
 
 
 def _close_marker(engine: Engine, task_id: str, epoch: int, marker: VersionedFile) -> bool:
@@ -125,32 +127,17 @@ def _close_marker(engine: Engine, task_id: str, epoch: int, marker: VersionedFil
     return engine.files.replace(path, CLOSED, changed.version)
 
 
-def _write_events(engine: Engine, task_id: str) -> None:
-    """Append the events of the log that the file lacks.
-
-    Read the file before the log, and replace it only if it is unchanged: so no late write removes newer events.
-    """
-    for delay in _RETRY_DELAYS:
-        stored = engine.files.get_versioned(events_path(task_id))
-        lines = [to_stored(line) for line in engine.event_logs.events(task_id, 0)]
-        data = merged_log(b"" if stored is None else stored.data, lines)
-        if data is None or engine.files.replace(events_path(task_id), data, _version_of(stored)):
-            return
-        engine.clock.sleep(delay)
-    raise _contention_error(events_path(task_id))
-
-
 def _write_summary(engine: Engine, summary: TaskSummary) -> None:
     """Replace the stored summary, unless it is that of a closed task or of a later decision."""
     path, data = summary_path(summary.task_id), summary.model_dump_json().encode()
-    for delay in _RETRY_DELAYS:
+    for delay in RETRY_DELAYS:
         stored = engine.files.get_versioned(path)
         if stored is not None and not _may_replace(engine, summary, parse_summary(stored.data)):
             return
-        if engine.files.replace(path, data, _version_of(stored)):
+        if engine.files.replace(path, data, version_of(stored)):
             return
         engine.clock.sleep(delay)
-    raise _contention_error(path)
+    raise contention_error(path)
 
 
 def _may_replace(engine: Engine, summary: TaskSummary, before: TaskSummary | None) -> bool:
@@ -161,14 +148,6 @@ def _may_replace(engine: Engine, summary: TaskSummary, before: TaskSummary | Non
     if before is not None:
         return summary.supersedes(before)
     return summary.status.ended or engine.files.get(open_marker_path(summary.task_id)) not in (None, CLOSED)
-
-
-def _version_of(stored: VersionedFile | None) -> str | None:
-    return None if stored is None else stored.version
-
-
-def _contention_error(path: str) -> TransientError:
-    return TransientError(f"other workers keep changing {path!r}; the write is retried")
 
 
 def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummary:

@@ -27,7 +27,7 @@ from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History, is_conclusive
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
@@ -87,7 +87,7 @@ class NextStep:
         task = self.task
         if len(task.tail) >= COORDINATOR_TAIL_LENGTH or task.tail[0].seq == 0:
             return True
-        return len(History(task.state, task.tail).current_run) < len(task.tail)
+        return is_conclusive(History(task.state, task.tail))
 
     def record_and_dispatch(self, action: StartTurn | CallTools) -> int | None:
         """Record the action and dispatch it, without delegating calls. Return the new epoch.

@@ -1,6 +1,6 @@
 """claimed_turn: a turn that a worker has claimed, and the results of an attempt to run it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
@@ -27,6 +27,12 @@ class ClaimedTurn:
     def model(self) -> str:
         """The name of the agent's model."""
         return self.team.profile(self.team.agent(self.claim.snapshot.agent)).model
+
+    def with_older_steps(self) -> "ClaimedTurn":
+        """Return the turn with all steps that its team can need, also those that Redis has trimmed."""
+        claim = self.claim
+        task = self.engine.tails.complete(claim.assignment.task_id, claim.snapshot, self.team.tail_length)
+        return self if task is claim.snapshot else replace(self, claim=replace(claim, snapshot=task))
 
     @property
     def ticket(self) -> Ticket:

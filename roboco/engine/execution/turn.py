@@ -56,6 +56,7 @@ from roboco.engine.execution.turn_metadata import interruption_metadata, reply_m
 from roboco.engine.execution.turn_result import TurnResult, stored_failure, task_failure
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
+from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.record.tool_listings import listings_for
 from roboco.engine.retry import retry
 from roboco.engine.usage import failed_reply_usage, record_turn_metrics, unfinished_usage_metadata
@@ -149,6 +150,7 @@ def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
 
 
 def _run(turn: ClaimedTurn) -> TurnResult:
+    turn = turn.with_older_steps()
     engine, claim = turn.engine, turn.claim
     try:
         listings = listings_for(engine, claim.assignment.task_id, turn.team, turn.team.agent(claim.snapshot.agent))
@@ -294,6 +296,7 @@ def _commit(
         engine.dispatcher.advance(order.task_id)
         return TurnOutcome.REPLACED
     commit = Commit(step, task.state.after(step), recover.step_events(engine, order.task_id, step, task.tail[-1]))
-    if not NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit):
+    continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
+    if not continued or is_log_full(engine, task):
         engine.dispatcher.advance(order.task_id)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED

@@ -98,7 +98,9 @@ def _is_applied(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> b
     if item_id not in task.state.recent_item_ids:
         return False
     fork = engine.frozen_teams.fork_of(task_id)
-    return fork is None or any(item_id in item_ids_of(step) for step in task.tail if step.seq > fork.seq)
+    if fork is None:
+        return True
+    return any(item_id in item_ids_of(step) for step in engine.histories.read(task_id, fork.seq + 1))
 
 
 def _arrived_late(item: Item, task: Snapshot) -> bool:

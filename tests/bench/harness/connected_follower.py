@@ -18,9 +18,9 @@ class ConnectedFollower:
         self.task_id = new_name("task")
         self.texts: list[tuple[int, str]] = []
         self.first_text_at = 0.0
-        keys = Keys(stack.settings.prefix)
-        follower = RedisFollower(stack.redis, stack.settings.redis_url, keys)
-        self._task = Task(self.task_id, stack.orchestrator._engine, follower, stack.settings)
+        keys, engine = Keys(stack.settings.prefix), stack.orchestrator._engine
+        follower = RedisFollower(stack.redis, stack.settings.redis_url, keys, engine.stored_events.read)
+        self._task = Task(self.task_id, engine, follower, stack.settings)
         self._channels = (keys.content(self.task_id), keys.events(self.task_id))
         self._stack = stack
         self._thread = threading.Thread(target=self._follow, daemon=True)

@@ -18,6 +18,7 @@ from roboco.domain.stream.event import AnyEvent
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from roboco.ports.leases import TurnClaim
+from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_under_test import TaskUnderTest
@@ -237,6 +238,18 @@ class Driver:
         """Return the messages of both logs after a number."""
         logs = (self.task.logs.events(TASK, after), self.task.logs.chunks(TASK, after))
         return [self._messages(log) for log in logs]
+
+    def trim_logs(self, archived: int, kept: int, chunks: int) -> object:
+        """Trim the logs to this number of events before the end of the archived ones. Return the answer."""
+        now = self.reader.store.load(TASK, 1)
+        if now is None:
+            return None
+        archived = min(now.archived_event + archived, now.events + 1)
+        keep_from = max(now.first_event, archived + 1 - kept)
+        messages = list(self.reader.logs.events(TASK, now.first_event - 1))[: keep_from - now.first_event]
+        chunks_from = max(0, now.chunks + 1 - chunks) if chunks else 0
+        trim = LogTrim(now.generation, now.first_event, archived, keep_from, sum(map(len, messages)), chunks_from)
+        return self.task.logs.trim(TASK, trim)
 
     # Schedule
 

@@ -126,9 +126,10 @@ class TaskUnderTest(ABC):
         now = self.snapshot
         return ToolAssignment(TASK, now.seq - 1, now.epoch, call_id, attempt)
 
-    def commit(self, *events: AnyEvent, text: str = "") -> bool:
-        """Commit one more step at the current fence."""
-        self.steps.append(step_after(self.steps, text))
+    def commit(self, *events: AnyEvent, text: str = "", agent: str = "writer", chunks: int = 0) -> bool:
+        """Commit one more step at the current fence; of this number of chunks, as its metadata says."""
+        step = step_after(self.steps, text, agent)
+        self.steps.append(step.model_copy(update={"metadata": {"chunks": chunks}}).sealed(step.prev_digest))
         return self.store.commit(TASK, self.snapshot.epoch, Commit(self.steps[-1], fold(self.steps), events))
 
     def commit_with_decision(self, *events: AnyEvent) -> int | None:

@@ -1,6 +1,7 @@
 """The logs of both channels."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from roboco.adapters.redis import logs as redis_logs
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.errors import TransientError
+from roboco.ports.logs import LogTrim
+from roboco.ports.task_store import Phase
+from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
-from tests.contract.samples import NOON, TASK, status_event
+from tests.contract.samples import NOON, TASK, USAGE, status_event, text_chunk
 
 REFUSED = ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no such team")
 
@@ -35,6 +39,73 @@ def test_a_log_is_read_in_pages(redis_task: TaskOnRedis, monkeypatch: pytest.Mon
     found += reading
     assert [json.loads(message)["seq"] for message in found][:count] == list(range(1, count + 1))
     assert len(found) in (count, count + 1)
+
+
+def trim_of(
+    task: TaskUnderTest, archived: int, keep_from: int, generation: str | None = None, first: int | None = None
+) -> LogTrim:
+    """Return a trim of the log as it is now."""
+    now = task.snapshot
+    first = now.first_event if first is None else first
+    removed = sum(len(message) for message in list(task.logs.events(TASK, 0))[: keep_from - first])
+    return LogTrim(generation or now.generation, first, archived, keep_from, removed)
+
+
+def test_a_trim_removes_archived_events(task: TaskUnderTest) -> None:
+    task.create(1, *[status_event(str(number)) for number in range(1, 8)])
+    trim = trim_of(task, 5, 4)
+    assert task.logs.trim(TASK, trim)
+    assert task.logs.trim(TASK, trim)
+    assert [seq for seq, _, _ in task.event_log()] == [4, 5, 6, 7]
+    assert list(task.logs.events(TASK, 0)) == list(task.logs.events(TASK, 3))
+    now = task.snapshot
+    assert (now.events, now.first_event, now.archived_event) == (7, 4, 5)
+    assert now.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
+    task.record_decision(Phase.TURN, status_event("8"))
+    assert task.logs.trim(TASK, trim_of(task, 8, 8))
+    assert task.event_log() == [(8, 0, "8")]
+    assert task.snapshot.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
+
+
+def test_a_trim_that_is_late_or_removes_too_much_changes_nothing(task: TaskUnderTest) -> None:
+    assert not task.logs.trim(TASK, LogTrim("0", 1, 1, 1, 0))
+    task.create(1, *[status_event(str(number)) for number in range(1, 8)])
+    late = trim_of(task, 2, 2)
+    assert task.logs.trim(TASK, trim_of(task, 5, 4))
+    for trim in (
+        late,
+        trim_of(task, 4, 4),  # fewer events are archived than before
+        trim_of(task, 8, 4),  # an event that does not exist
+        trim_of(task, 5, 7),  # events that are not archived
+        trim_of(task, 7, 8),  # the last event
+        trim_of(task, 6, 5, generation="0"),
+        trim_of(task, 6, 5, first=1),
+    ):
+        assert not task.logs.trim(TASK, trim), trim
+    assert [seq for seq, _, _ in task.event_log()] == [4, 5, 6, 7]
+
+
+def test_a_trim_removes_old_chunks(task: TaskUnderTest) -> None:
+    task.create(1, status_event("a"))
+    task.record_decision()
+    claim = task.claim()
+    for number in range(1, 6):
+        emit_chunk(task.turns, claim, number, text_chunk(str(number)), USAGE)
+    assert task.logs.trim(TASK, replace(trim_of(task, 0, 1), chunks_from=4))
+    assert [seq for seq, _, _ in task.chunk_log()] == [4, 5]
+    assert task.logs.trim(TASK, replace(trim_of(task, 0, 1), chunks_from=9))
+    assert task.chunk_log() == []
+    emit_chunk(task.turns, claim, 6, text_chunk("6"), USAGE)
+    assert task.chunk_log() == [(6, 1, "6")]
+
+
+def test_new_logs_are_not_trimmed(task: TaskUnderTest) -> None:
+    task.create(1, *[status_event(str(number)) for number in range(1, 8)])
+    task.logs.trim(TASK, trim_of(task, 5, 4))
+    assert task.store.reset_logs(TASK, task.snapshot.epoch, [status_event("a"), status_event("b")])
+    now = task.snapshot
+    assert (now.events, now.first_event, now.archived_event) == (2, 1, 0)
+    assert now.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
 
 
 def test_an_unlogged_event_is_published_and_not_logged(redis_task: TaskOnRedis) -> None:

@@ -11,14 +11,17 @@ import pytest
 from roboco.adapters.redis import task_store as redis_task_store
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.state import fold
+from roboco.domain.history.step import USER
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
+from roboco.ports import task_store as ports
 from roboco.ports.task_store import CallState, Commit, Decision, Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import TASK, USAGE, make_chain, status_event, step_after, text_chunk
+from tests.support.memory_ports import task_store as memory_task_store
 
 TURN = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
 RESULT = ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü"]}))
@@ -323,7 +326,7 @@ def test_messages_carry_the_position_in_the_other_channel(task: TaskUnderTest) -
     claim = task.claim()
     for number in (1, 2, 3):
         assert emit_chunk(task.turns, claim, number, text_chunk(f"c{number}"), USAGE)
-    task.commit(status_event("d"), status_event("e"))
+    task.commit(status_event("d"), status_event("e"), agent=USER)
     task.record_decision()
     assert emit_chunk(task.turns, task.claim(), 1, text_chunk("c4"), USAGE)
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 3, "d"), (4, 3, "e")]
@@ -417,26 +420,55 @@ def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None
     assert (now.events, now.chunks) == (1, 0)
     assert now.generation != before.generation
     now = replace(now, generation=before.generation, events=before.events, chunks=before.chunks)
+    now = replace(now, event_bytes=before.event_bytes)
     assert replace(now, lease_left=before.lease_left) == before
     assert emit_chunk(task.turns, claim, 1, text_chunk("c1"), USAGE)
     assert emit_chunk(task.turns, claim, 2, text_chunk("c2"), USAGE)
-    assert task.commit(status_event("d"))
+    assert task.commit(status_event("d"), chunks=9)
     assert (task.event_log(), task.chunk_log()) == ([(1, 0, "again"), (2, 1, "d")], [(1, 1, "c2")])
     assert len(task.generations()) == 1
 
 
-def test_a_commit_trims_old_chunks_of_the_log(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_task_store, "MAX_LOGGED_CHUNKS", 150)
-    redis_task.create()
-    redis_task.record_decision()
-    claim = redis_task.claim()
-    for number in range(1, 601):
-        emit_chunk(redis_task.turns, claim, number, text_chunk(str(number)), USAGE)
-    assert len(redis_task.chunk_log()) == 600
-    redis_task.commit()
-    kept = [seq for seq, _, _ in redis_task.chunk_log()]
-    assert kept == list(range(kept[0], 601))
-    assert 150 <= len(kept) <= 300
+@pytest.mark.parametrize(("limit", "kept"), [(8, [4, 5, 6, 7, 8, 9, 10, 11]), (7, [])])
+def test_a_commit_keeps_the_chunks_of_its_attempt_if_they_are_few(
+    task: TaskUnderTest, monkeypatch: pytest.MonkeyPatch, limit: int, kept: list[int]
+) -> None:
+    monkeypatch.setattr(ports, "MAX_LOGGED_CHUNKS", limit)
+    task.create()
+    for chunks in (3, 8):
+        task.record_decision()
+        claim = task.claim()
+        for number in range(1, chunks + 1):
+            emit_chunk(task.turns, claim, number, text_chunk(str(number)), USAGE)
+        assert task.commit(chunks=chunks)
+    assert [seq for seq, _, _ in task.chunk_log()] == kept
+    assert task.snapshot.chunks == 11
+
+
+def test_a_commit_of_a_long_text_keeps_no_chunk(task: TaskUnderTest) -> None:
+    task.create()
+    task.record_decision()
+    emit_chunk(task.turns, task.claim(), 1, text_chunk("c"), USAGE)
+    assert task.commit(text="long " * 10_000, chunks=1)
+    assert task.chunk_log() == []
+
+
+def test_the_tail_is_bounded_in_bytes(task: TaskUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (memory_task_store, redis_task_store):
+        monkeypatch.setattr(module, "MAX_TAIL_BYTES", 4000)
+    task.create(30)
+    for _ in range(20):
+        kept = sum(len(step.line().encode()) for step in task.snapshot.tail)
+        assert 2000 < kept <= 4000
+        task.record_decision()
+        task.commit()
+        assert list(task.snapshot.tail) == task.steps[-len(task.snapshot.tail) :]
+    task.record_decision()
+    task.commit(text="long " * 1000)
+    assert list(task.snapshot.tail) == task.steps[-1:]
+    task.record_decision()
+    task.commit()
+    assert list(task.snapshot.tail) == task.steps[-1:]
 
 
 def use_every_key(task: TaskOnRedis) -> None:

@@ -264,6 +264,11 @@ class TaskStoreMachine(RuleBasedStateMachine):
     def read_logs(self, after: int) -> None:
         self.do(f"read_logs {after}", lambda driver: driver.read_logs(after))
 
+    @rule(archived=st.integers(0, 9), kept=st.integers(0, 3), chunks=st.integers(0, 3))
+    def trim_logs(self, archived: int, kept: int, chunks: int) -> None:
+        command = f"trim_logs {archived} {kept} {chunks}"
+        self.do(command, lambda driver: driver.trim_logs(archived, kept, chunks))
+
 
 @pytest.mark.redis
 def test_a_task_in_memory_and_on_redis_is_the_same(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> None:

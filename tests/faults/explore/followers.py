@@ -1,19 +1,21 @@
 """Clients that follow a task live, after a reconnection, or once the task is closed."""
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
 from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.log_merger import LOST_EVENTS, LogMerger
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.intake.unattended import why_unattended
+from roboco.engine.stored_events import StoredEvents
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.reader import ItemReader
+from tests.support.memory_ports.server import StoredTask
 from tests.support.memory_ports.world import World
 
 
@@ -36,6 +38,19 @@ class LenientReader(ItemReader):
             self.texts[item.step.step_id] = item.step.text
         if not (late and lost):
             super().show(item)
+
+
+class _Logs:
+    """The logs of a task in memory, in pages."""
+
+    def __init__(self, task: StoredTask) -> None:
+        self._task = task
+
+    def page(self, log: str, after: int, size: int) -> list[tuple[int, str]]:
+        """Return at most `size` numbers and messages of a log after this number."""
+        task = self._task
+        first, messages = (task.first_event, task.events) if log == "events" else (task.first_chunk, task.chunks)
+        return [entry for entry in enumerate(messages, first) if entry[0] > after][:size]
 
 
 class TaskFollower:
@@ -80,16 +95,11 @@ class TaskFollower:
             return
         if task.generation != position.generation:
             position.reset(task.generation)
-        chunks = map(json.loads, task.chunks[position.chunks :])
-        events = map(json.loads, task.events[position.events :])
-        chunk, event = next(chunks, None), next(events, None)
-        while chunk or event:
-            if event and (chunk is None or event["chunks"] < chunk["seq"]):
-                yield position.advance(event)
-                event = next(events, None)
-            elif chunk:
-                yield position.advance(chunk)
-                chunk = next(chunks, None)
+        archive = StoredEvents(self.world.files, self.world.histories)
+        for record in LogMerger(_Logs(task), archive.read, task_id, ("chunks", "events"), page).merge(position):
+            if record["type"] == "event_error" and record["code"] == LOST_EVENTS:
+                raise AssertionError(record["message"])
+            yield position.advance(record)
 
     def _take(self, records: Iterator[Record]) -> None:
         for record in records:

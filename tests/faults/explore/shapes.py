@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.domain.team.team import Team
-from roboco.engine.engine import Policy
+from roboco.engine.engine import LogLimits, Policy
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
@@ -14,8 +14,11 @@ from tests.support.memory_ports.toolbox import Function, MemoryToolbox
 from tests.support.memory_ports.watch import Watch
 from tests.support.memory_ports.world import Given, World, team_of
 
-POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=1000)
-"""A policy with so high a limit of attempts that no schedule exhausts it."""
+LOG_LIMITS = LogLimits(max_events=5, max_bytes=4000, kept_events=2, kept_bytes=2000, waiting_bytes=0)
+POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=1000, log_limits=LOG_LIMITS)
+"""A policy with so high a limit of attempts that no schedule exhausts it. Logs are archived and trimmed often."""
+TAIL_STEPS = 2
+"""Steps of a task that Redis keeps, so few that workers read the others from the workspace."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,9 @@ class Shape:
 
     def world(self, watch: Watch) -> World:
         """Return a new deployment for this shape."""
-        return World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
+        world = World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
+        world.server.tail_steps = TAIL_STEPS
+        return world
 
 
 def _count_turns(request: Request) -> ScriptedReply:

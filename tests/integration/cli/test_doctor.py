@@ -215,7 +215,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
         ({"links": "RequestTimeTooSkewed"}, "s3 links", "warn", "403 RequestTimeTooSkewed", "NTP"),
         ({"conditions": "ignored"}, "workspace", "fail", "does not honour If-None-Match", "use a store that honours"),
         ({"conditions": "501"}, "workspace", "fail", "refuses writes with If-None-Match (501", "use a store"),
-        ({"away": True}, "workspace", "fail", "the S3 store failed", "ROBOCO_WORKSPACE"),
+        ({"unavailable": True}, "workspace", "fail", "the S3 store failed", "ROBOCO_WORKSPACE"),
     ],
 )
 def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
@@ -229,7 +229,7 @@ def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
         assert set(store.objects) <= {"shop/_checks/conditions"}, "the check removes its objects"
     assert (checks[name].state, found_text in checks[name].found, todo in checks[name].todo) == (state, True, True)
     assert not any(secret in str(checks) for secret in ("roboco-key", "canary", "X-Amz"))
-    if "away" not in lacks:
+    if "unavailable" not in lacks:
         assert {"s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"} <= set(checks)
 
 

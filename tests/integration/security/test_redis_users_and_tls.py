@@ -27,6 +27,7 @@ from roboco.client.wiring import producer_app as producer_of
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.errors import TransientError
 from roboco.settings import Settings
+from tests.contract.redis.stream.publisher import no_archive
 from tests.support.flower import flower
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.redis_users import PASSWORD, StackOfUsers, example_users, take_denials, url_of
@@ -127,7 +128,7 @@ def test_a_follower_needs_only_the_right_to_read_logs(acl_stack: Stack, user: st
         task_id = submitting.run(GRAPH.team, GRAPH.prompt).task_id
     url = url_of(acl_stack.valkey, user)
     with connect(url) as client:
-        follower = RedisFollower(client, url, Keys(acl_stack.settings.prefix))
+        follower = RedisFollower(client, url, Keys(acl_stack.settings.prefix), no_archive)
         seen = (record["type"] for record in follower.follow(task_id, StreamPosition()) if record)
         assert "event_task_end" in seen
         ends = follower.log_ends([task_id])[task_id]

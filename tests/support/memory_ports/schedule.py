@@ -9,6 +9,7 @@ from roboco.domain.shard import shard_of
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock
 from roboco.ports.fill import FillClaim, FillPosition
+from roboco.ports.logs import LogTrim
 from roboco.ports.schedule import ClaimedEntry, ScheduledPage
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.server import MemoryServer, StoredFill
@@ -294,6 +295,10 @@ class MemoryInbox:
             held.inboxes.get(task_id, set()).discard(item_id)
 
 
+def _after(number: int, first: int, messages: list[str]) -> list[bytes]:
+    return [message.encode() for message in messages[max(0, number + 1 - first) :]]
+
+
 class MemoryLogs:
     """The logs of both channels."""
 
@@ -304,13 +309,31 @@ class MemoryLogs:
         """Return the messages of the execution channel after this number, oldest first."""
         with self._server as held:
             task = held.tasks.get(task_id)
-            return iter([message.encode() for message in task.events[after:]] if task else [])
+            return iter(_after(after, task.first_event, task.events) if task else [])
 
     def chunks(self, task_id: str, after: int) -> Iterator[bytes]:
         """Return the messages of the content channel after this number, oldest first."""
         with self._server as held:
             task = held.tasks.get(task_id)
-            return iter([message.encode() for message in task.chunks[after:]] if task else [])
+            return iter(_after(after, task.first_chunk, task.chunks) if task else [])
+
+    def trim(self, task_id: str, trim: LogTrim) -> bool:
+        """Remove archived events, and old chunks. Return False if another call has trimmed the logs since."""
+        with self._server as held:
+            task = held.tasks.get(task_id)
+            if task is None or task.generation != trim.generation:
+                return False
+            now = (task.first_event, task.archived_event)
+            if trim.first != trim.keep_from and now == (trim.keep_from, trim.archived):
+                return True
+            if task.first_event != trim.first or not task.archived_event <= trim.archived <= task.last_event:
+                return False
+            if trim.keep_from > min(trim.archived + 1, task.last_event):
+                return False
+            task.events = task.events[trim.keep_from - trim.first :]
+            task.first_event, task.archived_event = trim.keep_from, trim.archived
+            task.trim_chunks(trim.chunks_from)
+            return True
 
     def publish_unlogged(self, task_id: str, event: AnyEvent) -> None:
         """Publish an event of an unknown task, without a log."""

@@ -90,8 +90,28 @@ class StoredTask:
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
+    first_event: int = 1
+    archived_event: int = 0
     chunks: list[str] = field(default_factory=list)
+    first_chunk: int = 1
     forget_at: float | None = None
+
+    @property
+    def last_event(self) -> int:
+        """The number of events of this generation, with those that are trimmed from the log."""
+        return self.first_event + len(self.events) - 1
+
+    @property
+    def last_chunk(self) -> int:
+        """The number of chunks of this generation, with those that are trimmed from the log."""
+        return self.first_chunk + len(self.chunks) - 1
+
+    def trim_chunks(self, keep_from: int) -> None:
+        """Remove the chunks before this number from the log."""
+        keep_from = min(keep_from, self.last_chunk + 1)
+        if keep_from > self.first_chunk:
+            self.chunks = self.chunks[keep_from - self.first_chunk :]
+            self.first_chunk = keep_from
 
     def move_fence(self, phase: Phase, now: float) -> None:
         """Move the fence to a new decision, or to none."""
@@ -152,10 +172,11 @@ class StoredData:
 class MemoryServer:
     """The data, with one lock around each operation. `published` holds all messages to subscribers, and is never lost.
 
-    While `deaf` is set, signals are lost.
+    While `deaf` is set, signals are lost. `tail_steps` lowers the number of newest steps that it keeps of a task.
     """
 
     def __init__(self) -> None:
+        self.tail_steps: int | None = None
         self.held = StoredData()
         self.instance = 1
         self.published: list[tuple[str, str]] = []
@@ -193,12 +214,12 @@ class MemoryServer:
 
     def publish_event(self, task_id: str, task: StoredTask, event: AnyEvent) -> None:
         """Number the event, log it and publish it."""
-        numbers = f'{{"seq":{len(task.events) + 1},"generation":"{task.generation}","chunks":{len(task.chunks)},'
+        numbers = f'{{"seq":{task.last_event + 1},"generation":"{task.generation}","chunks":{task.last_chunk},'
         task.events.append(numbers + unnumbered_json(event))
         self.published.append((task_id, task.events[-1]))
 
     def publish_chunk(self, task_id: str, task: StoredTask, chunk: StreamChunk) -> None:
         """Number the chunk, log it and publish it."""
-        numbers = f'{{"seq":{len(task.chunks) + 1},"generation":"{task.generation}","events":{len(task.events)},'
+        numbers = f'{{"seq":{task.last_chunk + 1},"generation":"{task.generation}","events":{task.last_event},'
         task.chunks.append(numbers + unnumbered_json(chunk))
         self.published.append((task_id, task.chunks[-1]))

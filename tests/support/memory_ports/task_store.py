@@ -14,7 +14,9 @@ from roboco.ports.clock import Clock
 from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 
-MAX_TAIL_STEPS = 512
+MAX_TAIL_STEPS = 64
+MAX_TAIL_BYTES = 64 * 1024
+"""The limits of the tail, which tests lower."""
 _read = lru_cache(maxsize=4096)(parse_step)
 
 
@@ -59,7 +61,7 @@ class MemoryTaskStore:
                 state=state.model_dump_json(),
                 first=steps[0].line(),
                 status=TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING,
-                tail=[step.line() for step in steps[-MAX_TAIL_STEPS:]],
+                tail=self._bounded([step.line() for step in steps]),
                 dispatched_at=now,
             )
             for event in events:
@@ -112,10 +114,19 @@ class MemoryTaskStore:
             task.status, task.reason = TaskStatus.RUNNING, ""
             task.seq += 1
             task.state = commit.state.model_dump_json()
-            task.tail = [*task.tail, step.line()][-MAX_TAIL_STEPS:]
+            task.tail = self._bounded([*task.tail, step.line()])
+            if commit.kept_chunks is not None:
+                task.trim_chunks(task.last_chunk + 1 - commit.kept_chunks)
             for event in commit.events:
                 self._server.publish_event(task_id, task, event)
             return True
+
+    def _bounded(self, lines: list[str]) -> list[str]:
+        """Return the newest lines within the limits of the tail; at least the last one."""
+        kept = lines[-(self._server.tail_steps or MAX_TAIL_STEPS) :]
+        while len(kept) > 1 and sum(len(line.encode()) for line in kept) > MAX_TAIL_BYTES:
+            kept = kept[1:]
+        return kept
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
         """Start a new generation of the logs with these events. Return False if the fence had moved."""
@@ -129,7 +140,8 @@ class MemoryTaskStore:
             if task.phase in (Phase.UNDECIDED, Phase.WAIT):
                 task.epoch = max(round(now * 1000), epoch + 1)
             task.generation = self._server.generation()
-            task.events, task.chunks = [], []
+            task.events, task.first_event, task.archived_event = [], 1, 0
+            task.chunks, task.first_chunk = [], 1
             for event in events:
                 self._server.publish_event(task_id, task, event)
             return True
@@ -166,8 +178,11 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
         declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
         generation=task.generation,
-        events=len(task.events),
-        chunks=len(task.chunks),
+        events=task.last_event,
+        first_event=task.first_event,
+        archived_event=task.archived_event,
+        event_bytes=sum(len(message.encode()) for message in task.events),
+        chunks=task.last_chunk,
         attempt_chunks=task.emitted,
         unfinished_usage=task.used.plus(task.unfinished_usage()),
         routing=json.loads(task.routing),

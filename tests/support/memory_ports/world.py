@@ -29,12 +29,14 @@ from roboco.engine.engine import Engine, Policy
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.intake import answer, pause
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.accept_task import accept_and_wake
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
+from roboco.engine.stored_events import StoredEvents
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.clock import ManualClock
@@ -259,8 +261,9 @@ class World:
 
     def waits_on(self, task_id: str) -> bool:
         """Return True if no item or outcome ends the task's wait."""
-        task = MemoryTaskStore(self.server, self.clock).load(task_id, 100)
-        assert task is not None
+        stored = MemoryTaskStore(self.server, self.clock).load(task_id, 100)
+        assert stored is not None
+        task = HistoryTails(self.histories, StepCache()).complete(task_id, stored, 100)
         paths = [path for path in self.files.held if path.startswith(inbox_path(task_id))]
         found = [parse_item(self.files.held[path]) for path in paths]
         ended = superseded(found)
@@ -292,8 +295,11 @@ class World:
         return list(self.histories.read(task_id))
 
     def events(self, task_id: str = TASK) -> list[dict[str, Any]]:
-        """Return the log of the execution channel."""
-        return [json.loads(message) for message in self.server.held.tasks[task_id].events]
+        """Return the events of the present generation, with those that are trimmed from the log."""
+        task = self.server.held.tasks[task_id]
+        archive = StoredEvents(self.files, self.histories)
+        archived = archive.read(task_id, task.generation, 0, task.first_event)
+        return [*archived, *(json.loads(message) for message in task.events)]
 
     def published(self, task_id: str = TASK) -> list[dict[str, Any]]:
         """Return all messages that a subscriber of both channels received."""

@@ -5,6 +5,7 @@
 --   other  field: the counter of the other channel. The message carries its value, so that followers can merge both
 --          channels into one order.
 --   body   JSON of the message without its opening brace
+-- The field `event_bytes` counts the bytes of the events in the log: `trim_logs` subtracts those that it removes.
 -- Return the number of the message.
 -- Cost: O(1), and O(subscribers of the channel) for PUBLISH.
 local function publish(state, log, mine, other, body)
@@ -13,6 +14,7 @@ local function publish(state, log, mine, other, body)
   local message = '{"seq":' .. number .. ',"generation":"' .. fields[1]
     .. '","' .. other .. '":' .. fields[2] .. ',' .. body
   redis.call('XADD', log, number .. '-0', 'm', message)
+  if mine == 'events' then redis.call('HINCRBY', state, 'event_bytes', #message) end
   redis.call('PUBLISH', log, message)
   return number
 end

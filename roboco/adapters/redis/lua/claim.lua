@@ -5,7 +5,7 @@
 -- ARGV[6] number of the newest steps to return
 -- Return {state fields, tail}, or nil if the fence moved, the position is taken, another owner has claimed the attempt,
 -- or the end of the turn was requested before the claim.
--- Cost: O(ARGV[6]), at most 512 steps.
+-- Cost: O(ARGV[6]), at most 64 steps.
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'attempt', 'phase', 'owner', 'cancel_epoch')
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] or now[3] ~= ARGV[3] or now[4] ~= 'turn' then return false end
 if now[5] ~= '' and now[5] ~= ARGV[4] then return false end

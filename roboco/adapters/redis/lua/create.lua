@@ -7,7 +7,7 @@
 -- ARGV[3] state of the history (JSON)  ARGV[4] first step (JSON)  ARGV[5] status
 -- ARGV[6] number of steps that follow  ARGV[7..] the steps (JSON), then the bodies of the events
 -- Return 1, or 0 if the task exists.
--- Cost: O(steps + events), at most 512 steps.
+-- Cost: O(steps + events), at most 64 steps.
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local time = redis.call('TIME')
 local epoch = math.max(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[1]) + 1)
@@ -18,6 +18,11 @@ redis.call('HSET', KEYS[1], 'generation', string.format('%012x', epoch), 'epoch'
   'owner', '', 'emitted', 0, 'redeliveries', 0, 'dispatched_at', time[1], 'chunks', 0, 'events', 0, 'op_token', '',
   'reason', '', 'agent', '', 'routing', '{}')
 local steps = tonumber(ARGV[6])
-for i = 7, 6 + steps do redis.call('RPUSH', KEYS[2], ARGV[i]) end
+local bytes = 0
+for i = 7, 6 + steps do
+  redis.call('RPUSH', KEYS[2], ARGV[i])
+  bytes = bytes + #ARGV[i]
+end
+redis.call('HSET', KEYS[1], 'tail_bytes', bytes)
 for i = 7 + steps, #ARGV do publish(KEYS[1], KEYS[3], 'events', 'chunks', ARGV[i]) end
 return 1

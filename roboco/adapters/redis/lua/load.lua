@@ -3,7 +3,7 @@
 -- ARGV[1] number of the newest steps to return
 -- Return {state fields, tail, inbox, ms left of a live lease or less than 1, fields of calls, server time}, or nil if
 -- the task does not exist.
--- Cost: O(steps + items + calls): at most 512 steps and about 1,000 items.
+-- Cost: O(steps + items + calls): at most 64 steps and about 1,000 items.
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 return {
   redis.call('HGETALL', KEYS[1]),

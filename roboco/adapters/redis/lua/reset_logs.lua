@@ -15,7 +15,9 @@ if now[3] == 'idle' or now[3] == 'wait' then
   redis.call('HSET', KEYS[1], 'epoch', math.max(ms, tonumber(now[2]) + 1))
 end
 local generation = string.format('%012x', math.max(ms, tonumber(now[1], 16) + 1))
-redis.call('HSET', KEYS[1], 'generation', generation, 'reset_token', ARGV[2], 'chunks', 0, 'events', 0)
+redis.call('HSET', KEYS[1], 'generation', generation, 'reset_token', ARGV[2], 'chunks', 0, 'events', 0,
+  'event_bytes', 0)
+redis.call('HDEL', KEYS[1], 'first_event', 'archived')
 redis.call('DEL', KEYS[2], KEYS[3])
 for i = 3, #ARGV do publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[i]) end
 -- All keys of an ended task expire together: the new log gets the time to live that the state has.

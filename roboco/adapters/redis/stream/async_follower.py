@@ -5,10 +5,10 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.log_merger import is_unnumbered
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.adapters.redis.stream.subscriber import ControlSignal
 from roboco.errors import TransientError
@@ -43,7 +43,7 @@ class AsyncFollower:
                     yield None
                 elif word is ControlSignal.NO_MESSAGES:
                     yield None
-                elif word.get("type") == "event_error" and not word.get("generation"):
+                elif is_unnumbered(word):
                     yield word
                 elif position.is_next(word):
                     yield position.advance(word)
@@ -65,10 +65,12 @@ class AsyncFollower:
 
     async def _replay(self, task_id: str, position: StreamPosition) -> AsyncGenerator[Record, None]:
         silent_since: float | None = None
+        reading = _Reading(self._follower, task_id, position)
         while True:
             try:
-                records, after = await self._follower.threads.run(partial(self._next_batch, task_id, replace(position)))
+                records = await self._follower.threads.run(reading.next_batch)
             except TransientError as error:
+                reading = _Reading(self._follower, task_id, position)
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since > UNREACHABLE_TIMEOUT:
                     raise TransientError(f"redis does not answer for {UNREACHABLE_TIMEOUT:g} s: {error}") from error
@@ -76,14 +78,29 @@ class AsyncFollower:
                 continue
             silent_since = None
             for record in records:
-                if record["generation"] != position.generation:
-                    position.reset(record["generation"])
-                yield position.advance(record)
-            if after.generation != position.generation:
-                position.reset(after.generation)
+                yield _advance(position, record)
+            if reading.position.generation != position.generation:
+                position.reset(reading.position.generation)
             if len(records) < BATCH_SIZE:
                 return
 
-    def _next_batch(self, task_id: str, position: StreamPosition) -> tuple[list[Record], StreamPosition]:
-        """Return the next messages and the position after them, which may be the start of a new generation."""
-        return list(islice(self._follower.replay(task_id, position, BATCH_SIZE), BATCH_SIZE)), position
+
+def _advance(position: StreamPosition, record: Record) -> Record:
+    """Move the position behind a message from the logs, maybe into a new generation. Return the message."""
+    if is_unnumbered(record):
+        return record
+    if record["generation"] != position.generation:
+        position.reset(record["generation"])
+    return position.advance(record)
+
+
+class _Reading:
+    """A replay of the logs in batches. `position` is the one after the last batch, maybe in a new generation."""
+
+    def __init__(self, follower: RedisFollower, task_id: str, position: StreamPosition) -> None:
+        self.position = replace(position)
+        self._records = follower.replay(task_id, self.position, BATCH_SIZE)
+
+    def next_batch(self) -> list[Record]:
+        """Return the next messages, fewer than BATCH_SIZE if the logs have no more."""
+        return list(islice(self._records, BATCH_SIZE))

@@ -4,7 +4,8 @@ Stream order: each message has a number in its channel and carries the number th
 follower merges both channels into the one order in which they were published, from the logs as from live messages. If a
 live message is not the next one by these numbers, messages are missing, and the follower reads them from the logs.
 
-Because it subscribes before it reads the logs, no message falls between the two. A new generation means that Redis may
+Because it subscribes before it reads the logs, no message falls between the two. Older events, which are trimmed from
+the log, come from the workspace. A new generation means that Redis may
 have lost the end of the logs: the follower then starts again at the first message of that generation.
 """
 
@@ -22,6 +23,7 @@ from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.logs import RedisEventLogs
 from roboco.adapters.redis.scripts import translating_errors
+from roboco.adapters.redis.stream.log_merger import LogMerger, ReadArchive, is_unnumbered
 from roboco.adapters.redis.stream.position import Record, StreamPosition, read_record
 from roboco.adapters.redis.stream.subscriptions import SubscriptionHubs
 from roboco.adapters.threads import ThreadPool
@@ -38,10 +40,14 @@ READER_THREADS = 8
 
 
 class RedisFollower:
-    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `hubs` and `threads`."""
+    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `hubs` and `threads`.
 
-    def __init__(self, client: redis.Redis, url: str, keys: Keys) -> None:
+    `archive` reads the events that are trimmed from the logs.
+    """
+
+    def __init__(self, client: redis.Redis, url: str, keys: Keys, archive: ReadArchive) -> None:
         self._client = client
+        self._archive = archive
         self._url = url
         self._keys = keys
         self._logs = RedisEventLogs(client, keys)
@@ -88,7 +94,11 @@ class RedisFollower:
         while generation is not None:
             if generation != position.generation:
                 position.reset(generation)
-            for record in self._merge_logs(task_id, position, page):
+            names = self._keys.content(task_id), self._keys.events(task_id)
+            for record in LogMerger(self._logs, self._archive, task_id, names, page).merge(position):
+                if is_unnumbered(record):
+                    yield record
+                    continue
                 if record["generation"] != generation:
                     break
                 yield position.advance(record)
@@ -153,36 +163,12 @@ class RedisFollower:
     def _on_message(self, task_id: str, position: StreamPosition, record: Record | None) -> Iterator[Record]:
         if record is None:
             yield from self.replay(task_id, position)
-        elif record.get("type") == "event_error" and not record.get("generation"):
+        elif is_unnumbered(record):
             yield record
         elif position.is_next(record):
             yield position.advance(record)
         elif not position.already_seen(record):
             yield from self.replay(task_id, position)
-
-    def _merge_logs(self, task_id: str, position: StreamPosition, page: int | None) -> Iterator[Record]:
-        """Yield the messages of both logs in one order. The caller moves the position before it asks for another."""
-        chunks = self._entries(self._keys.content(task_id), position.chunks, page)
-        events = self._entries(self._keys.events(task_id), position.events, page)
-        chunk, event = next(chunks, None), next(events, None)
-        while chunk or event:
-            if event and (chunk is None or event["chunks"] < chunk["seq"]):
-                if chunk is None and event["chunks"] > position.chunks:
-                    chunks = self._entries(self._keys.content(task_id), position.chunks, page)
-                    if (chunk := next(chunks, None)) is not None:
-                        continue
-                yield event
-                event = next(events, None)
-            elif chunk:
-                if event is None and chunk["events"] > position.events:
-                    events = self._entries(self._keys.events(task_id), position.events, page)
-                    if (event := next(events, None)) is not None:
-                        continue
-                yield chunk
-                chunk = next(chunks, None)
-
-    def _entries(self, log: str, after: int, page: int | None) -> Iterator[Record]:
-        return (json.loads(message) for _, message in self._logs.entries(log, after, page))
 
 
 def _end_position(events: Any, chunks: Any) -> StreamPosition | None:

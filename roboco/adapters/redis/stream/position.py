@@ -34,11 +34,11 @@ class StreamPosition:
         self.generation, self.events, self.chunks = generation, 0, 0
 
     def advance(self, record: Record) -> Record:
-        """Move behind the message, and return it."""
+        """Move behind the message, and return it. Chunks before an event that follow no more are trimmed."""
         if "chunks" in record:
-            self.events = record["seq"]
+            self.events, self.chunks = record["seq"], max(self.chunks, record["chunks"])
         else:
-            self.chunks = record["seq"]
+            self.chunks = max(self.chunks, record["seq"])
         return record
 
 

@@ -1,9 +1,13 @@
 """A publisher of random events and chunks, which followers receive."""
 
+import json
 import random
+from collections.abc import Iterator
 
 from roboco.adapters.redis.stream.position import Record
+from roboco.domain.history.step import USER
 from roboco.domain.stream.event import AnyEvent
+from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Phase
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -14,9 +18,13 @@ END = "the end"
 
 
 class Publisher:
-    """A publisher of events and chunks; `published` is the list of their texts, in order."""
+    """A publisher of events and chunks; `published` is the list of their texts, in order.
 
-    def __init__(self, task: TaskOnRedis, seed: int = 1) -> None:
+    With `trims_chunks` the commit of a turn removes its chunks from the log, as that of a long text does.
+    """
+
+    def __init__(self, task: TaskOnRedis, seed: int = 1, trims_chunks: bool = False) -> None:
+        self._agent = "writer" if trims_chunks else USER
         self._task = task
         self._random = random.Random(seed)
         self.published: list[str] = []
@@ -32,7 +40,7 @@ class Publisher:
         if self._random.random() < 0.4:
             assert self._task.turns.restart(TASK, self._task.snapshot.epoch, self._event(), "me")
             self._chunks()
-        assert self._task.commit(*self._events())
+        assert self._task.commit(*self._events(), agent=self._agent)
 
     def publish_end(self) -> None:
         """Publish the last message."""
@@ -51,6 +59,33 @@ class Publisher:
         for number in range(1, 1 + self._random.randrange(12)):
             self.published.append(f"chunk {len(self.published)}")
             assert emit_chunk(self._task.turns, claim, number, text_chunk(self.published[-1]), USAGE)
+
+
+class Archive:
+    """The archived events of a task, in memory."""
+
+    def __init__(self, task: TaskOnRedis) -> None:
+        self._task = task
+        self._held: dict[tuple[str, int], Record] = {}
+
+    def trim(self, kept: int) -> None:
+        """Archive all events, and remove them from the log except for `kept` and the last one."""
+        now = self._task.snapshot
+        messages = list(self._task.logs.events(TASK, now.first_event - 1))
+        for record in map(json.loads, messages):
+            self._held[now.generation, record["seq"]] = record
+        keep_from = max(now.first_event, now.events - kept)
+        removed = sum(map(len, messages[: keep_from - now.first_event]))
+        assert self._task.logs.trim(TASK, LogTrim(now.generation, now.first_event, now.events, keep_from, removed))
+
+    def read(self, task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
+        """Return the archived events between these numbers."""
+        return (self._held[generation, number] for number in range(after + 1, before))
+
+
+def no_archive(task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
+    """Return no events, as the workspace of a task does whose log was never trimmed."""
+    return iter(())
 
 
 def text_of(record: Record) -> str:

@@ -25,7 +25,7 @@ from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.adapters.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
 from roboco.errors import TransientError
-from tests.contract.redis.stream.publisher import END, Publisher, text_of
+from tests.contract.redis.stream.publisher import END, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK
 
@@ -40,7 +40,7 @@ def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def shared(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
     """Return the follower whose connection all followers of a loop share."""
-    return RedisFollower(redis_task.client, valkey.url, redis_task.keys)
+    return RedisFollower(redis_task.client, valkey.url, redis_task.keys, no_archive)
 
 
 async def eventually(condition: Callable[[], object], description: str) -> None:
@@ -240,13 +240,13 @@ def test_a_connection_error_while_the_logs_are_read_loses_nothing(
     monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
     publisher = Publisher(redis_task)
     publisher.create_task()
-    for _ in range(4):
+    for _ in range(8):
         publisher.publish_turn()
     publisher.publish_end()
     received: list[str] = []
     with FailingRedis.from_url(valkey.url, decode_responses=True) as client:
         client.left = nth
-        shared = RedisFollower(client, valkey.url, redis_task.keys)
+        shared = RedisFollower(client, valkey.url, redis_task.keys, no_archive)
         asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received), 20))
         assert client.left < 0
     assert received == publisher.published
@@ -259,7 +259,7 @@ def test_logs_that_stay_unreadable_raise_a_transient_error(
     monkeypatch.setattr(async_follower, "UNREACHABLE_TIMEOUT", 0.3)
     monkeypatch.setattr(async_follower, "RETRY_DELAY", 0.01)
     with redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client:
-        shared = RedisFollower(client, valkey.url, redis_task.keys)
+        shared = RedisFollower(client, valkey.url, redis_task.keys, no_archive)
         with pytest.raises(TransientError, match=r"redis does not answer for 0\.3 s"):
             asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 20))
 
@@ -268,7 +268,7 @@ def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch:
     server = start_valkey(tmp_path)
     client = connect(server.url)
     task = TaskOnRedis(client, Keys("away"))
-    shared = RedisFollower(client, server.url, task.keys)
+    shared = RedisFollower(client, server.url, task.keys, no_archive)
 
     async def main() -> None:
         nonlocal server

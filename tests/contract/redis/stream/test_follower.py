@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -14,15 +15,16 @@ import redis
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import client as redis_client
 from roboco.adapters.redis import logs as redis_logs
-from roboco.adapters.redis import task_store as redis_task_store
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream import follower as redis_follower
+from roboco.adapters.redis.stream import log_merger as redis_log_merger
 from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
 from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.log_merger import ReadArchive
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.domain.stream.event import ErrorOccurred
 from tests.contract.redis.stream.blocking_follower import BlockingFollower
-from tests.contract.redis.stream.publisher import END, Publisher, text_of
+from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
 from tests.contract.samples import NOON, TASK, status_event
@@ -47,8 +49,8 @@ def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Re
     """Yield a function that creates followers: synchronous ones, or asynchronous ones in an event loop."""
     loops: list[BlockingFollower] = []
 
-    def create(client: redis.Redis, url: str, keys: Keys) -> AnyFollower:
-        follower = RedisFollower(client, url, keys)
+    def create(client: redis.Redis, url: str, keys: Keys, archive: ReadArchive = no_archive) -> AnyFollower:
+        follower = RedisFollower(client, url, keys, archive)
         if request.param == "thread":
             return follower
         loops.append(BlockingFollower(follower))
@@ -296,7 +298,7 @@ def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
 
     with InterruptedRedis.from_url(valkey.url, decode_responses=True) as client:
         client.left, client.meanwhile = nth, lose_logs
-        follower = RedisFollower(client, valkey.url, redis_task.keys)
+        follower = RedisFollower(client, valkey.url, redis_task.keys, no_archive)
         position = StreamPosition()
         records = [record for _ in range(3) for record in follower.replay(TASK, position)]
     [generation] = redis_task.generations()
@@ -306,11 +308,8 @@ def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
     assert position.generation == generation
 
 
-def test_text_that_was_trimmed_from_the_log_is_skipped(
-    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis_task_store, "MAX_LOGGED_CHUNKS", 20)
-    publisher = Publisher(redis_task)
+def test_text_that_was_trimmed_from_the_log_is_skipped(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task, trims_chunks=True)
     publisher.create_task()
     for _ in range(40):
         publisher.publish_turn()
@@ -326,7 +325,83 @@ def test_text_that_was_trimmed_from_the_log_is_skipped(
         publisher.publish_turn()
         publisher.publish_end()
         receive(records, received)
-    assert received == logged + publisher.published[publisher.published.index(logged[-1]) + 1 :]
+    assert_in_order(received, publisher.published)
+
+
+def test_events_that_were_trimmed_from_the_log_come_from_the_archive(
+    redis_task: TaskOnRedis, valkey: ValkeyServer, make_follower: Callable[..., AnyFollower]
+) -> None:
+    """Followers from every position, while a coordinator archives and trims."""
+    archive = Archive(redis_task)
+    follower = make_follower(redis_task.client, valkey.url, redis_task.keys, archive.read)
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    positions = [StreamPosition(redis_task.snapshot.generation)]
+    for turn in range(30):
+        publisher.publish_turn()
+        now = redis_task.snapshot
+        positions.append(StreamPosition(now.generation, now.events, now.chunks))
+        if turn % 4 == 3:
+            archive.trim(kept=turn % 3)
+    publisher.publish_end()
+    assert redis_task.snapshot.first_event > 10
+    whole: list[str] = []
+    with following(follower, StreamPosition()) as records:
+        receive(records, whole)
+    assert whole == publisher.published
+    for position in positions:
+        received: list[str] = []
+        rest = publisher.published[position.events + position.chunks :]
+        with following(follower, position) as records:
+            receive(records, received)
+        assert received == rest
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_a_log_that_is_trimmed_during_the_read_has_no_gap(
+    redis_task: TaskOnRedis, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    monkeypatch.setattr(redis_log_merger, "PAGE_SIZE", 3)
+    publisher, archive = Publisher(redis_task), Archive(redis_task)
+    publisher.create_task()
+    for _ in range(6):
+        publisher.publish_turn()
+
+    def trim() -> None:
+        archive.trim(kept=1)
+        publisher.publish_turn()
+
+    with InterruptedRedis.from_url(valkey.url, decode_responses=True) as client:
+        client.left, client.meanwhile = nth, trim
+        follower = RedisFollower(client, valkey.url, redis_task.keys, archive.read)
+        position = StreamPosition()
+        received = [text_of(record) for _ in range(2) for record in follower.replay(TASK, position)]
+    assert received == publisher.published
+
+
+def test_events_that_are_nowhere_are_reported(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    for _ in range(9):
+        publisher.publish_turn()
+    Archive(redis_task).trim(kept=2)  # the follower has no archive
+    publisher.publish_end()
+    with following(follower, StreamPosition()) as records:
+        received = list(takewhile(lambda record: text_of(record) != END, filter(None, records)))
+    lost = [record for record in received if record["type"] == "event_error"]
+    assert {record["code"] for record in lost} == {"events_lost"}
+    assert "events 1 to" in lost[0]["message"]
+    assert_in_order([text_of(record) for record in received if record not in lost], publisher.published, whole=False)
+
+
+def assert_in_order(received: list[str], published: list[str], whole: bool = True) -> None:
+    """Require that each message was received once, in order; with `whole` that no event is missing."""
+    places = [published.index(text) for text in received]
+    assert places == sorted(set(places))
+    if whole:
+        assert [text for text in received if text.startswith("event")] == [
+            text for text in published if text.startswith("event")
+        ]
 
 
 def test_an_unlogged_event_does_not_move_the_position(follower: AnyFollower, redis_task: TaskOnRedis) -> None:

@@ -77,7 +77,7 @@ def test_an_ended_task_is_closed() -> None:
     [ended] = events_of(world, "event_task_end")
     assert (ended["status"], ended["reason"]) == ("completed", "2 round(s) are done")
     assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5, "cost": 0.0}
-    assert (ended["seq"], ended["chunks"]) == (len(world.events()), len(world.server.held.tasks[TASK].chunks))
+    assert (ended["seq"], ended["chunks"]) == (len(world.events()), world.server.held.tasks[TASK].last_chunk)
     summary = world.summary()
     assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 round(s) are done", 5)
     assert (summary.tokens_in, summary.tokens_out) == (40, 20)
