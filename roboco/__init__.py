@@ -74,6 +74,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "ToolResultItem",
         "TypedItem",
     ),
+    "roboco.domain.task_entry": ("TaskEntry",),
     "roboco.domain.task_summary": ("TaskSummary",),
     "roboco.domain.team.team": ("Team",),
     "roboco.errors": (
@@ -89,6 +90,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "TransientError",
         "UsageError",
     ),
+    "roboco.ports.task_index": ("TaskPage",),
     "roboco.ports.tools": ("ToolContext",),
     "roboco.settings": (
         "Settings",

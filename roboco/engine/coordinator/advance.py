@@ -29,6 +29,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
+from roboco.engine.task_entries import drop_entry, index_as
 from roboco.errors import TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.telemetry import Operation
@@ -66,6 +67,8 @@ def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str
             return
         if by_sweeper and recover.catch_up(engine, task_id, task):
             continue
+        if by_sweeper and task.phase not in (Phase.WAIT, Phase.END):  # the others are entered when they are archived
+            index_as(engine, task_id, task, task.status, task.epoch)
         if not _make_move(engine, task_id, task, by_sweeper, give_up_reason):
             return
     engine.dispatcher.advance(task_id)
@@ -75,6 +78,8 @@ def _drop_unknown(engine: Engine, task_id: str) -> None:
     engine.schedule.remove(task_id)
     if engine.files.get(open_marker_path(task_id)) is not None:
         engine.schedule.set(task_id)
+    else:
+        drop_entry(engine, task_id)
 
 
 def _make_move(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool, give_up_reason: str | None) -> bool:

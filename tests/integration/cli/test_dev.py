@@ -87,7 +87,8 @@ def check_commands(user: Shell) -> None:
 
 
 def check_after_restart(user: Shell) -> None:
-    (talk, endless) = json.loads(user.call("tasks", "--json"))
+    until(lambda: json.loads(user.call("tasks", "--json"))["complete"], 20, "the index is complete")
+    (endless, talk) = json.loads(user.call("tasks", "--json"))["tasks"]
     assert (talk["task_id"], talk["status"], endless["status"]) == ("talk", "cancelled", "cancelled")
     assert user.call("verify", "talk").endswith(" steps are intact\n")
     output = user.run("run", "team.yaml", "once more", "--context", "tone=kindly")
