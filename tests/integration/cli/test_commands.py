@@ -108,7 +108,8 @@ def test_tasks_of_a_damaged_restore_are_shown_or_reported(completed_run: tuple[S
         ("torn", "completed", 5),
     }
     assert "tasks are shown as the workspace has them" in listed.stderr
-    assert "'lost/task.json' cannot be read, and cannot be computed" in json.loads(listed.stderr.splitlines()[-1])["message"]
+    message = json.loads(listed.stderr.splitlines()[-1])["message"]
+    assert "'lost/task.json' cannot be read, and cannot be computed" in message
     shown = invoke("show", "torn")
     assert (shown.exception, "a fine text" in shown.stdout, "── completed" in shown.stdout) == (None, True, True)
     for command in ("show", "verify", "why"):

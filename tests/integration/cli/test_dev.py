@@ -15,6 +15,7 @@ from tests.integration.cli.process import CommandProcess, assert_nothing_left, p
 from tests.integration.cli.shell import Shell, answer, create_shell
 from tests.integration.local.test_local_servers import find_or_skip
 from tests.support.servers.model_server import ModelServer
+from tests.support.stack import until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3, pytest.mark.slow]
 
