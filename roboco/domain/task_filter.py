@@ -15,7 +15,7 @@ STATUS_GROUPS = {
     "ended": frozenset(status for status in TaskStatus if status.ended),
 }
 """Names for several statuses at once."""
-STATUS_NAMES = (*STATUS_GROUPS, *TaskStatus)
+STATUS_NAMES = (*STATUS_GROUPS, *(status.value for status in TaskStatus))
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 

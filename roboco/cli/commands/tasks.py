@@ -49,9 +49,9 @@ def tasks(  # noqa: PLR0913 - the options of a command
     cursor: str,
     as_json: bool,
 ) -> int:
-    """List tasks, the latest change of a status first.
+    """List tasks by status, tenant, team, time and title.
 
-    Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those
+    The latest change of a status is first. Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those
     at the last change. While Redis does not answer, the command reads all tasks of the workspace instead.
     """
     now = datetime.now().astimezone()
