@@ -222,6 +222,16 @@ def test_a_condition_on_the_title_is_checked_on_a_bounded_number_of_entries(
 
 
 @pytest.mark.redis
+def test_an_index_keeps_one_member_of_each_task_in_each_order(client: redis.Redis, prefix: str) -> None:
+    index, keys = index_on_redis(client, prefix).index, Keys(prefix)
+    for epoch, status in enumerate((TaskStatus.QUEUED, RUNNING, WAITS, RUNNING, ENDED)):
+        index.put([entry("acme:a", epoch, status, epoch=epoch)])
+    assert [client.zcard(keys.index_order(tenant)) for tenant in ("", "acme")] == [1, 1]
+    index.trim(NOON + timedelta(days=1), 10, 10)
+    assert list(client.scan_iter(f"{prefix}:*", count=1000)) == []
+
+
+@pytest.mark.redis
 def test_a_client_of_a_tenant_reads_and_writes_its_tenant_only(client: redis.Redis, prefix: str) -> None:
     scripts, keys = Scripts(client), Keys(prefix)
     every, acme = RedisTaskIndex(scripts, keys), RedisTaskIndex(scripts, keys, "acme")
