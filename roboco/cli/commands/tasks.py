@@ -51,8 +51,9 @@ def tasks(  # noqa: PLR0913 - the options of a command
 ) -> int:
     """List tasks by status, tenant, team, time and title.
 
-    The latest change of a status is first. Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those
-    at the last change. While Redis does not answer, the command reads all tasks of the workspace instead.
+    The latest change of a status is first. Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace
+    keeps them. Steps and tokens are those at the last change. While Redis does not answer, the command reads all tasks
+    of the workspace instead.
     """
     now = datetime.now().astimezone()
     filters = TaskFilterOptions(

@@ -75,6 +75,21 @@ def test_the_rebuilt_index_holds_the_summaries_of_the_workspace() -> None:
     assert rebuild(world) == 0
 
 
+def test_a_rebuild_reads_one_file_of_an_ended_task_and_two_of_an_open_one() -> None:
+    world, calls = filled_world(), Counter[str]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        calls[name] += 1
+        return call()
+
+    world.watch = watch
+    rebuild(world)
+    assert {name: count for name, count in calls.items() if name.startswith(("files.", "histories."))} == {
+        "files.folders": 4,
+        "files.get": len(ENDED) + 2 * len(OPEN),
+    }
+
+
 def test_the_rebuild_changes_no_newer_entry() -> None:
     world = filled_world()
     world.sweep()
