@@ -29,7 +29,7 @@ GROUPS: Final = {
     "Load": ("agents_concurrency", "max_queued", "model_limits"),
     "Time": (
         "lease_seconds", "redelivery_delay", "sweep_interval", "max_attempts", "coordinator_timeout", "outage_timeout",
-        "retention",
+        "retention", "index_retention", "index_max_ended",
     ),
     "Observability": ("log_format", "metrics_port", "metrics_address", "tracing", "health_dir", "health_timeout"),
 }  # fmt: skip

@@ -78,6 +78,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "ToolResultItem",
         "TypedItem",
     ),
+    "roboco.domain.task_entry": ("TaskEntry",),
     "roboco.domain.task_summary": ("TaskSummary",),
     "roboco.domain.team.team": ("Team",),
     "roboco.errors": (
@@ -93,6 +94,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "TransientError",
         "UsageError",
     ),
+    "roboco.ports.task_index": ("TaskPage",),
     "roboco.ports.tools": ("ToolContext",),
     "roboco.settings": (
         "Settings",

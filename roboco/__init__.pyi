@@ -47,6 +47,7 @@ from roboco.domain.stream.event import (
     UserMessageAdded,
 )
 from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem, TypedItem
+from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.model_offer import ModelProfileInfo
 from roboco.domain.team.team import Team
@@ -64,6 +65,7 @@ from roboco.errors import (
     TransientError,
     UsageError,
 )
+from roboco.ports.task_index import TaskPage
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
 
@@ -107,7 +109,9 @@ __all__ = [
     "SubTaskStarted",
     "Task",
     "TaskEnded",
+    "TaskEntry",
     "TaskFailed",
+    "TaskPage",
     "TaskResult",
     "TaskStarted",
     "TaskStatus",

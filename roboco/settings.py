@@ -153,6 +153,13 @@ class Settings(BaseModel):
     """
     retention: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which an ended task stays in Redis."""
+    index_retention: Annotated[float, Field(ge=0.01, le=36_500)] = 30.0
+    """Days for which `roboco tasks` lists an ended task, and all workers need the same value.
+
+    The workspace keeps the task.
+    """
+    index_max_ended: Annotated[int, Field(ge=1)] = 100_000
+    """Number of ended tasks that `roboco tasks` lists at most; the oldest ones leave the list."""
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
     """Number of turns that one agents worker runs at the same time."""
     sandbox_memory: Annotated[int | None, Field(ge=1, le=1_048_576)] = None

@@ -49,7 +49,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "fork": ("commands.fork:fork", "Start a new task from the first steps of a task."),
     },
     "Inspect": {
-        "tasks": ("commands.tasks:tasks", "List the tasks of the workspace, oldest first."),
+        "tasks": ("commands.tasks:tasks", "List tasks by status, tenant, team, time and title."),
         "show": ("commands.show:show", "Show a task: its steps, files and cost."),
         "why": ("commands.why:why", "Explain who acted in a task and why."),
         "context": ("commands.context:context", "Show the steps that the model received for a step."),

@@ -1,4 +1,4 @@
-"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork` and `set_limits`."""
+"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits` and `tasks`."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from roboco.domain.history.priority import Priority
+from roboco.domain.status import TaskStatus
 
 
 class MessageOptions(TypedDict, total=False):
@@ -74,3 +75,20 @@ class ForkOptions(MessageOptions, total=False):
     """The agent that answers the message."""
     model: str | None
     """The model profile of agents that name none."""
+
+
+class TaskFilterOptions(TypedDict, total=False):
+    """Conditions on the tasks of a list. A task is listed if it meets all of them."""
+
+    status: TaskStatus | str | Sequence[TaskStatus | str] | None
+    """One or more statuses, or the groups `open`, `waiting` and `ended`."""
+    tenant: str | None
+    """The tenant; "" for tasks without one. A client with ROBOCO_TENANT allows only its own."""
+    team: str | None
+    """The name of the team."""
+    since: datetime | None
+    """The earliest time of the last change of the status, with a time zone."""
+    until: datetime | None
+    """The latest time of the last change of the status, with a time zone."""
+    text: str | None
+    """A part of the title, in upper or lower case."""

@@ -1,6 +1,5 @@
 """Orchestrator: the client of Roboco, for any process that reaches Redis, the broker and the workspace."""
 
-import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,9 +10,9 @@ from typing import BinaryIO, Self, Unpack
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.client import dead_letters
+from roboco.client import dead_letters, task_list
 from roboco.client.in_thread import in_thread
-from roboco.client.options import SubmitOptions
+from roboco.client.options import SubmitOptions, TaskFilterOptions
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import (
@@ -31,6 +30,7 @@ from roboco.domain.ids import check_tenant, is_task_id, qualified_id, tenant_of
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.notification import NotifyTarget, check_callback
 from roboco.domain.paths import summary_path
+from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
@@ -39,10 +39,9 @@ from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake.unattended import missing_worker_messages
 from roboco.engine.registration import check_workspace
-from roboco.errors import CorruptHistory, TransientError, UsageError
+from roboco.errors import TransientError, UsageError
+from roboco.ports.task_index import TaskPage
 from roboco.settings import Settings, load_settings
-
-_log = logging.getLogger(__name__)
 
 
 class Orchestrator:
@@ -163,19 +162,25 @@ class Orchestrator:
             raise UsageError(f"no task {task_id!r} in workspace {self.settings.workspace}")
         return task
 
-    def tasks(self) -> Iterator[TaskSummary]:
-        """Yield the tasks of the workspace, or of the tenant, as of now.
+    def tasks(self, **filters: Unpack[TaskFilterOptions]) -> Iterator[TaskEntry]:
+        """Yield the tasks that meet all conditions, each once, the latest change of a status first.
 
-        The method logs a warning for each task whose files are broken, and leaves the task out.
+        They are the open tasks, and the ended ones that the task index still holds (ROBOCO_INDEX_RETENTION). Tasks that
+        change meanwhile follow at the end. Cost: one read of Redis for 500 tasks; the method keeps the ids.
+        Raises UsageError if a condition is wrong, and TransientError if Redis does not answer.
         """
-        for task_id in self.task_ids():
-            if self._engine.files.get(summary_path(task_id)) is not None:
-                try:
-                    summary = self._task(task_id).summary()
-                except CorruptHistory as error:
-                    _log.warning("task %s is left out: %s", task_id, error)
-                else:
-                    yield summary
+        return task_list.iterate(self._engine.task_index, task_list.task_filter(self.settings.tenant, filters))
+
+    def task_page(self, *, limit: int = 50, cursor: str = "", **filters: Unpack[TaskFilterOptions]) -> TaskPage:
+        """Return a page of the tasks that meet all conditions, the latest change of a status first.
+
+        Give the cursor of a page, with the same conditions, to get the next one. The last page has the cursor "".
+        A page may be short, and even empty, and have a cursor: a condition on team or text is checked on at most 2,000
+        tasks for each page. A task whose status changes meanwhile moves to the front.
+        Raises UsageError if a condition, the limit or the cursor is wrong, and TransientError if Redis does not answer.
+        """
+        wanted = task_list.task_filter(self.settings.tenant, filters)
+        return self._engine.task_index.page(wanted, cursor, task_list.check_limit(limit))
 
     def task_ids(self) -> Iterator[str]:
         """Yield the ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""
@@ -226,6 +231,7 @@ class Orchestrator:
 
     arun = in_thread(run)
     atask = in_thread(task)
+    atask_page = in_thread(task_page)
     aupload = in_thread(upload)
 
     def _qualified_id(self, task_id: object) -> str:

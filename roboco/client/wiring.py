@@ -33,6 +33,7 @@ from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
+from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.sandbox.budget import MemoryBudget, read_budget
@@ -106,6 +107,8 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         notifier=_build_notifier(settings),
         signals=RedisSignals(settings.redis_url, keys),
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
+        task_index=RedisTaskIndex(scripts, keys, settings.tenant),
+        index_progress=RedisIndexProgress(scripts, keys),
         clock=SystemClock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
         frozen_teams=FrozenTeams(workspace.files),
@@ -114,6 +117,8 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             settings.redelivery_delay,
             max_attempts=settings.max_attempts,
             retention=settings.retention,
+            index_retention=settings.index_retention * 86_400,
+            max_indexed_ended=settings.index_max_ended,
             max_queued=settings.max_queued,
             outage_timeout=settings.outage_timeout,
         ),

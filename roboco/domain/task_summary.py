@@ -14,6 +14,8 @@ class TaskSummary(RecordModel):
 
     task_id: str
     team: str
+    title: str = ""
+    """The title that the client gave, or the first line of the prompt."""
     status: TaskStatus
     reason: str = ""
     steps: int = 0
@@ -30,6 +32,7 @@ class TaskSummary(RecordModel):
     """The usage of each tool."""
     created_at: datetime
     updated_at: datetime
+    """The time at which the task got this status, with this reason and these steps."""
 
     def supersedes(self, stored: "TaskSummary") -> bool:
         """Return True if this summary is newer than the stored one, and the stored one is not that of an ended task.
@@ -37,6 +40,11 @@ class TaskSummary(RecordModel):
         An end is final once it is written: Redis may have lost the decision that the stored summary describes.
         """
         return not stored.status.ended and (self.status.ended or self._order > stored._order)
+
+    def with_time_of(self, stored: "TaskSummary") -> "TaskSummary":
+        """Return this summary, with the time of the stored one if the task has not changed since."""
+        unchanged = (self.status, self.reason, self.steps) == (stored.status, stored.reason, stored.steps)
+        return self.model_copy(update={"updated_at": stored.updated_at}) if unchanged else self
 
     @property
     def _order(self) -> tuple[int, str, int]:

@@ -19,6 +19,7 @@ from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
 from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
+from roboco.ports.index_progress import IndexProgress
 from roboco.ports.leases import ToolLeases, TurnLeases
 from roboco.ports.logs import EventLogs
 from roboco.ports.model import Model, Templates
@@ -27,6 +28,7 @@ from roboco.ports.rate_limits import RateLimiter, Tokenizers
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
 from roboco.ports.signals import Signals
+from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
 from roboco.ports.telemetry import NoTelemetry, Telemetry
 from roboco.ports.tools import Toolbox
@@ -65,6 +67,10 @@ class Policy:
     """How long a worker retries to store finished work while the workspace does not answer."""
     retention: int = 86_400
     """How long an ended task stays in Redis."""
+    index_retention: float = 30 * 86_400.0
+    """How long an ended task stays in the task index."""
+    max_indexed_ended: int = 100_000
+    """The most ended tasks in the task index."""
     interrupt_grace: float = 2.0
     """How long the worker of a cancelled turn may take to store the text until then, before the turn is abandoned."""
     max_queued: int | None = None
@@ -99,6 +105,8 @@ class Engine:
     notifier: Notifier
     signals: Signals
     workers: WorkerRegistry
+    task_index: TaskIndex
+    index_progress: IndexProgress
     clock: Clock
     heartbeat: LeaseHeartbeat
     frozen_teams: FrozenTeams

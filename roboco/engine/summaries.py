@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from roboco.domain.history.state import fold
 from roboco.domain.paths import CLOSED, events_path, open_marker_path, summary_path
+from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
 from roboco.domain.task_summary import TaskSummary, parse_summary
@@ -65,6 +66,7 @@ class Summaries:
         return TaskSummary(
             task_id=task_id,
             team=self._frozen_teams.get(task_id).name,
+            title=title_of(steps[0]),
             status=TaskStatus.RUNNING if end is None else end.status,
             reason="" if end is None else end.reason,
             steps=state.steps,

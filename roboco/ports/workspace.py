@@ -95,3 +95,10 @@ class Files(Protocol):
         Fewer than `limit` names are the last ones. A file that is stored or removed between two pages may be in one of
         them or not. Cost: on S3 one request for each 1,000 names; in a folder, one scan of the whole folder.
         """
+
+    def folders(self, after: str, limit: int) -> list[str]:
+        """Return the names of at most `limit` folders of the workspace that follow the folder `after`; "": the first.
+
+        They have the order of their paths with a "/" at the end. Cost: in S3 one request for 1,000 names; in a folder
+        one reading of the directory.
+        """

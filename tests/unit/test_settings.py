@@ -29,6 +29,8 @@ def test_each_setting_is_an_environment_variable() -> None:
         "ROBOCO_SWEEP_INTERVAL": "0.5",
         "ROBOCO_MAX_ATTEMPTS": "7",
         "ROBOCO_RETENTION": "60",
+        "ROBOCO_INDEX_RETENTION": "7.5",
+        "ROBOCO_INDEX_MAX_ENDED": "500",
         "ROBOCO_AGENTS_CONCURRENCY": "20",
         "ROBOCO_MAX_QUEUED": "500",
         "ROBOCO_TENANT": "acme",

@@ -87,6 +87,27 @@ class Keys:
         """Hash: the sizes of dead letters in bytes by id, and their sum in the field ""."""
         return f"{self.prefix}:{{dead}}:sizes"
 
+    def index_entries(self, tenant: str) -> str:
+        """Hash: the entries of the task index by task id, of one tenant, or of the tasks without one."""
+        return f"{self._index_key(tenant)}:entries"
+
+    def index_order(self, tenant: str = "") -> str:
+        """Sorted set: status, time of change and id of a tenant's tasks; without a tenant, of all tasks."""
+        return f"{self._index_key(tenant)}:order"
+
+    @property
+    def index_progress(self) -> str:
+        """String: the progress of rebuilding the task index from the workspace."""
+        return f"{self.prefix}:{{index}}:progress"
+
+    @property
+    def index_lock(self) -> str:
+        """String with a time to live: the coordinator that rebuilds the task index."""
+        return f"{self.prefix}:{{index}}:lock"
+
+    def _index_key(self, tenant: str) -> str:
+        return f"{self.prefix}:{{index}}" + (f":tenant:{tenant}" if tenant else "")
+
     def workers(self, pool: str) -> str:
         """Sorted set: the workers of a pool by the time of their last registration."""
         return f"{self.prefix}:{{workers}}:{pool}"

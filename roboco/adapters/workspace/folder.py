@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import heapq
 import os
 import shutil
 import stat
@@ -157,6 +158,17 @@ class FolderFiles:
                     return nsmallest(limit, (one.name for one in later if one.is_file()))
             except FileNotFoundError:
                 return []
+
+    def folders(self, after: str, limit: int) -> list[str]:
+        """Return the folders that follow one, in the order of their paths."""
+        with self._translating_errors():
+            try:
+                entries = (entry for entry in os.scandir(self._root) if entry.is_dir() and entry.name[0] != ".")
+                names = (f"{entry.name}/" for entry in entries)
+                paths = heapq.nsmallest(limit, (name for name in names if not after or name > f"{after}/"))
+            except FileNotFoundError:
+                return []
+        return [path.removesuffix("/") for path in paths]
 
     def path_of(self, path: str) -> Path:
         """Return the absolute path of a relative one. Raise ValueError if it leaves the workspace."""

@@ -220,6 +220,21 @@ class S3Objects:
                     break
         return found
 
+    def folders(self, after: str, limit: int) -> list[str]:
+        """Return the folders that follow one, in the order of their keys, with one request for 1,000 of them."""
+        found: list[str] = []
+        start = {"StartAfter": f"{self._prefix}{after}0"} if after else {}  # "0" follows "/": after the folder's keys
+        with _translating_errors(self._client, self._bucket):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", **start
+            )
+            for page in pages:
+                paths = (entry["Prefix"].removeprefix(self._prefix) for entry in page.get("CommonPrefixes", []))
+                found += [path.removesuffix("/") for path in paths if not after or path > f"{after}/"]
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
 
 class S3Files:
     """Files of the workspace as objects."""
@@ -290,6 +305,10 @@ class S3Files:
     def names_after(self, folder: str, after: str, limit: int) -> list[str]:
         """Return the first names of files directly below a folder that follow `after`."""
         return self._objects.names_after(folder, after, limit)
+
+    def folders(self, after: str, limit: int) -> list[str]:
+        """Return the folders that follow one, in the order of their paths."""
+        return self._objects.folders(after, limit)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""roboco tasks: a table of the workspace's tasks."""
+"""roboco tasks: a table of tasks, from the task index."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -9,78 +9,103 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.cli.commands.current_summary import stale_message
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
+from roboco.client.stored_tasks import StoredTasks
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_filter import STATUS_NAMES, parse_time
 from roboco.errors import CorruptHistory, TransientError
 from roboco.settings import load_settings
 
-
-class TaskSummaries:
-    """Summaries of tasks. Once Redis or the workspace does not answer, they are those that were read already."""
-
-    def __init__(self, orchestrator: Orchestrator) -> None:
-        self._orchestrator = orchestrator
-        self.stale = ""
-        """Why the summaries are those of the workspace, or "" if they are current."""
-        self.broken: list[str] = []
-        """An error for each task that is left out, because neither its summary nor its history can be read."""
-
-    def __iter__(self) -> Iterator[TaskSummary]:
-        """Yield the summary of each task of the workspace, oldest first."""
-        task_ids = self._orchestrator.task_ids()
-        stored = [summary for task_id in task_ids if (summary := self._stored_or_none(task_id)) is not None]
-        return map(self._current, sorted(stored, key=lambda summary: summary.created_at))
-
-    def _current(self, stored: TaskSummary) -> TaskSummary:
-        if self.stale or stored.status.ended:
-            return stored
-        try:
-            return self._orchestrator.stored_task(stored.task_id).summary()
-        except TransientError as error:
-            self.stale = stale_message(error)
-            return stored
-
-    def _stored_or_none(self, task_id: str) -> TaskSummary | None:
-        try:
-            return self._orchestrator.stored_summary(task_id)
-        except CorruptHistory as error:
-            self.broken.append(str(error))
-            return None
+MAX_TITLE_CHARS = 60
+"""Characters of a title in the table."""
 
 
 @click.command()
+@click.option("--status", type=click.Choice(STATUS_NAMES), multiple=True, help="A status, or a group; may be repeated.")
+@click.option("--tenant", metavar="TENANT", help='The tenant; "" for tasks without one.')
+@click.option("--team", metavar="TEAM", help="The name of the team.")
+@click.option("--since", metavar="TIME", help="Changed since then: 2h, 1d, or a time such as 2026-01-31T09:30.")
+@click.option("--until", "--older", metavar="TIME", help="Not changed since then.")
+@click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most tasks to list.")
+@click.option("--cursor", metavar="CURSOR", default="", help="Continue after the page that printed this cursor.")
 @options.as_json
-def tasks(as_json: bool) -> int:
-    """List the tasks of the workspace, oldest first.
+def tasks(  # noqa: PLR0913 - the options of a command
+    status: tuple[str, ...],
+    tenant: str | None,
+    team: str | None,
+    since: str | None,
+    until: str | None,
+    text: str | None,
+    limit: int,
+    cursor: str,
+    as_json: bool,
+) -> int:
+    """List tasks by status, tenant, team, time and title.
 
-    If the files of a task are broken, the list leaves it out, an error says why, and the exit code is 1.
+    The latest change of a status is first. Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace
+    keeps them. Steps and tokens are those at the last change. While Redis does not answer, the command reads all tasks
+    of the workspace instead.
     """
+    now = datetime.now().astimezone()
+    filters = TaskFilterOptions(
+        status=status,
+        tenant=tenant,
+        team=team,
+        since=None if since is None else parse_time(since, now),
+        until=None if until is None else parse_time(until, now),
+        text=text,
+    )
+    broken: list[str] = []
     with closing(Orchestrator(load_settings())) as orchestrator:
-        listed = TaskSummaries(orchestrator)
-        summaries = list(listed)
-        warnings = [listed.stale] if listed.stale else _missing_workers(orchestrator, summaries)
-    if as_json:
-        print_json(summaries)
-    else:
-        Screen(sys.stdout).table(_table(summaries, datetime.now(UTC)))
+        try:
+            page = orchestrator.task_page(limit=limit, cursor=cursor, **filters)
+        except TransientError as error:
+            if cursor:
+                raise
+            stored = StoredTasks(orchestrator, filters)
+            found: Sequence[TaskEntry] = stored.newest(limit)
+            following, complete, broken = "", True, stored.broken
+            warnings = [f"{error}; tasks are shown as the workspace has them"]
+        else:
+            found, following, complete = page.entries, page.cursor, page.complete
+            warnings = [] if complete else [_incomplete_message(page.tasks_read)]
+            warnings += _missing_workers(orchestrator, found)
+    _print(found, following, complete, as_json)
     for warning in warnings:
         click.echo(warning, err=True)
-    for broken in listed.broken:
-        print_error(CorruptHistory.code, broken, as_json)
-    return FAILED if listed.broken else SUCCESS
+    for message in broken:
+        print_error(CorruptHistory.code, message, as_json)
+    return FAILED if broken else SUCCESS
 
 
-def _missing_workers(orchestrator: Orchestrator, summaries: list[TaskSummary]) -> list[str]:
+def _print(found: Sequence[TaskEntry], following: str, complete: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"tasks": found, "cursor": following, "complete": complete})
+        return
+    Screen(sys.stdout).table(_table(found, datetime.now(UTC)))
+    if following:
+        click.echo(f"more: --cursor {following}", err=True)
+
+
+def _incomplete_message(tasks_read: int) -> str:
+    return (
+        f"tasks may be missing: coordinators rebuild the task index from the workspace, {tasks_read} tasks are read "
+        "so far"
+    )
+
+
+def _missing_workers(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> list[str]:
     """Return a warning for each pool without a live worker, if a task may wait for one."""
-    if not any(summary.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for summary in summaries):
+    if not any(entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for entry in found):
         return []
     try:
         return orchestrator.missing_workers()
@@ -88,20 +113,23 @@ def _missing_workers(orchestrator: Orchestrator, summaries: list[TaskSummary]) -
         return [f"live workers are not known: {error}"]
 
 
-def _table(summaries: list[TaskSummary], now: datetime) -> Table:
+def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("task", "team", "status"):
         table.add_column(heading, overflow="fold")
-    for heading in ("steps", "tokens in", "out", "age"):
+    for heading in ("steps", "tokens in", "out", "age", "changed"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for summary in summaries:
+    table.add_column("title", overflow="ellipsis", no_wrap=True)
+    for entry in found:
         table.add_row(
-            Text(summary.task_id),
-            Text(one_line(summary.team, 64)),
-            Text(summary.status, status_colour(summary.status)),
-            Text(str(summary.steps)),
-            Text(str(summary.tokens_in)),
-            Text(str(summary.tokens_out)),
-            Text(age((now - summary.created_at).total_seconds())),
+            Text(entry.task_id),
+            Text(one_line(entry.team, 64)),
+            Text(entry.status, status_colour(entry.status)),
+            Text(str(entry.steps)),
+            Text(str(entry.tokens_in)),
+            Text(str(entry.tokens_out)),
+            Text(age((now - entry.created_at).total_seconds())),
+            Text(age((now - entry.updated_at).total_seconds())),
+            Text(one_line(entry.title, MAX_TITLE_CHARS)),
         )
     return table

@@ -37,6 +37,7 @@ from roboco.engine.record import inbox_items as items
 from roboco.engine.record import recover
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.tool_listings import tool_differences
+from roboco.engine.task_entries import index_as
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS
 
@@ -102,6 +103,8 @@ def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, actio
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.task_store.commit(task_id, task.epoch, Commit(step, task.state.after(step), events)):
         _apply_stored_steps(engine, task_id)
+    elif task.status is not TaskStatus.RUNNING:
+        index_as(engine, task_id, task, TaskStatus.RUNNING, task.epoch + 1)
     for item_id in action.item_ids:
         items.mark_applied(engine, task_id, item_id, step.seq)
 

@@ -31,6 +31,7 @@ from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import archive_running
+from roboco.engine.task_entries import drop_entry, index_as
 from roboco.errors import TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.telemetry import Operation
@@ -74,6 +75,7 @@ def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str
             restores_inbox = False
             if recover.restore_inbox(engine, task_id, task.item_ids):
                 continue
+        _repair_entry(engine, task_id, task, by_sweeper)
         if not _make_move(engine, task_id, task, by_sweeper, give_up_reason):
             if task.phase not in (Phase.WAIT, Phase.END):  # those are archived as they wait, or as they are closed
                 archive_running(engine, task_id, task)
@@ -81,10 +83,18 @@ def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str
     engine.dispatcher.advance(task_id)
 
 
+def _repair_entry(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool) -> None:
+    """In the sweeper's pass, repair the index entry of a running task. Those of others are written with their archive."""
+    if by_sweeper and task.phase not in (Phase.WAIT, Phase.END):
+        index_as(engine, task_id, task, task.status, task.epoch)
+
+
 def _drop_unknown(engine: Engine, task_id: str) -> None:
     engine.schedule.remove(task_id)
     if engine.files.get(open_marker_path(task_id)) is not None:
         engine.schedule.set(task_id)
+    else:
+        drop_entry(engine, task_id)
 
 
 def _make_move(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool, give_up_reason: str | None) -> bool:

@@ -1,7 +1,7 @@
 """archive: write a task's summary and events to its workspace, and close the task when it has ended.
 
     compact ─► events.jsonl ─► marker: closing ─► end in Redis? ─► marker: closed ─► task.json ─► parent, notifications
-               (replace)       (replace)          (load; no: reopen) (replace)       (replace)    ─► no marker
+               (replace)       (replace)          (load; no: reopen) (replace)       (replace)    ─► index ─► no marker
 
 Both files are derived data. A worker replaces a file only if no other worker has written it since the read, and only
 with newer content, so that neither goes backwards.
@@ -15,6 +15,8 @@ from collections import deque
 
 from roboco.domain.history.compaction import archiving_due
 from roboco.domain.paths import CLOSED, closing_marker, history_path, open_marker_path, summary_path
+from roboco.domain.session.session import title_of
+from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
 from roboco.engine.coordinator.sub_task_result import report_to_parent
@@ -27,9 +29,13 @@ from roboco.engine.record.event_archive import (
     version_of,
     write_events,
 )
+from roboco.engine.task_entries import put_entry
 from roboco.errors import TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.workspace import VersionedFile
+
+INDEX_RETRY_DELAY = 60.0
+"""Seconds until the next pass over a closed task whose end the task index did not take."""
 
 
 def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
@@ -40,8 +46,13 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     summary = _current_summary(engine, task_id, task)
     stored = engine.files.get(summary_path(task_id))
     before = None if stored is None else parse_summary(stored)
-    if before is not None and not summary.supersedes(before):
-        return
+    if before is not None:
+        summary = summary.with_time_of(before)
+        put_entry(engine, entry_of(summary if not before.status.ended else before))
+        if not summary.supersedes(before):
+            return
+    else:
+        put_entry(engine, entry_of(summary))
     archived = 0 if before is None else before.steps
     archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.seq)))
     _write_summary(engine, summary)
@@ -60,8 +71,9 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     _write_summary(engine, summary)
     report_to_parent(engine, task_id, task)
     notify.enqueue(engine, task_id, task)
+    is_indexed = put_entry(engine, entry_of(summary))
     engine.files.delete(open_marker_path(task_id))
-    expire_task(engine, task_id, task.generation)
+    _expire_indexed(engine, task_id, task.generation, is_indexed)
     engine.telemetry.task_ended(summary)
     return True
 
@@ -73,9 +85,19 @@ def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
     """
     write_events(engine, task_id)
     if engine.schedule.recovered_instance(task_id):
-        expire_task(engine, task_id, task.generation)
+        summary = engine.summaries.get(task_id)
+        is_indexed = summary is None or put_entry(engine, entry_of(summary))
+        _expire_indexed(engine, task_id, task.generation, is_indexed)
     else:
         engine.schedule.set(task_id)
+
+
+def _expire_indexed(engine: Engine, task_id: str, generation: str, is_indexed: bool) -> None:
+    """Let Redis expire the closed task. If the task index lacks its end, schedule a pass that enters it first."""
+    if is_indexed:
+        expire_task(engine, task_id, generation)
+    else:
+        engine.schedule.set(task_id, INDEX_RETRY_DELAY)
 
 
 def expire_task(engine: Engine, task_id: str, generation: str) -> None:
@@ -154,6 +176,7 @@ def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummar
     return TaskSummary(
         task_id=task_id,
         team=engine.frozen_teams.get(task_id).name,
+        title=title_of(task.first),
         status=task.status,
         reason=task.reason,
         steps=task.state.steps,

@@ -36,6 +36,7 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.custom_router import guarded_router
 from roboco.engine.engine import Engine
+from roboco.engine.task_entries import index_as
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 
@@ -99,6 +100,8 @@ class NextStep:
         epoch = self.engine.task_store.record_decision(self.task_id, self.task.epoch, choice, events)
         if epoch is not None:
             self._dispatch(action, epoch)
+            if self.task.status is not TaskStatus.RUNNING:
+                index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
         return epoch
 
     def assignment(self, call: ToolCall, epoch: int) -> ToolAssignment:

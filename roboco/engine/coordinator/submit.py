@@ -14,7 +14,7 @@ from roboco.domain.inbox.submission import Submission
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_task import AcceptedTask, accept_task, load_into_redis
+from roboco.engine.intake.accept_task import AcceptedTask, accept_task, index_accepted, load_into_redis
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.ports.task_store import Phase
 from roboco.ports.telemetry import Operation
@@ -33,8 +33,10 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
             return
         with falling_back_to_sweeper(accepted.task_id):
             is_new = load_into_redis(engine, accepted)
-            if not (is_new and _start_first_turn(engine, accepted)):
-                engine.dispatcher.advance(accepted.task_id)
+            if is_new and _start_first_turn(engine, accepted):
+                return
+            engine.dispatcher.advance(accepted.task_id)
+        index_accepted(engine, accepted)
 
 
 def _start_first_turn(engine: Engine, accepted: AcceptedTask) -> bool:

@@ -25,8 +25,10 @@ from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import check_task_id, step_id_at
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
+from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserMessageAdded
+from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
@@ -36,6 +38,7 @@ from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import restore_inbox
+from roboco.engine.task_entries import put_entry
 from roboco.errors import Overloaded, UsageError
 from roboco.ports.telemetry import Operation
 
@@ -65,6 +68,7 @@ def accept_and_wake(engine: Engine, submission: Submission, team: Team, parent: 
         with falling_back_to_sweeper(accepted.task_id):
             load_into_redis(engine, accepted)
             engine.dispatcher.advance(accepted.task_id)
+        index_accepted(engine, accepted)
 
 
 def accept_task(
@@ -107,6 +111,11 @@ def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
     if accepted.is_known:  # followers may hold text that Redis has lost
         events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
     return engine.task_store.create(task_id, [first], fold([first]), events)
+
+
+def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
+    """Enter the task in the task index as queued, unless it has a newer entry."""
+    put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.first)))
 
 
 def check_queue_capacity(engine: Engine, task_id: str) -> None:
@@ -166,17 +175,22 @@ def _store_team(engine: Engine, task_id: str, team: Team) -> None:
 
 
 def _store_summary(engine: Engine, task_id: str, team: Team, first: TaskStep) -> TaskSummary:
-    summary = TaskSummary(
+    summary = _first_summary(task_id, team, first)
+    if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
+        return summary
+    return engine.summaries.require(task_id)
+
+
+def _first_summary(task_id: str, team: Team, first: TaskStep) -> TaskSummary:
+    return TaskSummary(
         task_id=task_id,
         team=team.name,
+        title=title_of(first),
         status=TaskStatus.QUEUED,
         steps=1,
         created_at=first.created_at,
         updated_at=first.created_at,
     )
-    if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
-        return summary
-    return engine.summaries.require(task_id)
 
 
 def _first_events(engine: Engine, task_id: str, team: Team, first: TaskStep) -> list[AnyEvent]:

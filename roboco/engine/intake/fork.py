@@ -26,7 +26,9 @@ from roboco.domain.paths import (
     open_marker_path,
     summary_path,
 )
+from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
@@ -34,6 +36,7 @@ from roboco.engine.frozen_teams import freeze_team
 from roboco.engine.intake.accept_item import check_idempotent, stored_item
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
+from roboco.engine.task_entries import put_entry
 from roboco.errors import UsageError
 
 
@@ -74,12 +77,14 @@ def fork(engine: Engine, request: ForkRequest) -> None:
     team.check_agent(None if request.message is None else request.message.agent)
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     _store_files(engine, request, team, steps)
-    if _store_summary(engine, task_id, team, steps).status.ended:
+    summary = _store_summary(engine, task_id, team, steps)
+    if summary.status.ended:
         return
     engine.files.create(open_marker_path(task_id), OPENED)
     with falling_back_to_sweeper(task_id):
         if recover.load_task(engine, task_id) is not None:
             engine.dispatcher.advance(task_id)
+    put_entry(engine, entry_of(summary))
 
 
 def _fork_position(engine: Engine, request: ForkRequest) -> int | None:
@@ -154,6 +159,7 @@ def _store_summary(engine: Engine, task_id: str, team: Team, steps: list[TaskSte
     summary = TaskSummary(
         task_id=task_id,
         team=team.name,
+        title=title_of(steps[0]),
         status=TaskStatus.QUEUED,
         steps=len(steps),
         created_at=now,

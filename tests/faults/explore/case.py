@@ -80,6 +80,10 @@ FOLLOWS = {
 """Kinds that often matter shortly after another one."""
 
 
+INDEX_CALLS = ("task_index.", "index_progress.")
+"""The beginnings of names of port calls of the task index."""
+
+
 @dataclass(frozen=True)
 class Disturbance:
     """A disturbance after `gap` more port calls, or writes if `writes` is set. `choice` selects among its variants."""
@@ -103,8 +107,11 @@ class Disturbance:
         return gap <= 0 and self.applies_to(name)
 
     def applies_to(self, name: str) -> bool:
-        """Return True if calls with this name count down the gap."""
-        return not self.writes or name.startswith(WRITES)
+        """Return True if calls with this name count down the gap.
+
+        Those of the task index do not: no decision reads it, and recorded cases keep their meaning.
+        """
+        return not name.startswith(INDEX_CALLS) and (not self.writes or name.startswith(WRITES))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from roboco.domain.paths import events_path, inbox_path, open_marker_path, summa
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import to_stored
 from roboco.domain.task_summary import TaskSummary
+from roboco.engine.coordinator.rebuild_index import rebuild_index
 from roboco.engine.intake.accept_item import stored_item
 from roboco.ports.task_store import Phase
 from tests.faults.explore.followers import TaskFollower
@@ -25,6 +26,7 @@ from tests.support.memory_ports.world import TASK, World
 END = "event_task_end"
 MAY_FOLLOW_THE_END = ("event_stream_reset", "event_error", "content_chunk")
 """Records that may follow the end of a task: of a worker that does not know of it yet, or of a new generation."""
+REBUILD_SECONDS = 60.0
 STEP_ACTIONS = ("send", "interrupt", "raise")
 CONTINUING_ACTIONS = ("resume", "step")
 ANSWERING_ACTIONS = ("approve", "deny", "answer")
@@ -37,6 +39,7 @@ def check(run: Run) -> list[Violation]:
     for task in [CheckedTask(world, task_id) for task_id in run.users.tasks()]:
         checks += [partial(one, run, task) for one in _checks(run, task)]
     checks += [partial(_check_action, run, deed) for deed in run.users.actions]
+    checks.append(partial(_check_index, run))
     checks.append(partial(_check_pauses, run))
     return [broken for one in checks if (broken := _violation_of(one)) is not None]
 
@@ -56,6 +59,17 @@ def _check_processes(run: Run) -> None:
     require("signals", not world.server.listeners, world.server.listeners)
     require("dead letters", not world.server.held.letters, world.server.held.letters)
     require("forgotten", not _orphaned_keys(world), _orphaned_keys(world))
+
+
+def _check_index(run: Run) -> None:
+    """Once its rebuild is complete, the task index holds each task with its status."""
+    world = run.world
+    rebuild_index(world.engine, REBUILD_SECONDS)
+    listed = {task_id: entry.status for task_id, entry in world.server.held.entries.items()}
+    tasks = [CheckedTask(world, task_id) for task_id in run.users.tasks()]
+    expected = {task.task_id: world.status(task.task_id) for task in tasks if task.open}
+    expected |= {task.task_id: task.summary.status for task in tasks if not task.open and task.summary.status.ended}
+    require("index", listed == expected, f"listed {listed}, expected {expected}")
 
 
 class CheckedTask:

@@ -15,6 +15,7 @@ from tests.integration.cli.process import CommandProcess, assert_nothing_left, p
 from tests.integration.cli.shell import Shell, answer, create_shell
 from tests.integration.local.test_local_servers import find_or_skip
 from tests.support.servers.model_server import ModelServer
+from tests.support.stack import until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.s3, pytest.mark.slow]
 
@@ -87,7 +88,8 @@ def check_commands(user: Shell) -> None:
 
 
 def check_after_restart(user: Shell) -> None:
-    (talk, endless) = json.loads(user.call("tasks", "--json"))
+    until(lambda: json.loads(user.call("tasks", "--json"))["complete"], 20, "the index is complete")
+    (endless, talk) = json.loads(user.call("tasks", "--json"))["tasks"]
     assert (talk["task_id"], talk["status"], endless["status"]) == ("talk", "cancelled", "cancelled")
     assert user.call("verify", "talk").endswith(" steps are intact\n")
     output = user.run("run", "team.yaml", "once more", "--context", "tone=kindly")

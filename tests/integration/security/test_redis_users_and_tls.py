@@ -141,7 +141,21 @@ def test_a_follower_needs_only_the_right_to_read_logs(acl_stack: Stack, user: st
 def test_a_client_of_a_tenant_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
     url = url_of(acl_stack.valkey, "roboco-client-acme")
     with Orchestrator(acl_stack.settings.model_copy(update={"tenant": "acme", "redis_url": url})) as client:
-        assert client.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
+        task = client.run(GRAPH.team, GRAPH.prompt)
+        assert [entry.task_id for entry in client.tasks()][:1] == [task.task_id]
+        assert task.result(30).status == "completed"
+    assert take_denials(acl_stack) == set()
+
+
+def test_a_client_lists_the_tasks_of_all_tenants_with_the_rights_of_its_user(acl_stack: Stack) -> None:
+    url = url_of(acl_stack.valkey, "roboco-client")
+    with Orchestrator(acl_stack.settings.model_copy(update={"redis_url": url})) as client:
+        tasks = [client.run(GRAPH.team, GRAPH.prompt, tenant=tenant) for tenant in ("acme", None)]
+        listed = {entry.task_id for entry in client.tasks()}
+        assert {task.task_id for task in tasks} <= listed
+        for task in tasks:
+            task.result(30)
+        until(lambda: all(entry.status.ended for entry in client.tasks(text=GRAPH.prompt)), 10, "all tasks end")
     assert take_denials(acl_stack) == set()
 
 
@@ -187,6 +201,13 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("DEL roboco.tools", {"tools"}),
     ("HGET roboco.unacked x", WORKERS),
     ("DEL roboco.unacked", set()),
+    ("HGET roboco:{index}:entries x", {"coordinator", "client"}),
+    ("ZRANGE roboco:{index}:order 0 -1", {"coordinator", "client"}),
+    ("ZADD roboco:{index}:order 0 x", {"coordinator", "client"}),
+    ("HGET roboco:{index}:tenant:acme:entries x", {"coordinator"} | CLIENTS),
+    ("ZRANGE roboco:{index}:tenant:globex:order 0 -1", {"coordinator", "client"}),
+    ("GET roboco:{index}:progress", {"coordinator"} | CLIENTS),
+    ("SET roboco:{index}:progress x", {"coordinator"}),
     ("HGETALL roboco:{globex:1}:state", WORKERS | {"client"}),
     ("HGETALL roboco:{acme:1}:state", WORKERS | CLIENTS),
     ("LRANGE roboco:{globex:1}:tail 0 -1", WORKERS | {"client"}),

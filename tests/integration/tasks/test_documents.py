@@ -127,6 +127,13 @@ def test_booking_achieves_its_goal_after_an_interruption(stack: StackOfDocuments
 
 
 @pytest.mark.workers
+def test_approvals_lists_tasks_and_a_page(stack: StackOfDocuments) -> None:
+    """No task waits for an approval here, and none of this team exists."""
+    until(lambda: stack.orchestrator.task_page().complete, 30, "the task index is complete")
+    assert stack.python("approvals.py") == "0  True\n"
+
+
+@pytest.mark.workers
 def test_canvas_publishes_the_text_of_the_team(stack: StackOfDocuments, shop: Path) -> None:
     stack.python("research.py")
     until(lambda: "News about: What is new?" in shop.read_text(), 30, "the text is published")

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
+from roboco.domain.task_entry import TaskEntry
 from roboco.ports.fill import FillPosition
+from roboco.ports.index_progress import Rebuild
 from roboco.ports.registry import POOLS, WorkspaceIdentity
 from roboco.ports.task_store import Declined, Phase, TokenUsage
 
@@ -167,6 +169,9 @@ class StoredData:
     workers: dict[str, dict[str, float]] = field(default_factory=lambda: {pool: {} for pool in POOLS})
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     workspace: WorkspaceIdentity | None = None
+    entries: dict[str, TaskEntry] = field(default_factory=dict)
+    rebuild: Rebuild | None = None
+    index_lock: tuple[str, float] = ("", 0.0)
 
 
 class MemoryServer:

@@ -83,6 +83,11 @@ class MemoryFiles:
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted(name for name in below if "/" not in name and name > after)[:limit]
 
+    def folders(self, after: str, limit: int) -> list[str]:
+        """Return the folders that follow one, in the order of their paths."""
+        found = {path.partition("/")[0] + "/" for path in list(self.held) if "/" in path}
+        return [path.removesuffix("/") for path in sorted(found) if not after or path > f"{after}/"][:limit]
+
 
 class MemoryHistories:
     """Histories as lines. `compactions` counts those of each task."""

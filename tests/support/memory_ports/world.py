@@ -66,6 +66,7 @@ from tests.support.memory_ports.schedule import (
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.memory_ports.signals import MemorySignals
 from tests.support.memory_ports.sweeping import sweep
+from tests.support.memory_ports.task_index import MemoryIndexProgress, MemoryTaskIndex
 from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 from tests.support.memory_ports.toolbox import MemoryToolbox
@@ -143,6 +144,8 @@ class World:
             notifier=watch_port(self.notifier, "notifier", watch),
             signals=MemorySignals(self.server),
             workers=watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
+            task_index=watch_port(MemoryTaskIndex(self.server), "task_index", watch),
+            index_progress=watch_port(MemoryIndexProgress(self.server, self.clock), "index_progress", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
             frozen_teams=FrozenTeams(files),

@@ -182,7 +182,7 @@ def test_tasks_skips_folders_that_are_no_tasks(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
     (tmp_path / "_doctor").mkdir()
     (tmp_path / "lost+found").mkdir()
-    assert json.loads(call("tasks", "--json").output) == []
+    assert json.loads(call("tasks", "--json").stdout)["tasks"] == []
 
 
 def test_tasks_lists_the_summaries_that_it_has_read_when_the_workspace_fails_then(

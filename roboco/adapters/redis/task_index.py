@@ -1,0 +1,266 @@
+"""The task index on Redis: the entries of each tenant by task id, and their order by status and time of change.
+
+    put ─► index_put.lua: version older? ─► entry (hash) and its place in the orders (sorted sets), in one script
+    page ─► newest members of each status ─► merge by time ─► entries ─► conditions on team and text ─► page, cursor
+
+A member of an order is STATUS, TIME and task id, of which the first two have fixed lengths. All scores are equal, so
+Redis sorts the members as text, and a range of text is a range of times of one status. Every list is a merge of at most
+ten such ranges. Therefore a page costs O(log n) and the members that it reads, whatever the filter.
+
+All keys share a hash tag: in a cluster, one node holds the index. A task costs it some scripts for each change of its
+status, and none for a step. A tenant's client reads and writes the keys of its tenant only; the workers enter its tasks
+in the order of all tasks.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import ScriptCall, Scripts, translating_errors
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.ids import tenant_of
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_filter import TaskFilter
+from roboco.errors import TransientError, UsageError
+from roboco.ports.index_progress import Rebuild
+from roboco.ports.task_index import TaskPage
+
+_log = logging.getLogger(__name__)
+
+MAX_SCANNED = 2000
+"""Entries that are checked for one page."""
+SCAN_SIZE = 250
+"""Entries that are read at a time while each is checked."""
+RETRY_AFTER = 30.0
+"""Seconds without writes after the index has not answered, so that tasks do not wait for it again and again."""
+TIME_DIGITS = 13
+_CODES = {
+    TaskStatus.QUEUED: "oq",
+    TaskStatus.RUNNING: "or",
+    TaskStatus.USER_TURN: "ou",
+    TaskStatus.CLIENT_TOOL_TURN: "ot",
+    TaskStatus.APPROVAL: "oa",
+    TaskStatus.PAUSED: "op",
+    TaskStatus.COMPLETED: "ec",
+    TaskStatus.FAILED: "ef",
+    TaskStatus.CANCELLED: "ex",
+    TaskStatus.GOALS_FAILED: "eg",
+}
+"""Two letters for each status, of which the first one is "e" if the task has ended."""
+_STATUSES = {code: status for status, code in _CODES.items()}
+_ENDED_CODES = tuple(code for status, code in _CODES.items() if status.ended)
+_ALL_ENDED = ("[e", "(f")
+"""The range of all members of ended tasks."""
+_CURSOR = re.compile(rf"(\d{{{TIME_DIGITS}}})-([A-Za-z0-9_.:-]{{1,170}})")
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class RedisTaskIndex:
+    """The task index. With a tenant, it reads and writes the keys of that tenant only."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, tenant: str | None = None) -> None:
+        self._scripts = scripts
+        self._client = scripts.client
+        self._keys = keys
+        self._tenant = tenant
+        self._suspended_until = 0.0
+
+    def put(self, entries: Sequence[TaskEntry]) -> None:
+        """Store the entries, in one round trip."""
+        if time.monotonic() < self._suspended_until:
+            raise TransientError("the task index did not answer lately; it is tried again soon")
+        calls = [(self._keys_of(entry.task_id), self._arguments(entry)) for entry in entries]
+        try:
+            self._run_all("index_put", calls)
+        except TransientError:
+            self._suspended_until = time.monotonic() + RETRY_AFTER
+            raise
+
+    def remove_open(self, task_id: str) -> None:
+        """Remove the entry of the task, unless the task has ended."""
+        self._scripts.run("index_remove", self._keys_of(task_id), task_id, "")
+
+    def trim(self, before: datetime, max_ended: int, limit: int) -> int:
+        """Remove the oldest ended tasks. Cost: O(log n) for each."""
+        order = self._keys.index_order()
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            pipe.zlexcount(order, *_ALL_ENDED)
+            for code in _ENDED_CODES:
+                pipe.zrange(order, f"[{code}", f"({code}:", bylex=True, offset=0, num=limit)
+            ended, *oldest = pipe.execute()
+        excess, first = int(ended) - max_ended, _digits(before)
+        members = sorted((str(member) for page in oldest for member in page), key=_position)[:limit]
+        removed = [
+            member
+            for number, member in enumerate(members)
+            if number < excess or _position(member)[:TIME_DIGITS] < first
+        ]
+        calls = [(self._keys_of(_id_of(member)), [_id_of(member), member]) for member in removed]
+        self._run_all("index_remove", calls)
+        return len(calls)
+
+    def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
+        """Return a page. Cost: at most ten ranges for each `limit` entries, or with conditions for each 250."""
+        position, found, scanned = _parse_cursor(cursor), list[TaskEntry](), 0
+        size = SCAN_SIZE if wanted.team is not None or wanted.text or wanted.tenant == "" else limit + 1
+        while True:
+            members, rebuild = self._newest(wanted, position, size)
+            for number, (member, entry) in enumerate(zip(members, self._entries(members), strict=True)):
+                scanned, position = scanned + 1, _position(member)
+                if entry is not None and wanted.matches(entry):
+                    found.append(entry)
+                if len(found) == limit:
+                    is_last = number + 1 == len(members) < size
+                    return _page(found, "" if is_last else position, rebuild)
+            if len(members) < size:
+                return _page(found, "", rebuild)
+            if scanned >= MAX_SCANNED:
+                return _page(found, position, rebuild)
+
+    def _newest(self, wanted: TaskFilter, before: str, size: int) -> tuple[list[str], Rebuild | None]:
+        """Return the newest members before a position, and the progress of the rebuild."""
+        tenant = self._tenant if self._tenant is not None else wanted.tenant
+        order = self._keys.index_order(tenant or "")
+        end = before or (":" if wanted.until is None else _digits(wanted.until + timedelta(milliseconds=1)))
+        start = _digits(wanted.since or _EPOCH)
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            pipe.get(self._keys.index_progress)
+            for code in (_CODES[status] for status in wanted.statuses):
+                pipe.zrange(order, f"({code}{end}", f"[{code}{start}", desc=True, bylex=True, offset=0, num=size)
+            progress, *ranges = pipe.execute()
+        members = sorted((str(member) for one in ranges for member in one), key=_position, reverse=True)
+        return members[:size], None if progress is None else Rebuild(**json.loads(progress))
+
+    def _entries(self, members: Sequence[str]) -> Iterator[TaskEntry | None]:
+        """Yield the entry of each member, or None if it is another one by now, or was removed."""
+        ids: dict[str, list[str]] = {}
+        for task_id in map(_id_of, members):
+            ids.setdefault(tenant_of(task_id), []).append(task_id)
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            for tenant, task_ids in ids.items():
+                pipe.hmget(self._keys.index_entries(tenant), task_ids)
+            answers = pipe.execute() if ids else []
+        pages = zip(ids.values(), answers, strict=True)
+        values = {task_id: value for task_ids, page in pages for task_id, value in zip(task_ids, page, strict=True)}
+        return (_parse(member, values[_id_of(member)]) for member in members)
+
+    def _keys_of(self, task_id: str) -> list[str]:
+        """Return the keys that hold a task: its tenant's, and the order of all tasks unless this is a tenant's client.
+
+        A task without a tenant is in the order of all tasks only.
+        """
+        tenant = tenant_of(task_id)
+        keys = [self._keys.index_entries(tenant)]
+        if tenant:
+            keys.append(self._keys.index_order(tenant))
+        if self._tenant is None:
+            keys.append(self._keys.index_order())
+        return keys
+
+    def _arguments(self, entry: TaskEntry) -> list[Any]:
+        numbers = (entry.steps, entry.tokens_in, entry.tokens_out, entry.cost)
+        data = json.dumps([entry.team, entry.title, entry.reason, *numbers], ensure_ascii=False, separators=(",", ":"))
+        keeps_times = entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING)
+        return [
+            *(entry.task_id, entry.epoch, _digits(entry.updated_at), _digits(entry.created_at), _CODES[entry.status]),
+            *(int(keeps_times), "a" if self._tenant is None else "t", well_formed(data)),
+        ]
+
+    def _run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
+        """Run a script many times. Raise the first error after all calls."""
+        if len(calls) == 1:
+            self._scripts.run(name, calls[0][0], *calls[0][1])
+        elif calls:
+            answers = self._scripts.run_all([ScriptCall(name, *call) for call in calls])
+            errors = (answer for answer in answers if isinstance(answer, Exception))
+            if (error := next(errors, None)) is not None:
+                raise error
+
+
+@dataclass(frozen=True)
+class RedisIndexProgress:
+    """The progress of the rebuild, beside the index."""
+
+    scripts: Scripts
+    keys: Keys
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Acquire the lock for these seconds. Return False if another worker holds it."""
+        with translating_errors():
+            key, ttl = self.keys.index_lock, int(seconds * 1000)
+            return self.scripts.client.set(key, token, nx=True, px=ttl, get=True) in (None, token)
+
+    def load(self) -> Rebuild | None:
+        """Return the progress, or None if there is none."""
+        with translating_errors():
+            stored: Any = self.scripts.client.get(self.keys.index_progress)
+            return None if stored is None else Rebuild(**json.loads(stored))
+
+    def save(self, before: Rebuild | None, after: Rebuild) -> bool:
+        """Replace the progress, if it is still `before`."""
+        texts = ("" if one is None else json.dumps(asdict(one)) for one in (before, after))
+        return bool(self.scripts.run("index_progress", [self.keys.index_progress], *texts))
+
+
+def _page(found: Iterable[TaskEntry], position: str, rebuild: Rebuild | None) -> TaskPage:
+    cursor = f"{position[:TIME_DIGITS]}-{position[TIME_DIGITS:]}" if position else ""
+    read = 0 if rebuild is None else rebuild.tasks_read
+    return TaskPage(tuple(found), cursor, complete=rebuild is not None and rebuild.complete, tasks_read=read)
+
+
+def _parse_cursor(cursor: str) -> str:
+    if not cursor:
+        return ""
+    if (found := _CURSOR.fullmatch(cursor)) is None:
+        raise UsageError(f"cursor {cursor!r} is not one of a page of tasks")
+    return found[1] + found[2]
+
+
+def _parse(member: str, value: str | None) -> TaskEntry | None:
+    """Return the entry of a member, or None if the stored one is another one or cannot be read."""
+    head, _, data = (value or "").partition("\n")
+    try:
+        version, at, created, code, _ = head.split(" ")
+        team, title, reason, steps, tokens_in, tokens_out, cost = json.loads(data)
+        if member != f"{code}{at}{_id_of(member)}":
+            return None
+        return TaskEntry(
+            task_id=_id_of(member),
+            team=team,
+            title=title,
+            status=_STATUSES[code],
+            reason=reason,
+            steps=steps,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost=cost,
+            created_at=_EPOCH + timedelta(milliseconds=int(created)),
+            updated_at=_EPOCH + timedelta(milliseconds=int(at)),
+            epoch=int(version),
+        )
+    except (ValueError, TypeError, KeyError):
+        if value is not None:
+            _log.debug("the task index holds an entry of task %s that cannot be read", _id_of(member))
+        return None
+
+
+def _position(member: str) -> str:
+    """Return the part of a member by which lists are sorted: the time and the id."""
+    return member[2:]
+
+
+def _id_of(member: str) -> str:
+    return member[2 + TIME_DIGITS :]
+
+
+def _digits(at: datetime) -> str:
+    """Return a time in milliseconds, always with as many digits."""
+    milliseconds = int((at - _EPOCH) / timedelta(milliseconds=1))
+    return f"{min(max(milliseconds, 0), 10**TIME_DIGITS - 1):0{TIME_DIGITS}d}"

@@ -1,0 +1,83 @@
+"""task_list: lists of tasks from the task index, with the conditions of a caller."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from roboco.client.options import TaskFilterOptions
+from roboco.domain.ids import check_tenant
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_filter import TaskFilter, parse_statuses
+from roboco.errors import UsageError
+from roboco.ports.task_index import TaskIndex
+
+MAX_LIMIT = 1000
+"""The most tasks of a page."""
+_PAGE_SIZE = 500
+_MAX_ROUNDS = 10
+"""Rounds over the tasks that have changed during the round before."""
+_CLOCK_DIFFERENCE = timedelta(minutes=1)
+"""The clocks of workers differ by less, as a rule. A round begins that much earlier, so that it misses no change."""
+
+
+def task_filter(own_tenant: str | None, options: TaskFilterOptions) -> TaskFilter:
+    """Return the filter of these options, within the client's own tenant. Raise UsageError if an option is wrong."""
+    status, tenant = options.get("status"), options.get("tenant")
+    if tenant:
+        check_tenant(tenant)
+    if own_tenant is not None and tenant not in (None, own_tenant):
+        raise UsageError(
+            f"tenant {tenant!r}: this client lists the tasks of tenant {own_tenant!r} alone (ROBOCO_TENANT)"
+        )
+    names = (status,) if isinstance(status, str) else tuple(status or ())
+    return TaskFilter(
+        statuses=parse_statuses(names),
+        tenant=tenant if own_tenant is None else own_tenant,
+        team=options.get("team"),
+        since=_with_zone("since", options.get("since")),
+        until=_with_zone("until", options.get("until")),
+        text=options.get("text") or "",
+    )
+
+
+def check_limit(limit: int) -> int:
+    """Return the limit of a page. Raise UsageError if it is not between 1 and 1,000."""
+    if 1 <= limit <= MAX_LIMIT:
+        return limit
+    raise UsageError(f"limit {limit} is not allowed: a page has 1 to {MAX_LIMIT} tasks")
+
+
+def iterate(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry]:
+    """Yield each matching task once.
+
+    A task that changes while the pages are read moves to the front, and its old place is empty. So further rounds read
+    the latest changes again, until a round finds no new task.
+    """
+    seen = set[str]()
+    for _ in range(_MAX_ROUNDS):
+        newest, found = None, False
+        for entry in _all_pages(index, wanted):
+            newest = newest or entry.updated_at
+            if entry.task_id not in seen:
+                seen.add(entry.task_id)
+                found = True
+                yield entry
+        if newest is None or not found:
+            return
+        since = newest - _CLOCK_DIFFERENCE
+        wanted = replace(wanted, since=since if wanted.since is None else max(since, wanted.since))
+
+
+def _all_pages(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry]:
+    cursor = ""
+    while True:
+        page = index.page(wanted, cursor, _PAGE_SIZE)
+        yield from page.entries
+        if not (cursor := page.cursor):
+            return
+
+
+def _with_zone(name: str, time: datetime | None) -> datetime | None:
+    if time is not None and time.tzinfo is None:
+        raise UsageError(f"{name} {time.isoformat()} has no time zone; use datetime.now(UTC), for example")
+    return time

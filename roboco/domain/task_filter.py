@@ -1,0 +1,78 @@
+"""TaskFilter: the tasks that a caller asks for."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import TaskEntry
+from roboco.errors import UsageError
+
+STATUS_GROUPS = {
+    "open": frozenset(status for status in TaskStatus if not status.ended),
+    "waiting": frozenset(status for status in TaskStatus if status.waiting),
+    "ended": frozenset(status for status in TaskStatus if status.ended),
+}
+"""Names for several statuses at once."""
+STATUS_NAMES = (*STATUS_GROUPS, *(status.value for status in TaskStatus))
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION = re.compile(r"(\d{1,6})([smhdw])")
+
+
+@dataclass(frozen=True)
+class TaskFilter:
+    """Conditions on a task. A task matches if it meets all of them."""
+
+    statuses: frozenset[TaskStatus] = frozenset(TaskStatus)
+    """The allowed statuses."""
+    tenant: str | None = None
+    """The tenant, "" for tasks without a tenant, or None for all tasks."""
+    team: str | None = None
+    """The name of the team, or None for all teams."""
+    since: datetime | None = None
+    """The earliest time of the last change, with a time zone."""
+    until: datetime | None = None
+    """The latest time of the last change, with a time zone."""
+    text: str = ""
+    """A part of the title, in upper or lower case."""
+
+    def matches(self, entry: TaskEntry) -> bool:
+        """Return True if the entry meets all conditions."""
+        return (
+            entry.status in self.statuses
+            and self.tenant in (None, entry.tenant)
+            and self.team in (None, entry.team)
+            and (self.since is None or entry.updated_at >= self.since)
+            and (self.until is None or entry.updated_at <= self.until)
+            and self.text.casefold() in entry.title.casefold()
+        )
+
+
+def parse_statuses(names: Iterable[str]) -> frozenset[TaskStatus]:
+    """Return the statuses with these names, or of these groups; all of them without a name.
+
+    Raise UsageError if a name is unknown.
+    """
+    found = set[TaskStatus]()
+    for name in (given := tuple(names)):
+        if name not in STATUS_NAMES:
+            raise UsageError(f"status {name!r} is unknown; statuses and groups: {', '.join(STATUS_NAMES)}")
+        found |= STATUS_GROUPS.get(name) or {TaskStatus(name)}
+    return frozenset(found) if given else frozenset(TaskStatus)
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """Return the time that an ISO 8601 text names, or that was a duration such as `1d`, `2h` or `30m` before now.
+
+    A time without a zone is in the zone of `now`. Raise UsageError for any other text.
+    """
+    if (duration := _DURATION.fullmatch(text)) is not None:
+        return now - timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"time {text!r} cannot be read: write a duration such as 30m, 2h or 1d, or a time such as 2026-01-31T09:30"
+        ) from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=now.tzinfo)

@@ -1,0 +1,37 @@
+"""The progress of rebuilding the task index from the workspace."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """A rebuild of the task index: the tasks up to `after` have entries."""
+
+    rebuild_id: str
+    """Unique for each rebuild."""
+    instance_id: str
+    """The Redis instance in which it began. Another instance may have lost entries."""
+    after: str = ""
+    """The last task folder that was read."""
+    tasks_read: int = 0
+    complete: bool = False
+
+
+class IndexProgress(Protocol):
+    """The progress of the rebuild, shared by all coordinators. It is lost together with the index.
+
+    Methods raise TransientError if the server does not answer.
+    """
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Acquire the right to rebuild for this number of seconds. Return False if another worker has it."""
+
+    def load(self) -> Rebuild | None:
+        """Return the rebuild that runs or has completed, or None if none has begun since the index was lost."""
+
+    def save(self, before: Rebuild | None, after: Rebuild) -> bool:
+        """Replace the progress. Return False, and change nothing, if it is not `before`.
+
+        Return True also if it is `after` already: an answer may be lost.
+        """

@@ -1,0 +1,52 @@
+"""The task index: the tasks of the workspace by status, tenant and time of change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_filter import TaskFilter
+
+
+@dataclass(frozen=True)
+class TaskPage:
+    """A page of a list of tasks, the latest change first. A page may be short, or empty, and have a cursor."""
+
+    entries: tuple[TaskEntry, ...]
+    cursor: str
+    """The cursor of the next page, or "" after the last page."""
+    complete: bool
+    """False while the index is rebuilt from the workspace: until then tasks may be missing."""
+    tasks_read: int = 0
+    """The number of tasks that the rebuild has read so far."""
+
+
+class TaskIndex(Protocol):
+    """An entry for each open task, and for ended ones for a while. It is never the record: it can be rebuilt.
+
+    Methods raise TransientError if the server does not answer.
+    """
+
+    def put(self, entries: Sequence[TaskEntry]) -> None:
+        """Store the entries, each in place of an older one of its task. A repetition is harmless.
+
+        An entry with a lower epoch than the stored one is ignored, and so is every entry of an open task after that
+        of its end. While a task is queued or running, its entry keeps the times of the first entry with that status.
+        """
+
+    def remove_open(self, task_id: str) -> None:
+        """Remove the entry of the task, unless the task has ended."""
+
+    def trim(self, before: datetime, max_ended: int, limit: int) -> int:
+        """Remove the oldest entries of ended tasks, those before a time and those beyond a number.
+
+        Return how many were removed, at most `limit`.
+        """
+
+    def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
+        """Return at most `limit` entries that match, after the cursor, the latest change first.
+
+        Conditions on team and text are checked on at most 2,000 entries for each page. A task that changes meanwhile
+        moves to the front: the following pages lack it. Raise UsageError if the cursor is invalid.
+        """

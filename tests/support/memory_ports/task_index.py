@@ -1,0 +1,117 @@
+"""The task index and the progress of its rebuild in memory."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_filter import TaskFilter
+from roboco.errors import UsageError
+from roboco.ports.clock import Clock
+from roboco.ports.index_progress import Rebuild
+from roboco.ports.task_index import TaskPage
+from tests.support.memory_ports.server import MemoryServer
+
+
+class MemoryTaskIndex:
+    """The entries of tasks by id. Times have milliseconds."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._server = server
+
+    def put(self, entries: Sequence[TaskEntry]) -> None:
+        """Store each entry, unless a newer one is stored."""
+        with self._server as held:
+            for entry in map(_in_milliseconds, entries):
+                before = held.entries.get(entry.task_id)
+                if before is None or _supersedes(entry, before):
+                    held.entries[entry.task_id] = entry if before is None else _with_times_of(entry, before)
+
+    def remove_open(self, task_id: str) -> None:
+        """Remove the entry of the task, unless the task has ended."""
+        with self._server as held:
+            if task_id in held.entries and not held.entries[task_id].status.ended:
+                del held.entries[task_id]
+
+    def trim(self, before: datetime, max_ended: int, limit: int) -> int:
+        """Remove the oldest entries of ended tasks."""
+        with self._server as held:
+            ended = sorted((entry for entry in held.entries.values() if entry.status.ended), key=_key)
+            excess = len(ended) - max_ended
+            for number, entry in enumerate(found := ended[:limit]):
+                if number < excess or entry.updated_at < before:
+                    del held.entries[entry.task_id]
+            return sum(entry.task_id not in held.entries for entry in found)
+
+    def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
+        """Return a page of the entries, the latest change first."""
+        milliseconds, dash, task_id = cursor.partition("-")
+        if cursor and not (dash and milliseconds.isdigit()):
+            raise UsageError(f"cursor {cursor!r} is not one of a page of tasks")
+        with self._server as held:
+            entries = sorted(held.entries.values(), key=_key, reverse=True)
+            rebuild = held.rebuild
+        if cursor:
+            at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(milliseconds))
+            entries = [entry for entry in entries if _key(entry) < (at, task_id)]
+        found = [entry for entry in entries if wanted.matches(entry)]
+        last = found[limit - 1] if len(found) > limit else None
+        after = "" if last is None else f"{last.updated_at.timestamp() * 1000:.0f}-{last.task_id}"
+        read = 0 if rebuild is None else rebuild.tasks_read
+        return TaskPage(tuple(found[:limit]), after, rebuild is not None and rebuild.complete, read)
+
+
+class MemoryIndexProgress:
+    """The progress of the rebuild."""
+
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
+        self._server = server
+        self._clock = clock
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Return True if this worker may rebuild for these seconds."""
+        now = self._clock.now()
+        with self._server as held:
+            holder, until = held.index_lock
+            if until > now:
+                return holder == token
+            held.index_lock = (token, now + seconds)
+            return True
+
+    def load(self) -> Rebuild | None:
+        """Return the progress."""
+        with self._server as held:
+            return held.rebuild
+
+    def save(self, before: Rebuild | None, after: Rebuild) -> bool:
+        """Replace the progress, if it is still `before`."""
+        with self._server as held:
+            if held.rebuild not in (before, after):
+                return False
+            held.rebuild = after
+            return True
+
+
+def _supersedes(entry: TaskEntry, before: TaskEntry) -> bool:
+    if before.status.ended != entry.status.ended:
+        return entry.status.ended
+    return entry.epoch >= before.epoch
+
+
+def _with_times_of(entry: TaskEntry, before: TaskEntry) -> TaskEntry:
+    if entry.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
+        return entry
+    at = before.updated_at if entry.status is before.status else entry.updated_at
+    return entry.model_copy(update={"created_at": before.created_at, "updated_at": at})
+
+
+def _in_milliseconds(entry: TaskEntry) -> TaskEntry:
+    times = {
+        name: at.replace(microsecond=at.microsecond // 1000 * 1000)
+        for name, at in (("created_at", entry.created_at), ("updated_at", entry.updated_at))
+    }
+    return entry.model_copy(update=times)
+
+
+def _key(entry: TaskEntry) -> tuple[datetime, str]:
+    return entry.updated_at, entry.task_id

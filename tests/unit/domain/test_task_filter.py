@@ -1,0 +1,92 @@
+"""TaskFilter: names of statuses, times and conditions."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import MAX_REASON_CHARS, TaskEntry, entry_of
+from roboco.domain.task_filter import TaskFilter, parse_statuses, parse_time
+from roboco.domain.task_summary import TaskSummary
+from roboco.errors import UsageError
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+ENTRY = TaskEntry(
+    task_id="acme:t", team="desk", title="Straße 7", status=TaskStatus.APPROVAL, created_at=NOON, updated_at=NOON
+)
+
+
+def test_without_a_name_all_statuses_are_meant() -> None:
+    assert parse_statuses([]) == frozenset(TaskStatus)
+
+
+def test_statuses_and_groups_add_up() -> None:
+    assert parse_statuses(["approval", "ended"]) == {
+        TaskStatus.APPROVAL,
+        TaskStatus.COMPLETED,
+        TaskStatus.FAILED,
+        TaskStatus.CANCELLED,
+        TaskStatus.GOALS_FAILED,
+    }
+    assert parse_statuses(["open", "ended"]) == frozenset(TaskStatus)
+    assert parse_statuses(["waiting"]) == {status for status in TaskStatus if status.waiting}
+
+
+def test_an_unknown_status_is_named_with_all_allowed_ones() -> None:
+    with pytest.raises(UsageError, match="status 'done' is unknown; statuses and groups: open, waiting, ended, queued"):
+        parse_statuses(["approval", "done"])
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("30m", timedelta(minutes=30)),
+        ("2h", timedelta(hours=2)),
+        ("1d", timedelta(days=1)),
+        ("4w", timedelta(weeks=4)),
+    ],
+)
+def test_a_duration_is_a_time_before_now(text: str, ago: timedelta) -> None:
+    assert parse_time(text, NOON) == NOON - ago
+
+
+def test_a_time_without_a_zone_is_in_the_zone_of_now() -> None:
+    now = NOON.astimezone(ZoneInfo("Europe/Berlin"))
+    assert parse_time("2026-01-31T09:30", now) == datetime(2026, 1, 31, 8, 30, tzinfo=UTC)
+    assert parse_time("2026-01-31T09:30Z", now) == datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+    assert parse_time("2026-01-31", now) == datetime(2026, 1, 30, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["", "1", "d", "-1d", "1.5h", "yesterday", "1d2h"])
+def test_another_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="write a duration such as 30m, 2h or 1d, or a time such as"):
+        parse_time(text, NOON)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "matches"),
+    [
+        (TaskFilter(), True),
+        (TaskFilter(statuses=frozenset({TaskStatus.PAUSED})), False),
+        (TaskFilter(tenant="acme"), True),
+        (TaskFilter(tenant=""), False),
+        (TaskFilter(team="desk"), True),
+        (TaskFilter(team="des"), False),
+        (TaskFilter(since=NOON, until=NOON), True),
+        (TaskFilter(since=NOON + timedelta(seconds=1)), False),
+        (TaskFilter(until=NOON - timedelta(seconds=1)), False),
+        (TaskFilter(text="STRASSE"), True),
+        (TaskFilter(text="8"), False),
+    ],
+)
+def test_an_entry_meets_all_conditions_or_does_not_match(wanted: TaskFilter, matches: bool) -> None:
+    assert wanted.matches(ENTRY) is matches
+
+
+def test_an_entry_shortens_a_long_reason() -> None:
+    summary = TaskSummary(
+        task_id="t", team="desk", status=TaskStatus.FAILED, reason="x" * 5000, created_at=NOON, updated_at=NOON
+    )
+    assert len(entry_of(summary).reason) == MAX_REASON_CHARS

@@ -1,0 +1,158 @@
+"""The task index follows the status of each task, and never fails a task."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import open_marker_path, summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import TaskEntry, entry_of
+from roboco.domain.task_filter import TaskFilter
+from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.archive import INDEX_RETRY_DELAY
+from roboco.errors import TransientError
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
+from tests.support.memory_ports.task_index import MemoryTaskIndex
+from tests.support.memory_ports.watch import PortCall
+from tests.support.memory_ports.world import TASK, World
+
+
+def entry_in(world: World, task_id: str = TASK) -> TaskEntry | None:
+    """Return the task's entry in the index."""
+    found = MemoryTaskIndex(world.server).page(TaskFilter(), "", 1000).entries
+    return next((one for one in found if one.task_id == task_id), None)
+
+
+def status_in(world: World) -> TaskStatus | None:
+    """Return the task's status in the index."""
+    found = entry_in(world)
+    return None if found is None else found.status
+
+
+def without_index(name: str, call: PortCall) -> Any:
+    """Raise TransientError in place of each call of the task index."""
+    if name.startswith("task_index."):
+        raise TransientError("the index does not answer")
+    return call()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_submitted_task_is_listed_when_the_submission_returns(at_once: bool) -> None:
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team, "Write an invoice.\nNow.", at_once=at_once)
+    entry = entry_in(world)
+    assert entry is not None
+    assert (entry.status, entry.title) == (TaskStatus.RUNNING if at_once else TaskStatus.QUEUED, "Write an invoice.")
+
+
+def test_each_status_of_a_task_is_listed() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, title="A title")
+    world.settle()
+    waiting = entry_in(world)
+    assert waiting == entry_of(world.summary())
+    assert (waiting.status, waiting.title) == (TaskStatus.USER_TURN, "A title")
+    world.send("more")
+    world.deliver(world.dispatcher.queue.popleft())
+    assert status_in(world) is TaskStatus.RUNNING
+    world.settle()
+    assert status_in(world) is TaskStatus.USER_TURN
+    world.stop()
+    world.settle()
+    ended = entry_in(world)
+    assert ended is not None
+    assert (ended.status, ended.reason) == (TaskStatus.CANCELLED, "stopped by the user")
+    assert ended == entry_of(world.summary())
+
+
+def test_the_check_of_an_idle_task_keeps_the_time_of_its_change() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    before = entry_in(world)
+    world.clock.move(7200)
+    world.sweep()
+    assert entry_in(world) == before
+
+
+def test_the_time_of_a_change_survives_a_loss_of_redis() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    before = entry_in(world)
+    assert before is not None
+    world.server.wipe()
+    world.clock.move(7200)
+    world.sweep()
+    world.settle()
+    after = entry_in(world)
+    assert after is not None
+    assert (after.status, after.updated_at) == (TaskStatus.USER_TURN, before.updated_at)
+    assert after.epoch > before.epoch
+
+
+def test_the_sweeper_repairs_the_entry_of_a_running_task() -> None:
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team, at_once=True)
+    before = entry_in(world)
+    world.server.held.entries.clear()
+    advance(world.engine, TASK, by_sweeper=True)
+    after = entry_in(world)
+    assert before is not None
+    assert after is not None
+    assert (after.status, after.team, after.title) == (before.status, before.team, before.title)
+
+
+def test_a_task_runs_to_its_end_without_the_index() -> None:
+    world = SEQUENTIAL.world(without_index)
+    world.submit(SEQUENTIAL.team, at_once=True)
+    world.drain()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.failures == []
+
+
+def test_the_end_is_entered_once_the_index_answers_again() -> None:
+    answers = False
+
+    def watch(name: str, call: PortCall) -> Any:
+        return call() if answers else without_index(name, call)
+
+    world = SEQUENTIAL.world(watch)
+    world.submit(SEQUENTIAL.team, at_once=True)
+    world.drain()
+    assert open_marker_path(TASK) not in world.files.held
+    assert (status_in(world), list(world.server.held.schedule)) == (None, [TASK])
+    answers = True
+    world.clock.move(INDEX_RETRY_DELAY)
+    world.sweep()
+    assert (status_in(world), list(world.server.held.schedule)) == (TaskStatus.COMPLETED, [])
+
+
+def test_a_task_that_an_operator_abandons_leaves_the_index() -> None:
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    assert status_in(world) is TaskStatus.QUEUED
+    del world.server.held.tasks[TASK]
+    del world.files.held[open_marker_path(TASK)]
+    world.drain()
+    assert status_in(world) is None
+
+
+def test_a_late_message_does_not_remove_an_ended_task() -> None:
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
+    world.clock.move(world.given.policy.retention + 1)
+    del world.server.held.tasks[TASK]
+    advance(world.engine, TASK)
+    assert status_in(world) is TaskStatus.COMPLETED
+    assert summary_path(TASK) in world.files.held
+
+
+def test_the_summary_keeps_its_time_until_the_task_changes() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    summary = world.summary()
+    later = summary.model_copy(update={"updated_at": summary.updated_at + timedelta(hours=1), "epoch": 9})
+    assert later.with_time_of(summary).updated_at == summary.updated_at
+    assert later.model_copy(update={"steps": 9}).with_time_of(summary).updated_at == later.updated_at
