@@ -8,7 +8,7 @@ from roboco.domain.stream.item import StreamItem, TextPartDelta
 def comparable(items: Iterable[StreamItem]) -> list[str]:
     """Return the items, with the text of each step in place of its pieces.
 
-    A follower that comes later than the commit of a step may receive the step's text as one piece.
+    A follower that is later than the commit of a step may receive the step's text as one piece.
     """
     found: list[str] = []
     texts: dict[str, str] = {}
