@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from roboco import Task, UsageError
+from roboco import StreamItem, Task, UsageError
 from roboco.adapters.redis.keys import Keys
 from tests.integration.streams.test_resume import long_answer
 from tests.support.journeys import GRAPH, MANUAL, answer
+from tests.support.received_items import comparable
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
@@ -18,28 +19,28 @@ pytestmark = pytest.mark.workers
 
 async def follow_to_end(task: Task, cursor: str | None = None) -> list[str]:
     """Return the items that a follower in an event loop receives."""
-    return [repr(item) async for item in task.astream(cursor)]
+    return comparable([item async for item in task.astream(cursor)])
 
 
 def follow_in_a_thread(task: Task, cursor: str | None = None) -> list[str]:
     """Return the items that a follower in a thread receives."""
-    return [repr(item) for item in task.stream(cursor)]
+    return comparable(task.stream(cursor))
 
 
 async def follow_with_disconnects(task: Task, seed: int) -> list[str]:
     """Return the items of a follower that disconnects 50 times and resumes after its last cursor."""
     dice = random.Random(seed)
-    items: list[str] = []
+    items: list[StreamItem] = []
     cursor: str | None = None
     for _ in range(50):
         left = dice.randint(1, 12)
         async for item in task.astream(cursor):
-            items.append(repr(item))
+            items.append(item)
             cursor = item.cursor
             left -= 1
             if not left:
                 break
-    return items + await follow_to_end(task, cursor)
+    return comparable([*items, *[item async for item in task.astream(cursor)]])
 
 
 def run_in_a_loop(main: Coroutine[Any, Any, None]) -> None:

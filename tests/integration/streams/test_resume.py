@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from roboco import Task
+from roboco import StreamItem, Task
 from tests.support.journeys import GRAPH, answer
+from tests.support.received_items import comparable
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
 
@@ -21,23 +22,19 @@ def long_answer(request: Request) -> Reply:
 
 def follow_to_end(task: Task) -> list[str]:
     """Return the items of a follower that stays connected."""
-    return [as_text(item) for item in task.stream()]
+    return comparable(task.stream())
 
 
 def follow_with_disconnects(task: Task, seed: int, times: int) -> list[str]:
     """Return the items of a follower that disconnects this many times and resumes after its last cursor."""
     dice = random.Random(seed)
-    items: list[str] = []
+    items: list[StreamItem] = []
     cursor: str | None = None
     for _ in range(times):
         for _, item in zip(range(dice.randint(1, 12)), task.stream(cursor), strict=False):
-            items.append(as_text(item))
+            items.append(item)
             cursor = item.cursor
-    return items + [as_text(item) for item in task.stream(cursor)]
-
-
-def as_text(item: object) -> str:
-    return repr(item)
+    return comparable([*items, *task.stream(cursor)])
 
 
 def test_fifty_disconnects_lose_and_repeat_nothing(folder_stack: Stack) -> None:
