@@ -13,7 +13,7 @@ class Rebuild:
     instance_id: str
     """The Redis instance in which it began. Another instance may have lost entries."""
     after: str = ""
-    """The last task folder that was read."""
+    """The cursor of the next page of task folders."""
     tasks_read: int = 0
     complete: bool = False
 

@@ -42,6 +42,16 @@ class VersionedFile:
     """Opaque. Other bytes have another version; the same bytes may have the same version again."""
 
 
+@dataclass(frozen=True)
+class FolderPage:
+    """A page of the folders of a workspace."""
+
+    names: tuple[str, ...]
+    """The names; a page that is not the last one may have none."""
+    cursor: str
+    """The cursor of the next page, opaque; "" if this is the last page."""
+
+
 class Files(Protocol):
     """Files of the workspace by relative path. Each is written whole or not at all."""
 
@@ -96,9 +106,9 @@ class Files(Protocol):
         them or not. Cost: on S3 one request for each 1,000 names; in a folder, one scan of the whole folder.
         """
 
-    def folders(self, after: str, limit: int) -> list[str]:
-        """Return the names of at most `limit` folders of the workspace that follow the folder `after`; "": the first.
+    def folders(self, cursor: str, limit: int) -> FolderPage:
+        """Return a page of at most `limit` folders of the workspace, in the store's order; the first with cursor "".
 
-        They have the order of their paths with a "/" at the end. Cost: in S3 one request for 1,000 names; in a folder
-        one reading of the directory.
+        A folder that exists all the time is in exactly one page. Cost: in S3 one request; in a folder one reading of
+        the directory.
         """

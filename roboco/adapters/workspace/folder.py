@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import heapq
 import os
 import shutil
 import stat
@@ -16,7 +15,7 @@ from typing import BinaryIO
 from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
-from roboco.ports.workspace import VersionedFile
+from roboco.ports.workspace import FolderPage, VersionedFile
 
 _LOCK_FILES = 64
 """Lock files of a folder in which files are replaced: hidden, empty files that stay.
@@ -159,16 +158,16 @@ class FolderFiles:
             except FileNotFoundError:
                 return []
 
-    def folders(self, after: str, limit: int) -> list[str]:
-        """Return the folders that follow one, in the order of their paths."""
+    def folders(self, cursor: str, limit: int) -> FolderPage:
+        """Return a page of the folders, in the order of their names. The cursor is the last name."""
         with self._translating_errors():
             try:
-                entries = (entry for entry in os.scandir(self._root) if entry.is_dir() and entry.name[0] != ".")
-                names = (f"{entry.name}/" for entry in entries)
-                paths = heapq.nsmallest(limit, (name for name in names if not after or name > f"{after}/"))
+                with os.scandir(self._root) as entries:
+                    later = (one for one in entries if one.name > cursor and not one.name.startswith("."))
+                    names = nsmallest(limit, (one.name for one in later if one.is_dir()))
             except FileNotFoundError:
-                return []
-        return [path.removesuffix("/") for path in paths]
+                names = []
+        return FolderPage(tuple(names), names[-1] if len(names) == limit else "")
 
     def path_of(self, path: str) -> Path:
         """Return the absolute path of a relative one. Raise ValueError if it leaves the workspace."""

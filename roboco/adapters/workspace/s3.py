@@ -15,7 +15,7 @@ from roboco.adapters.workspace.path import checked_path
 from roboco.adapters.workspace.tries import MAX_TRIES, tries
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
-from roboco.ports.workspace import VersionedFile
+from roboco.ports.workspace import FolderPage, VersionedFile
 
 CONFLICT_STATUSES = frozenset({409, 412})
 """HTTP statuses of a conditional write that lost: 412 as a rule, 409 if two writers collided."""
@@ -220,20 +220,15 @@ class S3Objects:
                     break
         return found
 
-    def folders(self, after: str, limit: int) -> list[str]:
-        """Return the folders that follow one, in the order of their keys, with one request for 1,000 of them."""
-        found: list[str] = []
-        start = {"StartAfter": f"{self._prefix}{after}0"} if after else {}  # "0" follows "/": after the folder's keys
+    def folders(self, cursor: str, limit: int) -> FolderPage:
+        """Return a page of the folders, with one request. The cursor is the store's: each store has its own order."""
+        start = {"ContinuationToken": cursor} if cursor else {}
         with _translating_errors(self._client, self._bucket):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", **start
+            page = self._client.list_objects_v2(
+                Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", MaxKeys=min(limit, 1000), **start
             )
-            for page in pages:
-                paths = (entry["Prefix"].removeprefix(self._prefix) for entry in page.get("CommonPrefixes", []))
-                found += [path.removesuffix("/") for path in paths if not after or path > f"{after}/"]
-                if len(found) >= limit:
-                    break
-        return found[:limit]
+        paths = (entry["Prefix"].removeprefix(self._prefix) for entry in page.get("CommonPrefixes", []))
+        return FolderPage(tuple(path.removesuffix("/") for path in paths), str(page.get("NextContinuationToken") or ""))
 
 
 class S3Files:
@@ -306,9 +301,9 @@ class S3Files:
         """Return the first names of files directly below a folder that follow `after`."""
         return self._objects.names_after(folder, after, limit)
 
-    def folders(self, after: str, limit: int) -> list[str]:
-        """Return the folders that follow one, in the order of their paths."""
-        return self._objects.folders(after, limit)
+    def folders(self, cursor: str, limit: int) -> FolderPage:
+        """Return a page of the folders."""
+        return self._objects.folders(cursor, limit)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str
 
 
 def _repair_entry(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool) -> None:
-    """In the sweeper's pass, repair the index entry of a running task. Those of others are written with their archive."""
+    """In a sweeper's pass, repair the index entry of a running task. Those of others are written with their archive."""
     if by_sweeper and task.phase not in (Phase.WAIT, Phase.END):
         index_as(engine, task_id, task, task.status, task.epoch)
 

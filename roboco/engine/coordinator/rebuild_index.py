@@ -11,7 +11,7 @@
   tasks that failed.
 * An open task gets the entry of its last summary; the sweeper's pass over it brings the entry up to date.
 
-Cost: one request to the workspace for each ended task, two for each open one, and one for each 1,000 folders.
+Cost: one request to the workspace for each ended task, two for each open one, and one for each PAGE_SIZE folders.
 """
 
 import logging
@@ -21,6 +21,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from roboco.domain.canonical_json import sha256
 from roboco.domain.ids import is_task_id
 from roboco.domain.paths import CLOSED, open_marker_path
 from roboco.domain.task_entry import TaskEntry, entry_of
@@ -71,10 +72,10 @@ def _current_rebuild(engine: Engine) -> Rebuild | None:
 
 def _read_page(engine: Engine, rebuild: Rebuild) -> Rebuild | None:
     """Enter the tasks of the next page. Return the progress, or None if another worker has changed it."""
-    runs = f"index:{rebuild.rebuild_id}:{rebuild.after}"
+    runs = f"index:{rebuild.rebuild_id}:{sha256(rebuild.after)[:16]}"
     leaves_out = engine.attempts.start_without_lease(runs) + 1 >= MAX_PAGE_RUNS
     folders = engine.files.folders(rebuild.after, PAGE_SIZE)
-    tasks = [name for name in folders if is_task_id(name)]
+    tasks = [name for name in folders.names if is_task_id(name)]
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="roboco-index") as threads:
         entries = list(threads.map(partial(_entry_or_none, engine, leaves_out), tasks))
     engine.attempts.finish(runs)
@@ -82,9 +83,9 @@ def _read_page(engine: Engine, rebuild: Rebuild) -> Rebuild | None:
     engine.task_index.put([entry for entry in entries if entry is not None and not _is_old(entry, oldest)])
     after = replace(
         rebuild,
-        after=folders[-1] if folders else rebuild.after,
+        after=folders.cursor,
         tasks_read=rebuild.tasks_read + len(tasks),
-        complete=len(folders) < PAGE_SIZE,
+        complete=not folders.cursor,
     )
     is_saved = engine.index_progress.save(rebuild, after)
     if is_saved and after.complete:

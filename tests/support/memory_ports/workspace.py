@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.errors import CorruptHistory
-from roboco.ports.workspace import VersionedFile
+from roboco.ports.workspace import FolderPage, VersionedFile
 
 _read = lru_cache(maxsize=4096)(parse_step)
 
@@ -83,10 +83,11 @@ class MemoryFiles:
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted(name for name in below if "/" not in name and name > after)[:limit]
 
-    def folders(self, after: str, limit: int) -> list[str]:
-        """Return the folders that follow one, in the order of their paths."""
-        found = {path.partition("/")[0] + "/" for path in list(self.held) if "/" in path}
-        return [path.removesuffix("/") for path in sorted(found) if not after or path > f"{after}/"][:limit]
+    def folders(self, cursor: str, limit: int) -> FolderPage:
+        """Return a page of the folders, in the order of their names."""
+        found = {path.partition("/")[0] for path in list(self.held) if "/" in path}
+        names = tuple(sorted(name for name in found if name > cursor)[:limit])
+        return FolderPage(names, names[-1] if len(names) == limit else "")
 
 
 class MemoryHistories:

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roboco import InvalidTeam, TransientError, UsageError
+from roboco import InvalidTeam, UsageError
 from roboco.cli.commands.demo import shipped_team
 from roboco.cli.commands.schema import team_file_schema
 from roboco.cli.doctor.machine import check_model
 from roboco.cli.main import commands
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
-from roboco.domain.task_summary import TaskSummary
-from roboco.engine.summaries import Summaries
 from tests.unit.cli.live_items import STARTED_AT
 
 BAD = """
@@ -183,25 +181,6 @@ def test_tasks_skips_folders_that_are_no_tasks(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "_doctor").mkdir()
     (tmp_path / "lost+found").mkdir()
     assert json.loads(call("tasks", "--json").stdout)["tasks"] == []
-
-
-def test_tasks_lists_the_summaries_that_it_has_read_when_the_workspace_fails_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: Summaries, task_id: str) -> TaskSummary:
-        raise TransientError("the S3 server does not answer")
-
-    monkeypatch.setattr(Summaries, "require", fail)
-    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
-    monkeypatch.setenv("ROBOCO_REDIS_URL", "redis://127.0.0.1:1/0")
-    for task_id in ("task_1", "task_2"):
-        (tmp_path / task_id).mkdir()
-        times = {"created_at": STARTED_AT.isoformat(), "updated_at": STARTED_AT.isoformat()}
-        summary = {"task_id": task_id, "team": "t", "status": "user_turn", "steps": 3} | times
-        (tmp_path / task_id / "task.json").write_text(json.dumps(summary))
-    result = CliRunner().invoke(commands, ["tasks", "--json"])
-    assert [one["task_id"] for one in json.loads(result.stdout)] == ["task_1", "task_2"]
-    assert result.stderr == "the S3 server does not answer; open tasks are shown as the workspace has them\n"
 
 
 def test_context_must_be_pairs() -> None:
