@@ -93,7 +93,8 @@ def test_a_server_that_refuses_connections_is_tried_as_often_as_the_client_is_co
 
     monkeypatch.setattr(redis.Connection, "_connect", refuse)
     client = connect("redis://127.0.0.1:1")
-    client.get_retry().update_retries(2)
+    retry: Any = client.get_retry()
+    retry.update_retries(2)
     for call in (client.ping, lambda: Scripts(client).run(*RENEW), lambda: Scripts(client).run_all(RENEW[0], [])):
         tried.clear()
         with pytest.raises((redis.ConnectionError, TransientError)):

@@ -9,8 +9,8 @@ hash of messages that workers hold. Kombu restores it after the visibility timeo
 does not accept the record either, the log has the length, the digest and the reason of the lost message.
 
 Kombu notes each received message in Redis until it is acknowledged: two transactions, a tenth of the processor time of
-an agents process. Messages of REPEATED_TASKS are not noted. A worker that ends, or loses its connection, returns them to
-their queue. If it dies, or the broker does not answer then, the sweeper repeats them at its next check of the task:
+an agents process. Messages of REPEATED_TASKS are not noted. A worker that ends, or loses its connection, returns them
+to their queue. If it dies, or the broker does not answer then, the sweeper repeats them at its next check of the task:
 `redelivery_delay` after they were sent, or, because its delays double, within as long again as they had waited, 300 s
 at most. For messages that waited longer than 20 s, the visibility timeout could be sooner.
 
