@@ -10,8 +10,9 @@ import redis
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import direct_calls
 from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.direct_calls import MAX_IDLE, DirectCalls
+from roboco.adapters.redis.direct_calls import MAX_IDLE, DirectCalls, LostConnectionError
 from roboco.adapters.redis.scripts import ScriptCall, Scripts
+from roboco.errors import TransientError
 
 pytestmark = pytest.mark.redis
 RENEW = ("renew", ["roboco:{a}:state", "roboco:{a}:lease"], 1, "me", 1000)
@@ -79,6 +80,41 @@ def test_a_lost_connection_is_an_error_of_the_call_and_scripts_repeat_it(client:
     assert scripts.run(*RENEW) == 0
     lost(client, direct)
     assert scripts.run_all([ScriptCall(RENEW[0], RENEW[1], [1, "me", 1000])] * 2) == [0, 0]
+
+
+def test_a_server_that_refuses_connections_is_tried_as_often_as_the_client_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[object] = []
+
+    def refuse(connection: object) -> None:
+        tried.append(connection)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(redis.Connection, "_connect", refuse)
+    client = connect("redis://127.0.0.1:1")
+    retry: Any = client.get_retry()
+    retry.update_retries(2)
+
+    def run_together() -> None:
+        [error] = Scripts(client).run_all([ScriptCall(RENEW[0], RENEW[1], [1, "me", 1000])])
+        raise error
+
+    for call in (client.ping, lambda: Scripts(client).run(*RENEW), run_together):
+        tried.clear()
+        with pytest.raises((redis.ConnectionError, TransientError)):
+            call()
+        assert len(tried) == 3
+
+
+def test_a_connection_that_was_lost_returns_to_the_pool(client: redis.Redis, calls: DirectCalls) -> None:
+    lost(client, calls)
+    with pytest.raises(LostConnectionError):
+        calls.call("PING")
+    assert len(calls._idle) == 0
+    pool: Any = client.connection_pool
+    assert len(pool._in_use_connections) == 0
+    assert calls.call("PING") == "PONG"
 
 
 def test_a_child_process_uses_connections_of_its_own(calls: DirectCalls, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from roboco.adapters.celery import direct_publish, dispatcher
 from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.direct_publish import CONSUMER_SETTING, note_consumer
+from roboco.adapters.celery.direct_publish import CONSUMER_SETTING, note_consumer, publish
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.message_signing import SIGNATURE_HEADER
 from roboco.adapters.local.valkey import ValkeyServer
@@ -40,6 +40,8 @@ SENDS: dict[str, Send] = {
 @pytest.fixture
 def app(valkey: ValkeyServer) -> Iterator[Celery]:
     with create_app(app_settings(valkey.url, keys=("k" * 32,))) as app:
+        with app.producer_or_acquire() as producer:
+            assert producer.channel  # connected: the first message of a connection is Celery's own
         yield app
 
 
@@ -66,7 +68,10 @@ def test_a_direct_message_is_that_of_send_task(
 ) -> None:
     monkeypatch.setattr(type(app), "current_worker_task", parent)
     monkeypatch.setattr(time, "time", lambda: 1_800_000_000.25)
+    published: list[bool] = []
+    monkeypatch.setattr(dispatcher, "publish", lambda *args, **options: noted(published, *args, **options))
     direct, event = sent(app, redis, SENDS[name])
+    assert published == [True]
     monkeypatch.setattr(dispatcher, "publish", lambda *_, **__: False)
     standard, event_of_celery = sent(app, redis, SENDS[name])
     for repeated in ("argsrepr", "kwargsrepr"):  # Celery copies these headers into the properties, unread by all
@@ -128,6 +133,20 @@ def test_a_broker_that_does_not_answer_is_tried_again_as_celery_does(
 def test_a_broker_that_never_answers_is_a_transient_error() -> None:
     with create_app(app_settings("redis://127.0.0.1:1")) as app, pytest.raises(TransientError):
         SENDS["turn"](CeleryDispatcher(app))
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "amqp://127.0.0.1:1"])
+def test_only_celery_connects_to_the_broker(url: str) -> None:
+    """It tries a broker that refuses connections for less than a second. A channel's own attempts take six."""
+    with create_app(app_settings(url)) as app, app.producer_or_acquire() as producer:
+        assert not publish(app, producer, "roboco.turn", {}, "task_1/0001/turn/1", "roboco.agents", headers={})
+        assert not producer.connection.connected
+
+
+def noted(published: list[bool], *args: Any, **options: Any) -> bool:
+    """Publish, and note what `publish` returns."""
+    published.append(publish(*args, **options))
+    return published[-1]
 
 
 class Worker:

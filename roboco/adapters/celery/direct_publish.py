@@ -8,7 +8,8 @@ Celery's `send_task` routes, declares the queue, binds copies of it, prepares re
 on its own. This takes a fifteenth less of the processor time of a turn. What Celery makes of a message is Celery's here
 too: protocol, body, envelope and list. A test compares both messages, so that it fails if Celery sends others.
 
-`publish` returns False where it does not apply: another broker, a listener of Celery's signals about sent messages,
+`publish` returns False where it does not apply: another broker, a connection that is not established yet, which
+`send_task` tries as often as `task_publish_retry_policy` allows, a listener of Celery's signals about sent messages,
 which may change them, or a broker that does not answer, so that `send_task` can try again. A message that arrives twice
 has no second effect.
 """
@@ -43,8 +44,10 @@ def publish(
 
     `options` are those of `send_task`: `headers`, `priority`, `argsrepr`, `kwargsrepr` and time limits.
     """
-    channel = producer.channel
-    if producer.connection.transport.driver_type != "redis" or any(signal.receivers for signal in _HEARD):
+    connection = producer.connection  # not its channel: that connects, for six seconds if the broker refuses
+    if connection.transport.driver_type != "redis" or not connection.connected:
+        return False
+    if any(signal.receivers for signal in _HEARD):
         return False
     amqp: Any = app.amqp
     message = amqp.create_task_message(
@@ -58,7 +61,7 @@ def publish(
         **{option: options.get(option) for option in ("time_limit", "soft_time_limit", "argsrepr", "kwargsrepr")},
     )
     try:
-        _push(app, channel, message, queue, options)
+        _push(app, producer.channel, message, queue, options)
     except (RedisConnectionError, RedisTimeoutError, OSError):
         return False
     if message.sent_event:

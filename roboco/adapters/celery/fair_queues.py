@@ -33,8 +33,8 @@ class FairQueues:
 
     @property
     def on_redis(self) -> bool:
-        """True if the broker is Redis."""
-        return str(self._app.conf.broker_url or "").startswith("redis")
+        """True if the broker is Redis, or the Redis that Sentinels name."""
+        return str(self._app.conf.broker_url or "").startswith(("redis", "sentinel"))
 
     def priority_number(self, priority: Priority | None) -> int | None:
         """Return the priority as a number of this broker, or None for no priority."""

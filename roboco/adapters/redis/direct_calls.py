@@ -1,12 +1,13 @@
 """direct_calls: commands over a few connections that a client's pool keeps for them.
 
     take a connection ─► send ─► read ─► return it         an answer, or an error of the command
-          │                │       └── lost: closed, returned, and redis.ConnectionError
-          └── idle: the last one that was returned; none: one of the pool
+          │                │       └── lost: closed, back to the pool, and LostConnectionError
+          └── idle: the last one that was returned; none: one of the pool, which connects as the client is configured
 
 redis-py takes 40 µs of processor time for a script, of which sending and reading are 12 to 16. The rest is the pool's
 bookkeeping, metrics, a poll of the socket and the machinery of retries. Here the rest is 4 µs, and a turn calls six
 scripts. The caller repeats a call that has lost its connection through the client, which retries as it is configured.
+A call that found no connection is not repeated: the pool has retried that already.
 
 A connection whose answer was not read must not be used again: the next caller would get that answer. So each one that
 has not been read to the end is closed, also after an exception that a signal raises in between.
@@ -26,6 +27,10 @@ MAX_IDLE: Final = 16
 """Connections that are kept. Further ones return to the pool."""
 
 
+class LostConnectionError(redis.ConnectionError):
+    """The connection was lost during the call. Redis may have run it."""
+
+
 class DirectCalls:
     """Calls of one client, from any thread. A child process takes new connections."""
 
@@ -36,7 +41,8 @@ class DirectCalls:
     def call(self, *command: Any) -> Any:
         """Return the answer. Raise redis.ResponseError if Redis refuses the command.
 
-        Raise redis.ConnectionError or redis.TimeoutError if Redis does not answer.
+        Raise LostConnectionError if the connection was lost during the call, another redis.ConnectionError if there is
+        none, and redis.TimeoutError if Redis does not answer in time.
         """
         [answer] = self.call_all([command])
         if isinstance(answer, redis.ResponseError):
@@ -56,10 +62,14 @@ class DirectCalls:
         try:
             yield connection
             whole = True
+        except redis.ConnectionError as error:
+            raise LostConnectionError(str(error)) from error
         finally:
-            if not whole:
+            if whole:
+                self._give_back(connection)
+            else:
                 connection.disconnect()
-            self._give_back(connection)
+                self._pool.release(connection)
 
     def _take(self) -> Any:
         try:

@@ -25,7 +25,7 @@ from redis.exceptions import (
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.cluster_batch import ScriptCommand, send_batch
 from roboco.adapters.redis.credential_error import find_refusal
-from roboco.adapters.redis.direct_calls import direct_calls_of
+from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
 from roboco.errors import TransientError
 
 _LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
@@ -77,7 +77,7 @@ class Scripts:
             if self._direct is not None:
                 try:
                     return self._direct.call("EVALSHA", script.sha, len(keys), *keys, *args)
-                except (redis.ConnectionError, NoScriptError):
+                except (LostConnectionError, NoScriptError):
                     pass  # the client retries as it is configured
             return call_script(script, keys, args)
 
@@ -108,7 +108,7 @@ class Scripts:
         if self._direct is not None:
             try:
                 return self._direct.call_all(commands)
-            except redis.ConnectionError:
+            except LostConnectionError:
                 pass  # the client retries as it is configured
         pipeline: Any = self.client.pipeline(transaction=False)
         with pipeline as pipe:
