@@ -23,6 +23,7 @@ from tests.bench import (
     parallel_tools,
     rate_limits,
     relay,
+    scale,
     silent,
     streams,
     throughput,
@@ -57,6 +58,9 @@ BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "token_cpu": token_cpu.measure,
     "streams": streams.measure,
 }
+
+NAMED_ONLY = {"scale": scale.measure}
+"""Benches that take many minutes. They run only if they are named."""
 
 
 def main() -> None:
@@ -93,7 +97,7 @@ def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator
     with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, BenchStack(Path(folder)) as stack:
         for name in options.names or BENCHES:
             began = time.monotonic()
-            results += BENCHES[name](stack, Size(options.runs, options.size))
+            results += (BENCHES | NAMED_ONLY)[name](stack, Size(options.runs, options.size))
             share = load.take_share()
             took = f"{name}: {time.monotonic() - began:.0f} s, {_load()}"
             print(took, "" if share is None else f"others {share:.0%}", file=sys.stderr, flush=True)
@@ -102,13 +106,18 @@ def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure Roboco beside its baselines.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHES)}; default: all")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"{', '.join(BENCHES)} (all of these by default), {', '.join(NAMED_ONLY)}",
+    )
     parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after a warm-up round")
     parser.add_argument("--size", type=float, default=1.0, help="fraction of the full size in each round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures of every round")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="folder for the plots")
     options = parser.parse_args()
-    unknown = [name for name in options.names if name not in BENCHES]
+    unknown = [name for name in options.names if name not in BENCHES | NAMED_ONLY]
     if unknown:
         parser.error(f"no bench {', '.join(unknown)}; benches: {', '.join(BENCHES)}")
     if options.runs < 1 or options.size <= 0:

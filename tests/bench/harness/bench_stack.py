@@ -41,6 +41,20 @@ class DeployedStack(Stack):
 
     forks = False
 
+    @contextmanager
+    def running_workers(self, pools: Sequence[str], modules: str | None = None) -> Iterator[None]:
+        """Start workers, wait until they consume, and stop them at the end of the block."""
+        servers = [self.start(pool, modules) for pool in pools]
+        try:
+            for pool in pools:
+                self.wait_ready(pool)
+            yield
+        finally:
+            for server in servers:
+                server.process.terminate()
+            for server in servers:
+                server.stop()
+
 
 class BenchStack(DeployedStack):
     """A deployed stack with default settings and a model in its own process.
@@ -78,20 +92,6 @@ class BenchStack(DeployedStack):
         self._exits.callback(self.orchestrator.close)
         self.bare_model = BareModel(self.model.base_url)
         self._exits.callback(self.bare_model.close)
-
-    @contextmanager
-    def running_workers(self, pools: Sequence[str], modules: str | None = None) -> Iterator[None]:
-        """Start workers, wait until they consume, and stop them at the end of the block."""
-        servers = [self.start(pool, modules) for pool in pools]
-        try:
-            for pool in pools:
-                self.wait_ready(pool)
-            yield
-        finally:
-            for server in servers:
-                server.process.terminate()
-            for server in servers:
-                server.stop()
 
     def ensure_workers(self, pools: Sequence[str], modules: str | None = None) -> None:
         """Start workers of these pools that do not run yet, until the stack stops."""

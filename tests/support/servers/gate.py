@@ -9,6 +9,7 @@ with Gate(port) as gate:
 import asyncio
 import re
 import threading
+from collections import Counter
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
@@ -62,7 +63,8 @@ class HeldRequest:
 class Gate:
     """A proxy that listens on `port` of this machine within its block, and passes data on to the server's port.
 
-    Each HTTP request waits `delay` seconds. While `refusal` is set, it is the answer to every request.
+    Each HTTP request waits `delay` seconds and is counted in `requests`, by its method. While `refusal` is set, it is
+    the answer to every request.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -74,6 +76,7 @@ class Gate:
         self.port = 0
         self.delay = 0.0
         self.refusal = b""
+        self.requests = Counter[str]()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -155,7 +158,8 @@ class _Connection:
                 self._client[1].write(self._gate.refusal)
                 await self._client[1].drain()
                 return
-            if self._gate.delay and _REQUEST.match(data):
+            if (request := _REQUEST.match(data)) is not None:
+                self._gate.requests[request.group().decode().split()[0]] += 1
                 await asyncio.sleep(self._gate.delay)
             struck = self._find_held(before, data)
             if struck is not None and struck.answer:

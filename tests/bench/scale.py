@@ -1,0 +1,262 @@
+"""scale: 100,000 open tasks, which wait for their users: memory, refill, recovery, and how late the sweepers are.
+
+The tasks are copies of one task that a worker has run, written into the workspace with their markers. Then one and two
+coordinators start beside an empty Redis. Recovery lasts from then until every task is scheduled. A refill is the same
+with a full schedule, as it happens every 30 minutes. On S3, each request waits 40 ms in a proxy, which counts it.
+
+It runs only by name, because it takes minutes: `python -m tests.bench scale --runs 1`.
+"""
+
+import json
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from roboco.adapters.local.seaweed import S3Server, start_seaweed
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisSchedule
+from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.workspace.open import Workspace, open_workspace
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.step import digest_of
+from roboco.domain.ids import step_id_at
+from roboco.domain.paths import OPENED, open_marker_path, summary_path, team_path
+from roboco.domain.shard import SHARDS
+from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, DeployedStack, Size, build_team
+from tests.bench.harness.results import Figure, Goal, Result
+from tests.support.servers.gate import Gate
+from tests.support.stack import s3_environment, until
+
+TASKS, S3_TASKS, SHORT_TASKS = 100_000, 10_000, 5_000
+S3_DELAY = 0.04
+"""Seconds that each request to the S3 server waits in the proxy."""
+WRITERS = 16
+RECOVERY_GOAL = Goal(120)
+"""Seconds in which two coordinators schedule all tasks."""
+COORDINATORS = ("coordinator", "coordinator-2")
+START_TIMEOUT = 1200
+POLL_INTERVAL = 0.05
+
+
+@dataclass(frozen=True)
+class Template:
+    """The files of a task that waits for its user. Its id is replaced in the copies."""
+
+    task_id: str
+    team: bytes
+    summary: bytes
+    lines: tuple[bytes, ...]
+
+    def copy_to(self, workspace: Workspace, task_id: str) -> None:
+        """Write a task with the same steps and an open marker."""
+        workspace.files.create(team_path(task_id), self.team)
+        assert workspace.histories.create(task_id, self._sealed(task_id))
+        workspace.files.create(summary_path(task_id), self._renamed(self.summary, task_id))
+        workspace.files.create(open_marker_path(task_id), OPENED)
+
+    def _renamed(self, data: bytes, task_id: str) -> bytes:
+        for seq in range(len(self.lines)):
+            data = data.replace(step_id_at(self.task_id, seq).encode(), step_id_at(task_id, seq).encode())
+        return data.replace(self.task_id.encode(), task_id.encode())
+
+    def _sealed(self, task_id: str) -> list[bytes]:
+        sealed, digest = list[bytes](), ""
+        for line in self.lines:
+            record = json.loads(self._renamed(line, task_id)) | {"prev_digest": digest}
+            digest = digest_of(record)
+            sealed.append(canonical_json(record | {"digest": digest}).encode())
+        return sealed
+
+
+def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure the folder, then the S3 server behind a proxy."""
+    template = _run_template(stack)
+    with tempfile.TemporaryDirectory(prefix="roboco-scale-") as folder:
+        yield _measure_folder(Path(folder), template, size.of(TASKS, 200), size.of(SHORT_TASKS, 20))
+    with tempfile.TemporaryDirectory(prefix="roboco-scale-") as folder:
+        yield _measure_s3(Path(folder), template, size.of(S3_TASKS, 100))
+
+
+def _run_template(stack: BenchStack) -> Template:
+    """Run a task until it waits for its user, and return its files."""
+    team = build_team("writer", prompt="short", collaboration_model={"type": "manual"})
+    task = stack.orchestrator.run(team, "Go.")
+    assert task.result(TASK_TIMEOUT).status == "user_turn", task
+    workspace = _workspace(stack)
+    files = [workspace.files.get(path(task.task_id)) or b"" for path in (team_path, summary_path)]
+    lines = tuple(workspace.histories.lines(task.task_id))
+    task.stop()
+    return Template(task.task_id, files[0], files[1], lines)
+
+
+def _workspace(stack: DeployedStack) -> Workspace:
+    settings = stack.settings
+    return open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
+
+
+def _measure_folder(folder: Path, template: Template, tasks: int, short_tasks: int) -> Result:
+    with DeployedStack(folder, pools=(), lease_seconds=15.0, redelivery_delay=10.0, sweep_interval=0.5) as stack:
+        written = _write_tasks(stack, template, tasks)
+        empty = _used_memory(stack)
+        recoveries = {count: _recover(stack, tasks, count) for count in (1, 2)}
+        scheduled = (_used_memory(stack) - empty) / tasks
+        with _coordinators(stack, 2):
+            refill = _time_refill(stack)
+            until(lambda: _overdue(stack) == 0, START_TIMEOUT, "every task was checked")
+            rebuilt = (_used_memory(stack) - empty) / tasks
+            latest = _latest_while_busy(stack, short_tasks)
+    figures = (
+        Figure(f"recovery of {tasks:,} tasks by one coordinator", (recoveries[1],), "s"),
+        Figure("by two", (recoveries[2],), "s", RECOVERY_GOAL),
+        Figure("refill", (refill,), "s"),
+        Figure("Redis memory of a scheduled task", (scheduled / 1024,), "KB"),
+        Figure("Redis memory of a rebuilt task that waits for its user", (rebuilt / 1024,), "KB"),
+        Figure(f"age of the oldest due task while {short_tasks:,} tasks run", (latest,), "s"),
+    )
+    return Result("scale, folder", (), figures, (f"wrote {tasks / written:.0f} tasks a second",))
+
+
+def _measure_s3(folder: Path, template: Template, tasks: int) -> Result:
+    with ExitStack() as opened:
+        s3 = start_seaweed(folder / "s3")
+        opened.callback(s3.stop)
+        gate = opened.enter_context(Gate(s3.port))
+        opened.enter_context(s3_environment(s3))
+        around = _behind(gate, s3)
+        stack = opened.enter_context(
+            DeployedStack(folder, (), s3, around=around, lease_seconds=15.0, redelivery_delay=10.0, sweep_interval=0.5)
+        )
+        _write_tasks(stack, template, tasks)
+        gate.delay = S3_DELAY
+        gate.requests.clear()
+        recovery = _recover(stack, tasks, 2)
+        with _coordinators(stack, 2):
+            until(lambda: _overdue(stack) == 0, START_TIMEOUT, "every task was checked")
+            recovered = gate.requests.copy()
+            gate.requests.clear()
+            refill = _time_refill(stack)
+            refilled = gate.requests.copy()
+    figures = (
+        Figure(f"recovery of {tasks:,} tasks by two coordinators, 40 ms a request", (recovery,), "s"),
+        Figure("refill", (refill,), "s"),
+        Figure("requests to recover a task, with its first pass", (sum(recovered.values()) / tasks,)),
+        Figure("requests to refill a task", (sum(refilled.values()) / tasks,)),
+    )
+    return Result("scale, S3", (), figures, (f"to recover: {_each(recovered, tasks)}; to refill: {dict(refilled)}",))
+
+
+def _behind(gate: Gate, s3: S3Server) -> Callable[[Any], Any]:
+    """Return the context of a stack whose workspace is on the S3 server behind the gate."""
+
+    @contextmanager
+    def around(_: Any) -> Iterator[dict[str, Any]]:
+        yield {"s3_endpoint_url": f"http://127.0.0.1:{gate.port}", "workspace": f"s3://{s3.bucket}/scale"}
+
+    return around
+
+
+def _write_tasks(stack: DeployedStack, template: Template, tasks: int) -> float:
+    """Write the workspaces and markers. Return the seconds."""
+    workspace, beginning = _workspace(stack), time.monotonic()
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for _ in pool.map(lambda number: template.copy_to(workspace, f"open-{number:06}"), range(tasks)):
+            pass
+    return time.monotonic() - beginning
+
+
+def _recover(stack: DeployedStack, tasks: int, coordinators: int) -> float:
+    """Empty Redis. Return the seconds until the coordinators, which run already, have scheduled every task."""
+    with _coordinators(stack, coordinators):
+        _redis(stack).flushall()
+        beginning = time.monotonic()
+        schedule = _schedule(stack)
+        until(lambda: schedule.count() >= tasks, START_TIMEOUT, f"{tasks} tasks are scheduled")
+        return time.monotonic() - beginning
+
+
+@contextmanager
+def _coordinators(stack: DeployedStack, count: int) -> Iterator[None]:
+    with stack.running_workers(COORDINATORS[:count]):
+        yield
+
+
+def _time_refill(stack: DeployedStack) -> float:
+    """Return the seconds of a refill."""
+    filled = _keys(stack).schedule_filled
+    until(lambda: _redis(stack).exists(filled), START_TIMEOUT, "the schedule is filled")
+    beginning = time.monotonic()
+    _redis(stack).delete(filled)
+    until(lambda: _redis(stack).exists(filled), START_TIMEOUT, "the schedule is filled again")
+    return time.monotonic() - beginning
+
+
+def _latest_while_busy(stack: DeployedStack, tasks: int) -> float:
+    """Return the largest age of a due entry, in seconds, while these tasks run."""
+    team = build_team("first", "second", "third", prompt="short")
+    ages, ended = [0.0], threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(POLL_INTERVAL):
+            ages.append(_oldest_age(stack))
+
+    with stack.running_workers(("agents",)), ThreadPoolExecutor(1) as sampler:
+        sampling = sampler.submit(sample)
+        try:
+            with ThreadPoolExecutor(4) as submitters:
+                running = list(submitters.map(lambda _: stack.orchestrator.run(team, "Go."), range(tasks)))
+            for task in running:
+                task.result(START_TIMEOUT)
+        finally:
+            ended.set()
+        sampling.result()
+    return max(ages)
+
+
+def _schedule_keys(stack: DeployedStack) -> list[str]:
+    keys = _keys(stack)
+    return [key for shard in range(SHARDS) for key in (keys.schedule(shard), keys.scheduled_jobs(shard))]
+
+
+def _overdue(stack: DeployedStack) -> int:
+    """Return the number of due entries."""
+    return sum(int(_redis(stack).zcount(key, "-inf", time.time())) for key in _schedule_keys(stack))
+
+
+def _oldest_age(stack: DeployedStack) -> float:
+    """Return the age of the oldest due entry in seconds, or 0."""
+    now = time.time()
+    oldest: list[Sequence[Any]] = [_redis(stack).zrange(key, 0, 0, withscores=True) for key in _schedule_keys(stack)]
+    return max((max(0.0, now - float(found[0][1])) for found in oldest if found), default=0.0)
+
+
+def _schedule(stack: DeployedStack) -> RedisSchedule:
+    return RedisSchedule(Scripts(_redis(stack)), _keys(stack))
+
+
+@cache
+def _redis(stack: DeployedStack) -> Redis:
+    return connect(stack.settings.redis_url)
+
+
+def _keys(stack: DeployedStack) -> Keys:
+    return Keys(stack.settings.prefix)
+
+
+def _used_memory(stack: DeployedStack) -> int:
+    memory: Any = _redis(stack).info("memory")
+    return int(memory["used_memory"])
+
+
+def _each(requests: Counter[str], tasks: int) -> str:
+    return ", ".join(f"{method} {count / tasks:.2f}" for method, count in sorted(requests.items()))
