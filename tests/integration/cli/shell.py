@@ -1,5 +1,6 @@
 """A user's folder with teams and tools, the command line beside running workers, and the replies of their model."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,12 @@ class Shell:
         assert result.exception is None, result.exception
         assert (result.return_value or 0) == code, result.output
         return result.output
+
+    def call_json(self, *arguments: str) -> Any:
+        """Run the command within this process, and return the JSON of its standard output. Warnings may precede it."""
+        result = CliRunner().invoke(main.commands, arguments, env=self.env, standalone_mode=False)
+        assert result.exception is None, result.exception
+        return json.loads(result.stdout)
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Run the command as a process, check its exit code, and return its output."""

@@ -72,9 +72,9 @@ def test_commands_that_inspect_a_task_need_no_servers(
     shell, _ = completed_run
     workspace = {"ROBOCO_WORKSPACE": (shell.folder / ".roboco/workspace").as_uri()}
     shell = replace(shell, env=shell.env | workspace)
-    (entry,) = json.loads(shell.call("tasks", "--json"))["tasks"]
+    (entry,) = shell.call_json("tasks", "--json")["tasks"]
     assert (entry["task_id"], entry["status"], entry["steps"]) == ("poem", "completed", 5)
-    whole = json.loads(shell.call("show", "poem", "--json"))
+    whole = shell.call_json("show", "poem", "--json")
     assert {name: whole["summary"][name] for name in entry} == entry
     assert [step["agent_name"] for step in whole["steps"]] == ["user", "writer", "tool_executor", "writer", "critic"]
     assert json.loads(shell.call("verify", "poem", "--json")) == {"intact": True, "steps": 5, "unfinished_line": False}
