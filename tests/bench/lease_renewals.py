@@ -76,13 +76,14 @@ def _measure_on(url: str, keys: Keys, count: int, rounds: int, where: str) -> Re
     cpu = {name: tuple(one for _, one in times) for name, times in found.items()}
     before, after = ways
     return Result(
-        f"lease_renewals, {count:,} leases on {where}",
+        f"lease_renewals, {where}",
         tuple(Measurement(name, tuple((one,) for one in wall[name])) for name in ways),
         (
-            Figure("time together, against one after the other", _ratios(wall[after], wall[before]), RATIO_UNIT),
-            Figure("CPU of this process together, against the same", _ratios(cpu[after], cpu[before]), RATIO_UNIT),
+            Figure("time together / one after the other", _ratios(wall[after], wall[before]), RATIO_UNIT),
+            Figure("CPU of this process together / one after the other", _ratios(cpu[after], cpu[before]), RATIO_UNIT),
             *(Figure(f"CPU of a lease, {name}", tuple(one * 1e6 / count for one in cpu[name]), "µs") for name in ways),
         ),
+        (f"{count:,} leases",),
     )
 
 

@@ -20,14 +20,14 @@ from roboco.adapters.celery.app import app_settings, create_app
 from roboco.settings import load_settings
 
 POOLS = {
-    "lean_threads": "Roboco's settings, threads, events",
-    "lean_threads_silent": "Roboco's settings, threads, no events",
-    "stock_threads": "Celery's settings, threads, events",
-    "stock_threads_silent": "Celery's settings, threads, no events",
-    "stock_prefork": "Celery's settings, prefork, events",
-    "stock_prefork_silent": "Celery's settings, prefork, no events",
+    "lean_threads": "lean, events",
+    "lean_threads_silent": "lean, no events",
+    "stock_threads": "stock threads, events",
+    "stock_threads_silent": "stock threads, no events",
+    "stock_prefork": "stock prefork, events",
+    "stock_prefork_silent": "stock prefork, no events",
 }
-"""The workers, each with its description."""
+"""The workers, each with a short description: lean has Roboco's settings and threads, stock has Celery's settings."""
 
 _settings = load_settings()
 _ends = redis.Redis.from_url(_settings.redis_url)
