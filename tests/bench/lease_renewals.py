@@ -30,7 +30,7 @@ from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.ports.leases import TurnClaim
 from roboco.ports.task_store import Decision, Phase
 from tests.bench.harness.bench_stack import BenchStack, Size
-from tests.bench.harness.results import RATIO_UNIT, Figure, Measurement, Result
+from tests.bench.harness.results import Figure, Measurement, Result
 from tests.contract.samples import make_chain
 from tests.support.servers.cluster import Cluster
 
@@ -79,8 +79,8 @@ def _measure_on(url: str, keys: Keys, count: int, rounds: int, where: str) -> Re
         f"lease_renewals, {where}",
         tuple(Measurement(name, tuple((one,) for one in wall[name])) for name in ways),
         (
-            Figure("time together / one after the other", _ratios(wall[after], wall[before]), RATIO_UNIT),
-            Figure("CPU of this process together / one after the other", _ratios(cpu[after], cpu[before]), RATIO_UNIT),
+            Figure("time together / one after the other", _ratios(wall[after], wall[before])),
+            Figure("CPU of this process together / one after the other", _ratios(cpu[after], cpu[before])),
             *(Figure(f"CPU of a lease, {name}", tuple(one * 1e6 / count for one in cpu[name]), "µs") for name in ways),
         ),
         (f"{count:,} leases",),

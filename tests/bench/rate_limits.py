@@ -19,7 +19,7 @@ from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Admitted, Queued, Ticket
 from tests.bench.harness.bench_stack import BenchStack, Size
-from tests.bench.harness.results import RATIO_UNIT, Figure, Goal, Result
+from tests.bench.harness.results import Figure, Goal, Result
 
 WINDOW, SLOT = 6.1, 0.1
 """Seconds of the window and of a slot: a tenth of those of the product."""
@@ -47,7 +47,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
         (),
         (
             Figure(f"share of Redis' thread of {MAX_RATE:,} requests a minute", shares, "%", Goal(1)),
-            Figure(f"time of a request at {MAX_RATE:,} a minute, against {RATES[0]}", growth, RATIO_UNIT, Goal(1.5)),
+            Figure(f"time of a request at {MAX_RATE:,} a minute, against {RATES[0]}", growth, goal=Goal(1.5)),
             *(Figure(f"time of a request at {rate:,} a minute", tuple(costs[rate]), "µs") for rate in RATES),
             Figure(f"time of a request behind {size.of(WAITING_TICKETS, 20):,} others", tuple(waits), "µs"),
         ),
