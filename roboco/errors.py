@@ -1,7 +1,11 @@
 """The errors of Roboco, split by who must act. Each has a `code` for programs.
 
     RobocoError           error
-    ├── UsageError        usage            the caller: nothing was stored; correct the call and send it again
+    ├── UsageError        invalid          the caller: nothing was stored; correct the call and send it again
+    │   ├── NotFound      not_found        the caller: there is no such task, item, call, file, team or letter
+    │   ├── AlreadyEnded  ended            the caller: the task has ended; submit a new one, or fork it
+    │   ├── StateConflict conflict         the caller: other content is stored already, or the state excludes the call
+    │   ├── Forbidden     forbidden        the caller: it belongs to another tenant or the operator, or is not allowed
     │   ├── InvalidTeam   invalid_team     the author of a team file: the error lists every mistake in it
     │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool; another may have it
     ├── TransientError    unavailable      the machine: the same call may succeed later
@@ -10,7 +14,7 @@
     │   └── RetryLater    retry_later      the machine, not before a time that the server has named
     ├── TaskFailed        task_failed      the caller that waits for a task: the task did not complete
     ├── CorruptHistory    corrupt_history  an operator: a stored history breaks its own rules
-    └── Conflict          conflict         the worker that loses: another worker processes this already
+    └── Conflict          replaced         the worker that loses: another worker processes this already
 
 Facts are positional arguments, so that an error survives pickling on its way through Celery.
 """
@@ -26,7 +30,34 @@ class RobocoError(Exception):
 class UsageError(RobocoError):
     """The call was wrong and nothing was stored. The message names the possible values."""
 
-    code = "usage"
+    code = "invalid"
+
+
+class NotFound(UsageError):
+    """The call names a task, item, tool call, file, team or dead letter that does not exist."""
+
+    code = "not_found"
+
+
+class AlreadyEnded(UsageError):
+    """The task has ended and takes no more items."""
+
+    code = "ended"
+
+
+class StateConflict(UsageError):
+    """The call contradicts the stored state: other content, another answer or another decision was accepted before.
+
+    A call is also refused with this error while the task is too busy for it.
+    """
+
+    code = "conflict"
+
+
+class Forbidden(UsageError):
+    """The caller may not do this: it is another tenant's or the operator's, or the operator has not allowed it."""
+
+    code = "forbidden"
 
 
 class InvalidTeam(UsageError):
@@ -110,7 +141,7 @@ class CorruptHistory(RobocoError):
 class Conflict(RobocoError):
     """Another worker processes this already; the worker that loses drops its work."""
 
-    code = "conflict"
+    code = "replaced"
 
 
 class TaskFailed(RobocoError):

@@ -7,11 +7,17 @@ a tool call is stable.
 import re
 
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.errors import UsageError
+from roboco.errors import Forbidden, UsageError
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _TASK_ID = re.compile(rf"(?:({_TENANT.pattern}):)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,127}}")
 _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class NewId(str):
+    """An id that this process has just drawn at random: nothing in the workspace has it yet."""
+
+    __slots__ = ()
 
 
 def check_task_id(task_id: object) -> str:
@@ -60,7 +66,7 @@ def qualified_id(tenant: str | None, task_id: object) -> str:
     if tenant is None:
         return named
     if tenant_of(named) not in ("", check_tenant(tenant)):
-        raise UsageError(f"task {named!r} is not one of tenant {tenant!r}")
+        raise Forbidden(f"task {named!r} is not one of tenant {tenant!r}")
     return named if tenant_of(named) else check_task_id(f"{tenant}:{named}")
 
 

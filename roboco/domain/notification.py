@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, TypeAdapter, field_validator, model_valid
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import EnvVarName, InputModel, RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.errors import UsageError
+from roboco.errors import Forbidden, NotFound, UsageError
 
 MAX_TARGETS = 8
 """The largest number of targets of one task."""
@@ -21,6 +21,8 @@ MAX_CONTINUATION_CHARS = 256 * 1024
 """The largest `continuation` text of a target, in characters."""
 MAX_TEXT_CHARS = 16_000
 """The largest text of an agent in a notification, in characters."""
+TARGET_COUNT_KEY = "notify"
+"""The key in the metadata of a task's first step with the number of its receivers."""
 FINAL_STATUSES = tuple(status for status in TaskStatus if status.ended)
 
 
@@ -88,7 +90,7 @@ def check_callback(target: NotifyTarget, allowed: Iterable[str]) -> None:
     task = str(target.celery["task"])
     wanted = f"{task}@{queue}" if queue else task
     if "@" in task or wanted not in allowed:
-        raise UsageError(
+        raise Forbidden(
             f"callback {wanted!r} is not allowed: add it to ROBOCO_ALLOWED_CALLBACKS of the coordinators and of the "
             f"submitting service; allowed callbacks: {', '.join(allowed) or 'none'}"
         )
@@ -272,7 +274,7 @@ class NotificationName:
         """
         found = _NAME_PATTERN.fullmatch(name)
         if found is None:
-            raise UsageError(f"there is no notification {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
+            raise NotFound(f"there is no notification {name!r}: a name is TARGET-SEQ-GENERATION-EPOCH-STATUS-DIGEST")
         target, seq, generation, epoch, about = found.groups()
         return cls(int(target), int(seq), generation or "", int(epoch or "0", 16), about)
 

@@ -5,6 +5,8 @@ from roboco.domain.ids import check_item_id, check_task_id
 
 OPEN_MARKERS = "_open/"
 NOTIFY_MARKERS = "_notify/"
+ACCESS_KEYS = "_keys/"
+"""The folder of the keys of the HTTP gateway, one file each. No task id begins with "_"."""
 RESTART_PREFIX = "restart/"
 """Prefix of the schedule's entries for tasks whose logs start anew after a restart of Redis."""
 RESUME_PREFIX = "resume/"
@@ -18,6 +20,11 @@ OPENED, CLOSED = b"", b"closed"
 closing: it takes no items, and a coordinator may open it again."""
 NOTIFY_PREFIX = "notify/"
 """Prefix of the schedule's entries for tasks with pending notifications. No task id contains a "/"."""
+
+
+def access_key_path(key_id: str) -> str:
+    """Return the path of a key of the HTTP gateway."""
+    return f"{ACCESS_KEYS}{check_item_id(key_id)}.json"
 
 
 def team_path(task_id: str) -> str:
@@ -83,6 +90,16 @@ def artifact_path(task_id: str, name: str) -> str:
     return f"{artifacts_path(task_id)}{artifact_name(name)}"
 
 
+def uploads_path(task_id: str) -> str:
+    """Return the folder of files that are being uploaded."""
+    return f"{check_task_id(task_id)}/uploads/"
+
+
+def upload_path(task_id: str, name: str) -> str:
+    """Return the path of one file that is being uploaded. It is copied to its place, and removed."""
+    return f"{uploads_path(task_id)}{check_item_id(name)}"
+
+
 def artifact_info_path(task_id: str, name: str = "") -> str:
     """Return the path of one artifact's metadata, or without a name, the folder of all metadata."""
     known = f"{artifact_name(name)}.json" if name else ""
@@ -122,6 +139,12 @@ def failures_path(task_id: str) -> str:
 def failure_path(task_id: str, call_id: str) -> str:
     """Return the path of the exception of a tool call."""
     return f"{failures_path(task_id)}{check_item_id(call_id)}.json"
+
+
+def feedback_path(task_id: str, seq: int = 0, feedback_id: str = "") -> str:
+    """Return the path of a rating of a step, or without an id, the folder of all ratings."""
+    named = f"{seq:08d}-{check_item_id(feedback_id)}.json" if feedback_id else ""
+    return f"{check_task_id(task_id)}/feedback/{named}"
 
 
 def closing_marker(epoch: int) -> bytes:

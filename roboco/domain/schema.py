@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 EnvVarName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -11,6 +11,25 @@ EnvVarName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 Price = Annotated[float, Field(ge=0)]
 FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+
+MAX_CALLER_CHARS: Final = 200
+"""The most characters of a caller's identity."""
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable characters")
+    return text
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+CallerId = Annotated[str, Field(min_length=1, max_length=MAX_CALLER_CHARS), AfterValidator(_check_printable)]
+"""The identity of a caller in a request, as a trusted service names it: the id of a key, or a subject."""
+RecordedCaller = Annotated[str | None, Field(exclude_if=_is_none)]
+"""The identity of a caller in a record. The record leaves it out if there is none."""
 
 
 class InputModel(BaseModel):

@@ -3,7 +3,8 @@
 The schedule is split into SHARDS parts. A Redis Cluster splits its keys into SLOTS slots by CRC16 of the hash tag in
 braces, and gives each node ranges of slots. A shard is a range of slots: that of its tasks' keys. Its own keys have a
 hash tag in the same range. So, while nodes own whole ranges, a shard lives on the node of its tasks, and a node that
-does not answer affects its own shards only.
+does not answer affects its own shards only. Three equal nodes divide the slots inside shards 5 and 10: some tasks of
+these shards are on another node than their shard.
 """
 
 from binascii import crc_hqx

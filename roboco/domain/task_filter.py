@@ -28,8 +28,8 @@ class TaskFilter:
     """The allowed statuses."""
     tenant: str | None = None
     """The tenant, "" for tasks without a tenant, or None for all tasks."""
-    team: str | None = None
-    """The name of the team, or None for all teams."""
+    teams: frozenset[str] | None = None
+    """The names of the teams, or None for all teams."""
     since: datetime | None = None
     """The earliest time of the last change, with a time zone."""
     until: datetime | None = None
@@ -42,7 +42,7 @@ class TaskFilter:
         return (
             entry.status in self.statuses
             and self.tenant in (None, entry.tenant)
-            and self.team in (None, entry.team)
+            and (self.teams is None or entry.team in self.teams)
             and (self.since is None or entry.updated_at >= self.since)
             and (self.until is None or entry.updated_at <= self.until)
             and self.text.casefold() in entry.title.casefold()
@@ -68,7 +68,10 @@ def parse_time(text: str, now: datetime) -> datetime:
     A time without a zone is in the zone of `now`. Raise UsageError for any other text.
     """
     if (duration := _DURATION.fullmatch(text)) is not None:
-        return now - timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+        try:
+            return now - timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+        except OverflowError:
+            raise UsageError(f"time {text!r} is before the first year; write a shorter duration") from None
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

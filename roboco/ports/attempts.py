@@ -18,5 +18,8 @@ class Attempts(Protocol):
     def start_without_lease(self, key: str) -> int:
         """Start an attempt without a lease. Return the number of earlier attempts that have not finished."""
 
-    def finish(self, key: str) -> None:
-        """Finish the attempt, with success or an error: end the lease and reset the count."""
+    def finish(self, *keys: str) -> None:
+        """Finish the attempts, with success or an error: end their leases and reset their counts.
+
+        All keys name the same task, or there is one key.
+        """

@@ -1,8 +1,18 @@
 """Dead letters: messages and work that Roboco no longer attempts."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from roboco.domain.dead_letter import DeadLetter
+
+
+@dataclass(frozen=True)
+class DeadLetterPage:
+    """Dead letters, newest first."""
+
+    letters: list[DeadLetter]
+    cursor: str
+    """The cursor of the next page, or "" after the last one."""
 
 
 class DeadLetters(Protocol):
@@ -16,6 +26,15 @@ class DeadLetters(Protocol):
 
     def entries(self) -> list[DeadLetter]:
         """Return all letters, oldest first."""
+
+    def page(self, limit: int, cursor: str = "") -> DeadLetterPage:
+        """Return at most `limit` letters, the newest first. Letters that are stored or removed meanwhile move none.
+
+        Raise UsageError if the cursor is not one of a page. Cost: O(letters of the page), of bounded size.
+        """
+
+    def count(self) -> int:
+        """Return the number of letters."""
 
     def remove(self, letter_id: str) -> None:
         """Remove the letter with this id, if there is one."""

@@ -1,7 +1,8 @@
 """The progress of rebuilding the task index from the workspace."""
 
-from dataclasses import dataclass
-from typing import Protocol
+import json
+from dataclasses import asdict, dataclass
+from typing import Protocol, Self
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,25 @@ class Rebuild:
     after: str = ""
     """The cursor of the next page of task folders."""
     tasks_read: int = 0
-    complete: bool = False
+    all_listed: bool = False
+    """True if every page of folders has been read."""
+    left_out: tuple[str, ...] = ()
+    """Tasks that could not be read, because the workspace did not answer. They are read again after the last page."""
+
+    @property
+    def complete(self) -> bool:
+        """True if every task has been read."""
+        return self.all_listed and not self.left_out
+
+    def to_json(self) -> str:
+        """Return the fields as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the rebuild with these fields."""
+        fields = json.loads(text)
+        return cls(**fields | {"left_out": tuple(fields["left_out"])})
 
 
 class IndexProgress(Protocol):

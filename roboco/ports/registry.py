@@ -21,6 +21,54 @@ class WorkspaceIdentity:
     """The address by which a process reaches it, for people."""
 
 
+@dataclass(frozen=True)
+class WorkerLoad:
+    """The Celery tasks that a worker runs."""
+
+    active: int = 0
+    """Their number."""
+    running: tuple[str, ...] = ()
+    """The ids of some of them. The id of a turn or call begins with the id of its task and a slash."""
+
+
+NO_LOAD = WorkerLoad()
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The facts that a worker registers."""
+
+    pools: tuple[str, ...]
+    """The pools in which it works."""
+    modules: tuple[str, ...]
+    """The modules of tools that it has imported."""
+    workspace: WorkspaceIdentity
+    load: WorkerLoad = NO_LOAD
+
+
+@dataclass(frozen=True)
+class RegisteredWorker:
+    """A worker of a pool, as it registered last."""
+
+    name: str
+    """Its node name, such as `celery@host`."""
+    silent_for: float
+    """Seconds since it registered."""
+    load: WorkerLoad
+
+
+@dataclass(frozen=True)
+class PoolStatus:
+    """The workers of a pool that have registered within a day."""
+
+    live: int
+    """The number of those that count as live."""
+    registered: int
+    """The number of all."""
+    workers: list[RegisteredWorker]
+    """Some of them, the last registration first."""
+
+
 class WorkerRegistry(Protocol):
     """The live workers: each registers itself every few seconds. Times are the server's."""
 
@@ -28,10 +76,8 @@ class WorkerRegistry(Protocol):
     def node_name(self) -> str:
         """Return the node name of this process's worker; "" in a process that is not a worker."""
 
-    def register(
-        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceIdentity, foreign_tasks: bool
-    ) -> WorkspaceIdentity | None:
-        """Record that this worker lives, works in these pools, and has imported these modules of tools.
+    def register(self, worker: Registration, foreign_tasks: bool) -> WorkspaceIdentity | None:
+        """Record that this worker lives, with the facts that it registers. They replace its earlier ones.
 
         A coordinator also records its workspace. In two cases this records nothing and returns the recorded workspace:
         it is another one and another coordinator lives, or it is another one and its open tasks are not this
@@ -47,6 +93,9 @@ class WorkerRegistry(Protocol):
 
     def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
         """Return the modules of tools of each live worker of the pool, by node name. Cost: O(live workers)."""
+
+    def pool_status(self, pool: str, limit: int) -> PoolStatus:
+        """Return the workers of the pool, at most `limit` of them one by one. Cost: O(limit)."""
 
     def workspace(self) -> WorkspaceIdentity | None:
         """Return the workspace of the coordinators, or None if none has registered."""

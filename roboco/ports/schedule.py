@@ -97,6 +97,12 @@ class Schedule(Protocol):
     def instance_id(self) -> str:
         """Return the name of this instance of the server. It changes with each restart."""
 
+    def is_instance(self, instance_id: str) -> bool:
+        """Return True if this is the instance of the server with that name.
+
+        Nodes of a cluster that do not answer do not matter: `instance_id` lacks them, and they have lost nothing yet.
+        """
+
     def mark_filling(self) -> str:
         """Mark that filling the schedule has started, and return the mark.
 

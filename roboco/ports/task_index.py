@@ -44,6 +44,12 @@ class TaskIndex(Protocol):
         Return how many were removed, at most `limit`.
         """
 
+    def ended(self, task_ids: Sequence[str]) -> list[bool | None]:
+        """Return for each task True if it has ended, False if it is open, and None if the index has no entry."""
+
+    def team(self, task_id: str) -> str | None:
+        """Return the name of the task's team, or None if the index has no entry."""
+
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
         """Return at most `limit` entries that match, after the cursor, the latest change first.
 

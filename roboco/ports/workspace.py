@@ -20,7 +20,10 @@ class Histories(Protocol):
         """
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
-        """Yield the committed steps from a position on, each exactly once and in order."""
+        """Yield the committed steps from a position on, each exactly once and in order.
+
+        Cost: that of these steps. Older ones cost nothing.
+        """
 
     def lines(self, task_id: str) -> Iterator[bytes]:
         """Yield the stored lines without parsing them, oldest first."""
@@ -67,6 +70,12 @@ class Files(Protocol):
     def get(self, path: str) -> bytes | None:
         """Return the file's bytes, or None if there is no file."""
 
+    def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes of each file, in the order of the paths, with None for a file that does not exist.
+
+        The files are not read at one moment, nor in an order. Cost: one request each, on S3 at the same time.
+        """
+
     def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their version, or None if there is no file."""
 
@@ -79,7 +88,11 @@ class Files(Protocol):
         """
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store the rest of the source, of any size. It replaces an older file."""
+        """Store the rest of the source, of any size. It replaces an older file.
+
+        The source need not be seekable; it is then read once, and in bounded memory. If reading it fails, raise its
+        error, and change nothing.
+        """
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another file, of any size. It replaces an older file. Do nothing if there is no source."""
@@ -106,9 +119,10 @@ class Files(Protocol):
         them or not. Cost: on S3 one request for each 1,000 names; in a folder, one scan of the whole folder.
         """
 
-    def folders(self, cursor: str, limit: int) -> FolderPage:
+    def folders(self, cursor: str, limit: int) -> FolderPage | None:
         """Return a page of at most `limit` folders of the workspace, in the store's order; the first with cursor "".
 
+        Return None if the store does not accept the cursor, because it has expired: begin again with the first page.
         A folder that exists all the time is in exactly one page. Cost: in S3 one request; in a folder one reading of
         the directory.
         """

@@ -49,6 +49,8 @@ class Wait:
     route: Route
     calls: tuple[str, ...] = ()
     """The ids of the calls that the task waits for."""
+    by: str | None = None
+    """The identity of the caller that has paused the task, or None."""
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,14 @@ from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wa
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
-from roboco.domain.decision.situation import ATTEMPTS, Situation
+from roboco.domain.decision.situation import ATTEMPTS, INTERRUPTED, Situation
 from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
 from roboco.domain.history.goal import reminder
+from roboco.domain.history.interruption import INTERRUPTED_BY_USER, InterruptionEffect, interrupted_step
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
-from roboco.domain.history.state import (
-    AFTER_RESULTS,
-    LIMIT,
-    NEW_LIMITS,
-    REMINDED_GOALS,
-    WRAP_UP_RULE,
-    History,
-    is_limit_notice,
-)
-from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.inbox.item import UserMessage, pause_reason
+from roboco.domain.history.state import AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History, TaskState
+from roboco.domain.history.step import INTERRUPTION, LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.inbox.item import Interrupt, Item, UserMessage, blocking_pause
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END, TO_USER
@@ -49,13 +42,14 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
     if (unasked := _immediate_step(history, situation)) is not None:
         return unasked
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
-    why = pause_reason(situation.inbox, history.state.steps)
-    held = why != "" or paused_at_limit
-    queued = None if held else next((item for item in situation.inbox if isinstance(item, UserMessage)), None)
-    if (message := situation.interruption or queued) is not None:
-        return _applied_message(team, history, message, router)
-    if held:
-        return paused(team, why) if history.state.limit is None else _paused_at_limit(team, history.state.limit)
+    pause = blocking_pause(situation.inbox, history.state.steps)
+    held = pause is not None or paused_at_limit
+    if (item := situation.next_user_item(held)) is not None:
+        return _applied_user_item(team, history, situation, item, router)
+    if held and history.state.limit is not None:
+        return _paused_at_limit(team, history.state.limit)
+    if pause is not None:
+        return paused(team, pause)
     return _next_turn(team, limits, history, situation, router)
 
 
@@ -78,14 +72,12 @@ def _immediate_step(history: History, situation: Situation) -> AppendStep | None
     None if there is none.
     """
     if situation.stop is not None:
-        return _error(STOPPED, situation.stop.reason, item_id=situation.stop.item_id)
+        return _error(STOPPED, situation.stop.reason, situation.stop)
     if situation.give_up_reason is not None:
         return _error(ATTEMPTS, situation.give_up_reason)
     if (raised := situation.limit_change) is not None:
         text = TextPart(text=f"limits: {canonical_json(raised.limits)}")
-        return AppendStep(
-            ORCHESTRATOR, (text,), {"item_id": raised.item_id, NEW_LIMITS: raised.limits}, (raised.item_id,)
-        )
+        return AppendStep(ORCHESTRATOR, (text,), raised.origin() | {NEW_LIMITS: raised.limits}, (raised.item_id,))
     return None
 
 
@@ -105,20 +97,38 @@ def _ended(limits: Limits, last: TaskStep) -> End | None:
     return End(_STATUS.get(last.error.code, TaskStatus.FAILED), last.error.message)
 
 
-def _error(code: str, message: str, item_id: str | None = None) -> AppendStep:
-    metadata = {} if item_id is None else {"item_id": item_id}
-    item_ids = () if item_id is None else (item_id,)
+def _error(code: str, message: str, item: Item | None = None) -> AppendStep:
+    metadata = {} if item is None else item.origin()
+    item_ids = () if item is None else (item.item_id,)
     return AppendStep(ORCHESTRATOR, (ErrorPart(code=code, message=message),), metadata, item_ids)
 
 
+def _applied_user_item(
+    team: Team, history: History, situation: Situation, item: UserMessage | Interrupt, router: Router
+) -> AppendStep:
+    if isinstance(item, UserMessage):
+        return _applied_message(team, history, item, router)
+    metadata = item.origin() | {INTERRUPTION: _effect_of_interruption(history, situation)}
+    return AppendStep(ORCHESTRATOR, (TextPart(text=INTERRUPTED_BY_USER),), metadata, (item.item_id,))
+
+
+def _effect_of_interruption(history: History, situation: Situation) -> InterruptionEffect:
+    ended = interrupted_step(history.tail)
+    if ended is not None and ended.interrupted:
+        return "reply_ended"
+    if ended is not None and any(INTERRUPTED in (result.error or "") for result in ended.results):
+        return "calls_closed"
+    return "turn_replaced" if situation.pending_turn else "nothing_running"
+
+
 def _applied_message(team: Team, history: History, message: UserMessage, router: Router) -> AppendStep:
-    metadata: dict[str, object] = {"item_id": message.item_id} | message.attachments
+    metadata: dict[str, object] = message.origin() | message.attachments
     if message.agent is not None:
         metadata["agent"] = message.agent
     if message.interrupts:
         metadata["interrupts"] = True
-    past = without_limit_notices(history)
-    if past.last.by_agent and not past.last.interrupted and (chosen := router(team, past)).to == TO_USER:
+    past = without_notices(history)
+    if past.last.by_agent and not past.last.interrupted and _is_users_turn(chosen := router(team, past), history.state):
         metadata["routing"] = chosen.record()
     files = (ArtifactPart(artifact=artifact) for artifact in message.artifacts)
     return AppendStep(USER, (TextPart(text=message.text), *files), metadata, (message.item_id,))
@@ -129,9 +139,12 @@ def _paused_at_limit(team: Team, limit: str) -> Wait:
 
 
 def _next_turn(team: Team, limits: Limits, history: History, situation: Situation, router: Router) -> Action:
+    if history.state.interrupted:
+        interrupted = Route(TO_USER, team.collaboration_model.type, "interrupted", INTERRUPTED_BY_USER)
+        return _waiting_or_ended(interrupted, history.state, situation)
     if history.state.limit is not None:
         return _wrap_up(team, history)
-    chosen, handed_off_by = _next_route(team, without_limit_notices(history), router)
+    chosen, handed_off_by = _next_route(team, without_notices(history), router)
     if chosen.to in (END, TO_USER):
         return _finished_or_waiting(team, limits, history, situation, chosen)
     if chosen.to not in {agent.name for agent in team.agents}:
@@ -154,9 +167,9 @@ def limit_step(limit: str, agent: str) -> AppendStep:
     return AppendStep(ORCHESTRATOR, (ErrorPart(code=LIMIT, message=limit),), {LIMIT: agent})
 
 
-def without_limit_notices(history: History) -> History:
-    """Return the history as routers see it: without steps that report a reached or raised limit."""
-    tail = tuple(step for step in history.tail if not is_limit_notice(step))
+def without_notices(history: History) -> History:
+    """Return the history as routers see it: without steps that report a limit or an interruption."""
+    tail = tuple(step for step in history.tail if not step.is_notice)
     return History(history.state, tail or history.tail)
 
 
@@ -178,7 +191,17 @@ def _finished_or_waiting(team: Team, limits: Limits, history: History, situation
             return _error(GOALS, f"not achieved: {', '.join(goals)}")
         about = {REMINDED_GOALS: goals, "routing": chosen.record()}
         return AppendStep(ORCHESTRATOR, (TextPart(text=reminder(goals)),), about)
-    if chosen.to == TO_USER and not situation.sub_task:
+    return _waiting_or_ended(chosen, history.state, situation)
+
+
+def _is_users_turn(chosen: Route, state: TaskState) -> bool:
+    """Return True if the route leads to the user, or to the end of a conversation, which waits there instead."""
+    return chosen.to == TO_USER or (state.conversation and chosen.to == END)
+
+
+def _waiting_or_ended(chosen: Route, state: TaskState, situation: Situation) -> Wait | End:
+    """Return the wait for a message of the user, or the end of the task. A sub-task has no user, so it ends."""
+    if _is_users_turn(chosen, state) and not situation.sub_task:
         return Wait(TaskStatus.USER_TURN, chosen)
     return End(TaskStatus.COMPLETED, chosen.reason)
 

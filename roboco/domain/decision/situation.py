@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.inbox.item import Item, LimitChange, Stop, UserMessage
+from roboco.domain.inbox.item import Interrupt, Item, LimitChange, Stop, UserMessage
 
 ATTEMPTS = "attempts"
 """The code of the error of exhausted attempts."""
@@ -25,6 +25,8 @@ class Situation:
     """The reason why no further attempt is made at the pending turn or at the task, or None."""
     sub_task: bool = False
     """True for a sub-task. It has no user: instead of waiting for a message it ends."""
+    pending_turn: bool = False
+    """True if a turn is recorded whose step is not committed."""
 
     @property
     def stop(self) -> Stop | None:
@@ -32,9 +34,22 @@ class Situation:
         return next((item for item in self.inbox if isinstance(item, Stop)), None)
 
     @property
-    def interruption(self) -> UserMessage | None:
-        """Return the oldest message that interrupts, or None."""
-        return next((item for item in self.inbox if isinstance(item, UserMessage) and item.interrupts), None)
+    def interruption(self) -> UserMessage | Interrupt | None:
+        """Return the oldest item that interrupts, with or without a message, or None."""
+        items = (item for item in self.inbox if isinstance(item, UserMessage | Interrupt))
+        return next((item for item in items if isinstance(item, Interrupt) or item.interrupts), None)
+
+    def next_user_item(self, held: bool) -> UserMessage | Interrupt | None:
+        """Return the message or interruption that becomes the next step, or None. `held` keeps queued messages waiting.
+
+        Messages that interrupt precede queued ones. But if the user has interrupted the work without a message, the
+        earlier messages become steps first, in their order, so that the task waits afterwards.
+        """
+        items = [item for item in self.inbox if isinstance(item, UserMessage | Interrupt)]
+        if any(isinstance(item, Interrupt) for item in items):
+            return items[0]
+        queued = items[0] if items and not held else None
+        return self.interruption or queued
 
     @property
     def limit_change(self) -> LimitChange | None:

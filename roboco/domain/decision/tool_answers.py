@@ -25,6 +25,8 @@ class ExternalResult:
     item_id: str
     """The inbox item with the report."""
     outcome: ToolOutcome
+    by: str | None = None
+    """The caller that reported it. For a denial it is None: the decision itself names its caller."""
 
 
 def needs_resolution(outcome: ToolOutcome | None) -> bool:
@@ -78,10 +80,11 @@ def external_results(
             case UnknownResolution() if needs_resolution(outcomes.get(item.call_id)) and item.call_id in calls:
                 known = outcomes[item.call_id]
                 results.setdefault(
-                    item.call_id, ExternalResult(item.item_id, _resolved_outcome(calls[item.call_id], item, known))
+                    item.call_id,
+                    ExternalResult(item.item_id, _resolved_outcome(calls[item.call_id], item, known), item.by),
                 )
             case ExternalToolResult() if item.at_seq == step.seq:
-                results.setdefault(item.call_id, ExternalResult(item.item_id, item.outcome))
+                results.setdefault(item.call_id, ExternalResult(item.item_id, item.outcome, item.by))
             case ApprovalDecision() if item.at_seq == step.seq and not item.approved:
                 results.setdefault(item.call_id, ExternalResult(item.item_id, denial(item)))
             case _:

@@ -1,6 +1,7 @@
 """The next action for the calls of a step: run them, wait for a person or client, or commit their results."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
@@ -22,10 +23,13 @@ from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultP
 from roboco.domain.history.state import ACHIEVED_GOALS, History
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
-from roboco.domain.inbox.item import pause_reason
+from roboco.domain.inbox.item import Pause, blocking_pause
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import TO_USER
 from roboco.domain.team.team import Team
+
+RESOLVED_BY = "resolved_by"
+"""The metadata key of a step of results for the callers that sent results from outside, by the ids of the calls."""
 
 
 def next_for_calls(team: Team, history: History, situation: Situation) -> Action:
@@ -61,7 +65,8 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
     asked = [call for call in missing if needs_approval(team, call) and call.id not in decided]
     run = tuple(call for call in missing if call not in asked and not is_client_call(call))
     if run:
-        return paused(team, why) if (why := pause_reason(situation.inbox, history.state.steps)) else CallTools(run)
+        pause = blocking_pause(situation.inbox, history.state.steps)
+        return CallTools(run) if pause is None else paused(team, pause)
     if asked:
         return waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
     return waiting(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
@@ -82,7 +87,7 @@ def _results_metadata(
     step = history.last
     external = external_results(step, situation.inbox, situation.outcomes)
     approvals = {
-        call_id: {"approved": one.approved, "reason": one.reason, "args": one.args, "item_id": one.item_id}
+        call_id: {"approved": one.approved, "reason": one.reason, "args": one.args} | one.origin()
         for call_id, one in approval_decisions(step, situation.inbox).items()
     }
     succeeded = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}
@@ -97,6 +102,7 @@ def _results_metadata(
     prices = _prices(team, step, ({*situation.outcomes} | {*external}) - denied)
     metadata = {
         "resolved": resolved,
+        RESOLVED_BY: {call_id: one.by for call_id, one in external.items() if one.by is not None},
         "approvals": approvals,
         ACHIEVED_GOALS: achieved,
         "usage": _usage(outcomes, prices),
@@ -152,9 +158,9 @@ def _wait_for_resolution(team: Team, calls: list[ToolCall], answers: Mapping[str
     return waiting(team, TaskStatus.APPROVAL, "on_unknown", reason, calls)
 
 
-def paused(team: Team, reason: str) -> Wait:
+def paused(team: Team, pause: Pause) -> Wait:
     """Return a wait until the task is resumed."""
-    return waiting(team, TaskStatus.PAUSED, "paused", reason)
+    return replace(waiting(team, TaskStatus.PAUSED, "paused", pause.status_reason), by=pause.by)
 
 
 def waiting(team: Team, status: TaskStatus, rule: str, reason: str, calls: Sequence[ToolCall] = ()) -> Wait:

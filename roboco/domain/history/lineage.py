@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from roboco.domain.history.step import ORCHESTRATOR, TaskStep
-from roboco.domain.schema import RecordModel
-from roboco.errors import UsageError
+from roboco.domain.schema import RecordedCaller, RecordModel
+from roboco.errors import StateConflict, UsageError
 
 
 class Parent(RecordModel):
@@ -27,6 +27,8 @@ class Fork(RecordModel):
     created_at: datetime
     message: str = ""
     """A digest of the fork's first message, or empty."""
+    by: RecordedCaller = None
+    """The caller that forked it, or None."""
 
 
 def parent_of(task_id: str, first: TaskStep) -> Parent | None:
@@ -54,7 +56,7 @@ def fork_prefix(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
         raise UsageError(f"seq: no step {seq}, the task has the steps 0 to {len(steps) - 1}")
     end = seq + 2 if steps[seq].calls else seq + 1
     if end > len(steps):
-        raise UsageError(f"seq: step {seq} has calls without results; wait for them, or fork at an earlier step")
+        raise StateConflict(f"seq: step {seq} has calls without results; wait for them, or fork at an earlier step")
     if _ends_task(steps[end - 1]):
         raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one")
     return steps[:end]

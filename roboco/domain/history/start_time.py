@@ -19,11 +19,12 @@ def parse_eta(text: str) -> datetime:
     """
     try:
         eta = datetime.fromisoformat(text)
-    except ValueError as error:
+        in_utc = eta.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # a zone may lead beyond the years 1 to 9999
         raise UsageError(f"eta: must be a time such as '2026-03-01T08:00:00+01:00' (found {text[:60]!r})") from error
     if eta.tzinfo is None:
         raise UsageError(f"eta: needs a time zone, such as '+01:00' or 'Z' at its end (found {text[:60]!r})")
-    return eta.astimezone(UTC)
+    return in_utc
 
 
 def requested_start_time(eta: str | None, countdown: float | None, now: datetime) -> datetime | None:

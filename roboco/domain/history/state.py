@@ -12,7 +12,7 @@ from typing import Any
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.start_time import start_time_of
-from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
 from roboco.domain.usage import UNFINISHED_USAGE, Usage, number_or_zero, tool_usage_of, unfinished_usage, usage_of
@@ -21,12 +21,10 @@ REMINDED_GOALS = "reminded_goals"
 """The metadata key of a reminder's step for the names of the open goals."""
 ACHIEVED_GOALS = "achieved_goals"
 """The metadata key of a step of results for the goals that it achieves, each with the id of the call."""
-LIMIT = "limit"
-"""The code of the error of a reached limit, and the metadata key of its step for the agent that was next."""
-NEW_LIMITS = "new_limits"
-"""The metadata key of a step for limits that replace the team's."""
 WRAP_UP_RULE = "wrap up"
 """The rule by which an agent makes the last turn at a limit."""
+CONVERSATION = "conversation"
+"""The metadata key of the first step of a task that waits for a message where it would complete."""
 MAX_RECENT_ITEMS = 64
 """The number of ids of the newest inbox items that are remembered, so that a repeated item is dropped."""
 
@@ -41,6 +39,8 @@ class TaskState(RecordModel):
 
     steps: int = 0
     """The number of steps."""
+    imported: int = 0
+    """The number of steps that were imported when the task was submitted. No limit counts them."""
     last_digest: str = ""
     """The digest of the last step."""
     last_agent: str | None = None
@@ -81,6 +81,10 @@ class TaskState(RecordModel):
     summarized_until: int = 0
     """The position before which summaries of steps are paid for."""
     loop: LoopDetector = LoopDetector()
+    conversation: bool = False
+    """True if the task waits for a message where it would complete."""
+    interrupted: bool = False
+    """True from an interruption without a message until the next message."""
 
     @property
     def tokens(self) -> int:
@@ -89,10 +93,9 @@ class TaskState(RecordModel):
 
     @property
     def usage(self) -> Usage:
-        """Return the usage of all steps, without the seconds, which are not known here."""
-        return Usage(
-            steps=self.steps, tokens_in=self.tokens_in, tokens_out=self.tokens_out, calls=self.calls, cost=self.cost
-        )
+        """Return the usage of all steps but imported ones, without the seconds, which are not known here."""
+        own, tokens_in, tokens_out = self.steps - self.imported, self.tokens_in, self.tokens_out
+        return Usage(steps=own, tokens_in=tokens_in, tokens_out=tokens_out, calls=self.calls, cost=self.cost)
 
     def agent_usage(self, name: str) -> Usage:
         """Return the usage of the agent: its turns, their tokens, time and cost, and its calls that were run."""
@@ -123,6 +126,7 @@ class TaskState(RecordModel):
         tools = {tool["name"]: tool for tool in message.get("client_tools") or ()}
         return TaskState(
             steps=self.steps + 1,
+            imported=self.imported + step.is_imported,
             last_digest=step.digest,
             last_agent=step.agent_name if step.by_agent else self.last_agent,
             turns=_incremented(self.turns, finished),
@@ -138,6 +142,8 @@ class TaskState(RecordModel):
             cost=round(self.cost + spent.cost, 9),
             summarized_until=max(self.summarized_until, int(number_or_zero(step.metadata.get("summarized_until")))),
             loop=self._loop_after(step, rule),
+            conversation=self.conversation or step.metadata.get(CONVERSATION) is True,
+            interrupted=step.is_interruption or (self.interrupted and step.agent_name != USER),
             **self._usage_after(step, spent),
             **self._limits_after(step),
         )
@@ -148,7 +154,9 @@ class TaskState(RecordModel):
         return tuple(goal for goal in self.goals if goal.status == "open")
 
     def _usage_after(self, step: TaskStep, spent: Usage) -> dict[str, Any]:
-        """Return the usage of agents and tools after one more step."""
+        """Return the usage of agents and tools after one more step. An imported step has used nothing."""
+        if step.is_imported:
+            return {"agents": self.agents, "tools": self.tools, "calls": self.calls}
         if step.by_agent:
             mine = self.agent_usage(step.agent_name).plus(spent)
             return {"agents": self.agents | {step.agent_name: mine}, "tools": self.tools, "calls": self.calls}
@@ -240,18 +248,19 @@ class History:
         return self.tail
 
 
-def is_conclusive(history: History) -> bool:
-    """Return True if these steps suffice for a decision: they show the start of the current run, and a text.
+def is_conclusive(history: History, routes_by_run: bool) -> bool:
+    """Return True if these steps suffice for a decision.
 
-    They do not if a run with long results fills the tail. Messages of the user after the run, and limit notices, do not
-    count, because decisions look past them.
+    They show the last calls with their results; with `routes_by_run` also the start of the current run, which they do
+    not if a run with long results fills the tail. Messages of the user after the run, and notices, do not count,
+    because decisions look past them.
     """
-    steps = [step for step in history.tail if not is_limit_notice(step)]
+    steps = [step for step in history.tail if not step.is_notice]
     while steps and steps[-1].agent_name == USER:
         steps.pop()
-    if len(steps) < 3 or not any(step.by_agent and step.text for step in steps):
+    if len(steps) < 2:
         return False
-    return len(History(history.state, tuple(steps)).current_run) < len(steps)
+    return not routes_by_run or len(History(history.state, tuple(steps)).current_run) < len(steps)
 
 
 def fold(steps: Iterable[TaskStep]) -> TaskState:
@@ -276,16 +285,6 @@ def _denied_calls(step: TaskStep) -> frozenset[str]:
 
 def _incremented(counts: dict[str, int], key: str | None) -> dict[str, int]:
     return counts if key is None else counts | {key: counts.get(key, 0) + 1}
-
-
-def is_limit_notice(step: TaskStep) -> bool:
-    """Return True if the step only reports that a limit was reached or raised.
-
-    No agent has this turn; routers ignore it.
-    """
-    if step.agent_name != ORCHESTRATOR:
-        return False
-    return NEW_LIMITS in step.metadata or (step.error is not None and step.error.code == LIMIT)
 
 
 def item_ids_of(step: TaskStep) -> tuple[str, ...]:

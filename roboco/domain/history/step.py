@@ -30,6 +30,16 @@ from roboco.errors import CorruptHistory
 USER = "user"
 TOOL_EXECUTOR = "tool_executor"
 ORCHESTRATOR = "orchestrator"
+LIMIT = "limit"
+"""The code of the error of a reached limit, and the metadata key of its step for the agent that was next."""
+NEW_LIMITS = "new_limits"
+"""The metadata key of a step for limits that replace the team's."""
+IMPORTED = "imported"
+"""The metadata key of a step that a caller imported when the task was submitted."""
+PROMPT = "prompt"
+"""The metadata key of the first step for the task's prompt, if imported steps precede that."""
+INTERRUPTION = "interruption"
+"""The metadata key of the step of an interruption without a message, for its effect."""
 
 
 class TaskStep(RecordModel):
@@ -116,6 +126,27 @@ class TaskStep(RecordModel):
     def by_agent(self) -> bool:
         """Return True if an agent of the team wrote the step."""
         return self.agent_name not in (USER, TOOL_EXECUTOR, ORCHESTRATOR)
+
+    @property
+    def is_imported(self) -> bool:
+        """Return True if a caller imported the step when the task was submitted."""
+        return self.metadata.get(IMPORTED) is True
+
+    @property
+    def is_interruption(self) -> bool:
+        """Return True if the step reports that the user interrupted the work without a message."""
+        return self.agent_name == ORCHESTRATOR and INTERRUPTION in self.metadata
+
+    @property
+    def is_notice(self) -> bool:
+        """Return True if the step only reports an interruption, or that a limit was reached or raised.
+
+        No agent has this turn; routers and agents do not see it.
+        """
+        if self.agent_name != ORCHESTRATOR:
+            return False
+        reached = self.error is not None and self.error.code == LIMIT
+        return reached or NEW_LIMITS in self.metadata or INTERRUPTION in self.metadata
 
     def sealed(self, prev_digest: str) -> "TaskStep":
         """Return the step chained to the one before (empty digest for the first), ready for storage."""

@@ -1,11 +1,11 @@
 """Attachments of a message: goals, client tools, client context, scope and files."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from roboco.domain.canonical_json import canonical_json
+from roboco.domain.canonical_json import canonical_json, validated_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
 from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS, ClientTool
 from roboco.domain.schema import InputModel
@@ -24,6 +24,12 @@ class ToolScope(BaseModel):
 
     start_time: int | None = None
     end_time: int | None = None
+
+    @model_validator(mode="after")
+    def _check_json(self) -> Self:
+        """Refuse fields that are not JSON, such as NaN and deep nesting, which nothing could write down."""
+        validated_json(self.model_extra or {})
+        return self
 
 
 class Attachments(InputModel):
@@ -72,7 +78,13 @@ class Attachments(InputModel):
     def schemas(self) -> dict[str, dict[str, Any]]:
         """Return all JSON Schemas by their paths."""
         goals = {f"goals.{goal.name}.schema": goal.outcome for goal in self.goals}
-        return goals | {f"client_tools.{tool.name}.input_schema": tool.input_schema for tool in self.client_tools}
+        tools = {f"client_tools.{tool.name}.input_schema": tool.input_schema for tool in self.client_tools}
+        results = {
+            f"client_tools.{tool.name}.output_schema": tool.output_schema
+            for tool in self.client_tools
+            if tool.output_schema is not None
+        }
+        return goals | tools | results
 
 
 def _first_duplicate(names: Iterable[str]) -> str | None:

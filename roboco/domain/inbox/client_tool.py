@@ -19,3 +19,5 @@ class ClientTool(InputModel):
     description: Annotated[str, Field(min_length=1, max_length=4000)]
     input_schema: dict[str, JsonValue] = {"type": "object"}
     """The JSON Schema of its arguments."""
+    output_schema: dict[str, JsonValue] | None = None
+    """The JSON Schema of its result, for the form of a person who answers a call. No answer is checked against it."""

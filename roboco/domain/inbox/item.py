@@ -8,13 +8,24 @@ from pydantic import Field, TypeAdapter
 
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.schema import RecordModel
+from roboco.domain.schema import RecordedCaller, RecordModel
 
 
 class _Item(RecordModel):
     item_id: str
     created_at: datetime
     applied_at_seq: int | None = None
+    by: RecordedCaller = None
+    """The identity of the caller that sent the item, or None. The first one that was stored counts."""
+
+    def origin(self) -> dict[str, Any]:
+        """Return the id of the item and its caller as metadata of the step that applies it."""
+        return {"item_id": self.item_id} | caller_metadata(self.by)
+
+
+def caller_metadata(by: str | None) -> dict[str, Any]:
+    """Return the identity of a caller as metadata of a step, or {} if there is none."""
+    return {} if by is None else {"by": by}
 
 
 class UserMessage(_Item):
@@ -30,6 +41,12 @@ class UserMessage(_Item):
     """Goals, client tools and the like. They become metadata of the message's step."""
     artifacts: tuple[Artifact, ...] = ()
     """Files. They become parts of the message's step."""
+
+
+class Interrupt(_Item):
+    """The user's request to end the running work, without a message. Then the task waits for its user."""
+
+    kind: Literal["interrupt"] = "interrupt"
 
 
 class Stop(_Item):
@@ -64,6 +81,11 @@ class Pause(_Item):
     def by_user(self) -> bool:
         """Return True if the user has paused the task."""
         return self.outage == "" and self.at is None
+
+    @property
+    def status_reason(self) -> str:
+        """Return the reason of the pause for the task's status. It names the caller that has paused the task."""
+        return self.reason if self.by is None or not self.by_user else f"paused by {self.by}"
 
 
 class Resume(_Item):
@@ -118,7 +140,17 @@ class LimitChange(_Item):
     """The fields of `LimitOverrides` that are set."""
 
 
-Item = UserMessage | Stop | Pause | Resume | ExternalToolResult | ApprovalDecision | UnknownResolution | LimitChange
+Item = (
+    UserMessage
+    | Interrupt
+    | Stop
+    | Pause
+    | Resume
+    | ExternalToolResult
+    | ApprovalDecision
+    | UnknownResolution
+    | LimitChange
+)
 _ADAPTER: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="kind")])
 
 
@@ -129,7 +161,7 @@ def parse_item(data: bytes | str) -> Item:
 
 def interrupts_work(item: Item) -> bool:
     """Return True if the item interrupts the running work."""
-    return isinstance(item, Stop) or (isinstance(item, UserMessage) and item.interrupts)
+    return isinstance(item, Stop | Interrupt) or (isinstance(item, UserMessage) and item.interrupts)
 
 
 def is_paused(inbox: Iterable[Item], seq: int) -> bool:
@@ -137,10 +169,16 @@ def is_paused(inbox: Iterable[Item], seq: int) -> bool:
     return any(isinstance(item, Pause) and item.blocks(seq) for item in inbox)
 
 
-def pause_reason(inbox: Iterable[Item], seq: int) -> str:
-    """Return the reason why the step at this position must not begin, or "". A user's reason takes precedence."""
+def blocking_pause(inbox: Iterable[Item], seq: int) -> Pause | None:
+    """Return the pause that blocks the step at this position, or None. That of a user takes precedence."""
     holds = [item for item in inbox if isinstance(item, Pause) and item.blocks(seq)]
-    return min(holds, key=lambda item: not item.by_user).reason if holds else ""
+    return min(holds, key=lambda item: not item.by_user, default=None)
+
+
+def resuming_caller(inbox: Iterable[Item]) -> str | None:
+    """Return the caller of the newest item that lets a paused task continue, or None."""
+    items = [item for item in inbox if isinstance(item, Resume) or (isinstance(item, Pause) and item.until > 0)]
+    return items[-1].by if items else None
 
 
 def superseded(inbox: Iterable[Item]) -> tuple[str, ...]:

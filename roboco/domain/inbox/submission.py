@@ -8,8 +8,9 @@ from roboco.domain.canonical_json import canonical_json, sha256, validated_json,
 from roboco.domain.history.priority import Priority
 from roboco.domain.history.start_time import MAX_DELAY_SECONDS
 from roboco.domain.inbox.attachments import Attachments
+from roboco.domain.inbox.imported_message import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES, ImportedMessage
 from roboco.domain.notification import MAX_TARGETS, NotifyTarget
-from roboco.domain.schema import InputModel
+from roboco.domain.schema import CallerId, InputModel
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.errors import UsageError
 
@@ -43,12 +44,22 @@ class Submission(Attachments):
     priority: Priority = "normal"
     notify: Annotated[list[NotifyTarget], Field(max_length=MAX_TARGETS)] = []
     """The targets that are notified when the task has ended, or waits."""
+    history: Annotated[list[ImportedMessage], Field(max_length=MAX_IMPORTED_MESSAGES)] = []
+    """Earlier messages, which become the first steps."""
+    conversation: bool = False
+    """True if the task waits for a message where it would complete."""
+    by: CallerId | None = None
+    """The identity of the caller. It is no part of the content."""
 
     def digest(self) -> str:
         """Return a digest of the task's content. The same submission has the same digest."""
         content = self.metadata() | ({} if self.title is None else {"title": self.title})
-        options = self.model_dump(include={"artifacts", "eta", "countdown", "priority"}, exclude_defaults=True)
+        options = self.model_dump(
+            include={"artifacts", "eta", "countdown", "priority", "conversation"}, exclude_defaults=True
+        )
         content |= options
+        if self.history:
+            content["history"] = [message.model_dump(exclude_none=True) for message in self.history]
         return sha256(canonical_json([self.prompt, self.context, self.agent, *([content] if content else [])]))
 
 
@@ -68,7 +79,15 @@ def parse_submission(arguments: dict[str, Any]) -> Submission:
         )
     if (size := len(canonical_json(submission.context))) > MAX_CONTEXT_CHARS:
         raise UsageError(f"context: has {size} characters of JSON, at most {MAX_CONTEXT_CHARS} are possible")
+    _check_history(submission.history)
     return submission
+
+
+def _check_history(messages: list[ImportedMessage]) -> None:
+    """Raise UsageError if the imported messages are too large together."""
+    size = len(canonical_json([message.model_dump() for message in messages]).encode())
+    if size > MAX_IMPORTED_BYTES:
+        raise UsageError(f"history: has {size} bytes of JSON, at most {MAX_IMPORTED_BYTES} are possible; shorten it")
 
 
 def parse_arguments(kind: type[D], arguments: dict[str, Any]) -> D:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.history.state import is_limit_notice
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.prompt.chat import ChatMessage, StepGroup, group_by_call, is_empty, messages_of
 from roboco.domain.prompt.summary import HistorySummary
@@ -77,7 +76,7 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
 
 
 def _is_skipped(group: StepGroup) -> bool:
-    return is_limit_notice(group[0]) or is_empty(group[0])
+    return group[0].is_notice or is_empty(group[0])
 
 
 def _report(agent: Agent, seen: PromptInputs, included: list[int], why: str, tokens: dict[str, int]) -> dict[str, Any]:

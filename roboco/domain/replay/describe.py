@@ -5,8 +5,8 @@ from typing import assert_never
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ErrorPart, TextPart, ToolResultPart
-from roboco.domain.history.state import NEW_LIMITS, REMINDED_GOALS
-from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.state import REMINDED_GOALS
+from roboco.domain.history.step import NEW_LIMITS, TOOL_EXECUTOR, USER, TaskStep
 
 
 def recorded_action(step: TaskStep) -> Action:

@@ -15,13 +15,15 @@ from roboco.domain.decision.decide import STOPPED, decide
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
 from roboco.domain.decision.situation import ATTEMPTS, Situation
+from roboco.domain.decision.tool_calls import RESOLVED_BY
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.state import NEW_LIMITS, History, TaskState
-from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep
+from roboco.domain.history.state import History, TaskState
+from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, USER, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.inbox.item import (
     ApprovalDecision,
     ExternalToolResult,
+    Interrupt,
     Item,
     LimitChange,
     Stop,
@@ -36,7 +38,7 @@ from roboco.domain.team.team import Team
 
 TAIL_LENGTH = 64
 """The number of the newest steps that `decide` sees, as a coordinator loads them."""
-_STEP_FIELDS = ("item_id", "agent", "interrupts", "routing")
+_STEP_FIELDS = ("item_id", "by", "agent", "interrupts", "routing")
 
 
 class RecordedCall(RecordModel):
@@ -48,6 +50,8 @@ class RecordedCall(RecordModel):
     """The result, and the artifacts beside it."""
     resolved: str = ""
     """The id of the inbox item with the result, or ""."""
+    resolved_by: str | None = None
+    """The caller that sent the item, or None."""
     approval: dict[str, Any] | None = None
     """A person's decision on the call before it ran, or None."""
     closed: bool = False
@@ -127,22 +131,25 @@ def _guarded(team: Team, router: Router) -> Router:
 
 def external_item(step: TaskStep) -> Item | None:
     """Return the inbox item that became this step, or None."""
-    item_id = step.metadata.get("item_id")
+    item_id, by = step.metadata.get("item_id"), step.metadata.get("by")
     if not isinstance(item_id, str):
         return None
     if step.agent_name == USER:
         return UserMessage(
             item_id=item_id,
             created_at=step.created_at,
+            by=by,
             text=step.text,
             agent=step.metadata.get("agent"),
             interrupts=step.metadata.get("interrupts") is True,
             attachments={name: value for name, value in step.metadata.items() if name not in _STEP_FIELDS},
         )
+    if step.is_interruption:
+        return Interrupt(item_id=item_id, created_at=step.created_at, by=by)
     if step.agent_name == ORCHESTRATOR and step.error is not None and step.error.code == STOPPED:
-        return Stop(item_id=item_id, created_at=step.created_at, reason=step.error.message)
+        return Stop(item_id=item_id, created_at=step.created_at, by=by, reason=step.error.message)
     if step.agent_name == ORCHESTRATOR and isinstance(raised := step.metadata.get(NEW_LIMITS), dict):
-        return LimitChange(item_id=item_id, created_at=step.created_at, limits=raised)
+        return LimitChange(item_id=item_id, created_at=step.created_at, by=by, limits=raised)
     return None
 
 
@@ -200,6 +207,7 @@ def _recorded_calls(asked: TaskStep, step: TaskStep) -> RecordedResults:
             args=call.args,
             parts=parts,
             resolved=(step.metadata.get("resolved") or {}).get(call.id, ""),
+            resolved_by=(step.metadata.get(RESOLVED_BY) or {}).get(call.id),
             approval=(step.metadata.get("approvals") or {}).get(call.id),
             usage=usage if call.tool_name == DELEGATE else {},
         )
@@ -282,7 +290,12 @@ def _with_outcome(situation: Situation, call: ToolCall, outcome: ToolOutcome) ->
 
 def _external_result(asked: TaskStep, call: ToolCall, one: RecordedCall) -> ExternalToolResult:
     return ExternalToolResult(
-        item_id=one.resolved, created_at=asked.created_at, call_id=call.id, at_seq=asked.seq, outcome=one.outcome(call)
+        item_id=one.resolved,
+        created_at=asked.created_at,
+        by=one.resolved_by,
+        call_id=call.id,
+        at_seq=asked.seq,
+        outcome=one.outcome(call),
     )
 
 
@@ -298,6 +311,7 @@ def _resolution(asked: TaskStep, call: ToolCall, one: RecordedCall) -> UnknownRe
     return UnknownResolution(
         item_id=one.resolved,
         created_at=asked.created_at,
+        by=one.resolved_by,
         call_id=call.id,
         at_seq=asked.seq,
         happened=not result.is_error,

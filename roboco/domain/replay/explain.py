@@ -2,21 +2,22 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from roboco.domain.decision.decide import ROUTER, ROUTER_LOST
 from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.tool_calls import RESOLVED_BY
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.state import ACHIEVED_GOALS, AFTER_RESULTS, NEW_LIMITS, REMINDED_GOALS, WRAP_UP_RULE, History
-from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.state import ACHIEVED_GOALS, AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History
+from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.replay.describe import describe
 from roboco.domain.replay.evidence import decide_with_results, history_prefixes
 from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom, Edge, Graph
 from roboco.domain.team.team import Team
-from roboco.errors import UsageError
+from roboco.errors import NotFound
 
 _MAX_TEXT_CHARS = 200
 """The largest number of characters of a quoted text."""
@@ -47,10 +48,6 @@ class StepExplanation:
     reason: str
     candidates: tuple[Candidate, ...]
     events: tuple[str, ...]
-
-    def record(self) -> dict[str, Any]:
-        """Return the explanation as JSON."""
-        return asdict(self)
 
 
 def explain(past: RecordedTask, chosen: str | None = None) -> tuple[StepExplanation, ...]:
@@ -115,7 +112,7 @@ def _position(steps: Sequence[TaskStep], chosen: str) -> int:
     agents = [str(step.seq) for step in steps if step.by_agent]
     shown = ", ".join(agents if len(agents) <= 40 else [*agents[:20], "...", *agents[-20:]])
     last = f"the task has the steps 0 to {len(steps) - 1}"
-    raise UsageError(f"step: no step {chosen[:80]!r}; {last}, those of agents are {shown or 'none yet'}")
+    raise NotFound(f"step: no step {chosen[:80]!r}; {last}, those of agents are {shown or 'none yet'}")
 
 
 def _explain_step(past: RecordedTask, history: History | None, step: TaskStep) -> StepExplanation:
@@ -148,6 +145,8 @@ def _why(past: RecordedTask, history: History | None, step: TaskStep) -> str:
     """Return the reason for the step in plain words."""
     if not step.by_agent:
         return _why_no_agent(step)
+    if step.is_imported:
+        return "it was imported when the task was submitted"
     routing = step.metadata.get("routing") or {}
     rule, reason = str(routing.get("rule", "")), str(routing.get("reason", ""))
     last = None if history is None else history.state.last_agent
@@ -179,6 +178,8 @@ def _why_no_agent(step: TaskStep) -> str:
             return "the user sent a message"
         case _ if step.agent_name == TOOL_EXECUTOR:
             return "all calls of the step before were answered"
+        case _ if step.is_interruption:
+            return f"the user{_caller(step)} interrupted the work"
         case _:
             return f"the work seemed to be done: {routing.get('reason', '')}" if routing else "Roboco recorded it"
 
@@ -231,7 +232,7 @@ def _events_of(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
 def _user_events(step: TaskStep) -> Iterator[str]:
     how = "interrupted the work and said" if step.metadata.get("interrupts") else "said"
     whom = f" to {step.metadata['agent']}" if step.metadata.get("agent") else ""
-    yield f"the user {how}{whom}: {_quoted(step.text)}"
+    yield f"the user{_caller(step)} {how}{whom}: {_quoted(step.text)}"
     if goals := step.metadata.get("goals"):
         yield f"the user asked for these goals: {', '.join(str(goal.get('name')) for goal in goals)}"
     if tools := step.metadata.get("client_tools"):
@@ -252,13 +253,15 @@ def _agent_events(step: TaskStep) -> Iterator[str]:
 def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
     calls = {call.id: call for call in steps[step.seq - 1].calls} if step.seq else {}
     verdicts, resolved = step.metadata.get("approvals") or {}, step.metadata.get("resolved") or {}
+    callers = step.metadata.get(RESOLVED_BY) or {}
     for result in step.results:
         name = calls[result.tool_call_id].tool_name if result.tool_call_id in calls else "a tool"
         verdict = verdicts.get(result.tool_call_id)
         if verdict is not None:
-            yield f"a person {'approved' if verdict.get('approved') else 'did not approve'} {name}"
+            person = f"a person{_in_brackets(verdict.get('by'))}"
+            yield f"{person} {'approved' if verdict.get('approved') else 'did not approve'} {name}"
         elif result.tool_call_id in resolved:
-            yield f"the answer to {name} came from outside"
+            yield f"the answer to {name} came from outside{_in_brackets(callers.get(result.tool_call_id))}"
         if result.is_error:
             yield f"{name} failed: {_truncated(result.error or 'error')}"
         else:
@@ -269,12 +272,24 @@ def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
 
 def _orchestrator_event(step: TaskStep) -> str:
     if step.error is not None:
-        return f"{step.error.code}: {_truncated(step.error.message)}"
+        return f"{step.error.code}{_caller(step)}: {_truncated(step.error.message)}"
     if goals := step.metadata.get(REMINDED_GOALS):
         return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
+    if step.is_interruption:
+        return f"the user{_caller(step)} interrupted the work"
     if NEW_LIMITS in step.metadata:
-        return f"the limits were raised: {_truncated(json.dumps(step.metadata[NEW_LIMITS], ensure_ascii=False))}"
+        limits = json.dumps(step.metadata[NEW_LIMITS], ensure_ascii=False)
+        return f"the limits were raised{_caller(step)}: {_truncated(limits)}"
     return _truncated(step.text)
+
+
+def _caller(step: TaskStep) -> str:
+    """Return the caller whose item the step applies, in brackets, or ""."""
+    return _in_brackets(step.metadata.get("by"))
+
+
+def _in_brackets(by: object) -> str:
+    return f" ({by})" if isinstance(by, str) else ""
 
 
 def _args(call: ToolCall) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from roboco.domain.decision.action import Wait
 from roboco.domain.decision.situation import Situation
+from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.part import Part
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
@@ -59,7 +60,7 @@ class Recording(RecordModel):
 
 def recording_of(past: RecordedTask) -> Recording:
     """Return the recording of a recorded task: its own steps, each in its place."""
-    first = max(1, past.first)
+    first = past.first_decided
     opening = tuple(step.model_copy(update={"digest": "", "prev_digest": ""}) for step in past.steps[:first])
     turns: list[RecordedTurn] = []
     calls: list[RecordedCall] = []
@@ -72,7 +73,7 @@ def recording_of(past: RecordedTask) -> Recording:
             metadata = {name: value for name, value in step.metadata.items() if name != "routing"}
             turns.append(RecordedTurn(agent=step.agent_name, parts=step.parts, metadata=metadata))
         elif step.agent_name == TOOL_EXECUTOR:
-            after = past.steps[step.seq + 1] if step.seq + 1 < len(past.steps) else None
+            after = step_or_interruption_after(past.steps, step.seq)
             situation, recorded = recorded_results(past.team, history, step, after)
             calls += recorded.values()
             arrivals += _early_inputs(situation, step.seq)

@@ -10,8 +10,9 @@ from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.state import LIMIT, NEW_LIMITS, REMINDED_GOALS, History
-from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.interruption import step_or_interruption_after
+from roboco.domain.history.state import REMINDED_GOALS, History
+from roboco.domain.history.step import INTERRUPTION, LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.replay.describe import describe, recorded_action, rule_of
 from roboco.domain.replay.evidence import (
     RecordedResults,
@@ -49,6 +50,11 @@ class RecordedTask:
     """True for a sub-task, which has no user."""
     router: Router = route
 
+    @property
+    def first_decided(self) -> int:
+        """Return the position of the first step that a decision of this task led to."""
+        return max(self.first, 1 + sum(step.is_imported for step in self.steps))
+
 
 @dataclass(frozen=True)
 class ReplayStep:
@@ -78,14 +84,14 @@ class Replayer:
 
     def steps(self) -> Iterator[ReplayStep]:
         """Yield every position of the task's own steps in order, and then its final status."""
-        steps = self.past.steps
+        steps, first = self.past.steps, self.past.first_decided
         for recorded in history_prefixes(steps):
             history = with_edges_of(self.team, recorded) if self.other else recorded
             seq = history.state.steps
             if seq == len(steps):
                 if (stands := self._final_status(history)) is not None:
                     yield stands
-            elif seq >= max(1, self.past.first):
+            elif seq >= first:
                 yield self._replay_step(history, steps[seq])
 
     def decide_at(self, history: History, step: TaskStep) -> ReplayedDecision:
@@ -94,14 +100,15 @@ class Replayer:
         return decide_with_results(self.team, history, situation, self.router, recorded)
 
     def _inputs(self, history: History, step: TaskStep) -> tuple[Situation, RecordedResults]:
-        after = self.past.steps[step.seq + 1] if step.seq + 1 < len(self.past.steps) else None
+        after = step_or_interruption_after(self.past.steps, step.seq)
         recorded: RecordedResults = {}
         if step.agent_name == TOOL_EXECUTOR:
             situation, recorded = recorded_results(self.past.team, history, step, after)
         else:
             item = external_item(step)
             situation = Situation(() if item is None else (item,), give_up_reason=give_up_reason(step))
-        return replace(situation, sub_task=self.past.sub_task), recorded
+        pending = step.metadata.get(INTERRUPTION) == "turn_replaced"
+        return replace(situation, sub_task=self.past.sub_task, pending_turn=pending), recorded
 
     def _replay_step(self, history: History, step: TaskStep) -> ReplayStep:
         recorded = recorded_action(step)
@@ -130,7 +137,7 @@ class Replayer:
         if step.agent_name != ORCHESTRATOR:
             return None
         if error is None:
-            known = REMINDED_GOALS in step.metadata or NEW_LIMITS in step.metadata
+            known = {REMINDED_GOALS, NEW_LIMITS, INTERRUPTION} & step.metadata.keys()
             return None if known else "no cause of this is in the history"
         if error.code == LIMIT:
             seconds = (step.created_at - self.past.started_at).total_seconds()

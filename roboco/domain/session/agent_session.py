@@ -144,10 +144,10 @@ def agent_session(session: Session) -> AgentSessionRecord:
         org_id=tenant_of(session.task_id),
         created_by=USER,
         created=session.created,
-        status=_status(session.status) if session.messages else AgentSessionStatus.NOT_STARTED,
+        status=agent_status(session.status) if session.messages else AgentSessionStatus.NOT_STARTED,
         title=session.title or None,
         model_profile=session.model_profile,
-        messages=[_message(message) for message in session.messages],
+        messages=[agent_message(message) for message in session.messages],
         goals=session.goals,
         forked_from_session_id=session.lineage.forked_from_task_id,
         forked_from_message_sequence_num=session.lineage.forked_from_seq,
@@ -161,8 +161,8 @@ def agent_delta(delta: SessionDelta) -> AgentSessionDelta:
     """Return the delta in roboto.ai's form."""
     return AgentSessionDelta(
         continuation_token=delta.continuation_token,
-        messages_by_idx={index: _message(message) for index, message in delta.messages_by_idx.items()},
-        status=None if delta.status is None else _status(delta.status),
+        messages_by_idx={index: agent_message(message) for index, message in delta.messages_by_idx.items()},
+        status=None if delta.status is None else agent_status(delta.status),
         title=delta.title,
         goals=delta.goals,
         task_status=delta.status,
@@ -188,7 +188,7 @@ _ROLES = {
 }
 
 
-def _status(status: TaskStatus) -> AgentSessionStatus:
+def agent_status(status: TaskStatus) -> AgentSessionStatus:
     """Return the party that acts next. After an end that is the user: the form has no other end."""
     match status:
         case TaskStatus.QUEUED | TaskStatus.RUNNING | TaskStatus.APPROVAL | TaskStatus.PAUSED:
@@ -207,7 +207,8 @@ _INTERRUPTED = SessionError(error_message="The user interrupted the agent.", err
 """The form gives the reason of a cancelled message as that of a failed one."""
 
 
-def _message(message: SessionMessage) -> AgentMessage:
+def agent_message(message: SessionMessage) -> AgentMessage:
+    """Return the message in roboto.ai's form."""
     content = [_content(part) for part in message.content]
     if message.status is MessageStatus.CANCELLED and not any(isinstance(part, SessionError) for part in content):
         content.append(_INTERRUPTED)

@@ -23,6 +23,8 @@ class SessionGoal(RecordModel):
     In a task that ended otherwise, an open goal stays `open`.
     """
     goal_index: int
+    declared_seq: int
+    """The position of the message that declared the goal."""
     declared_at: datetime
     achieved_at: datetime | None = None
     tool_use_id: str | None = None
@@ -58,6 +60,7 @@ def _declared(step: TaskStep, first_index: int) -> list[SessionGoal]:
             name=goal["name"],
             description=str(goal.get("description") or ""),
             goal_index=index,
+            declared_seq=step.seq,
             declared_at=step.created_at,
             outcome_schema=goal["schema"] if isinstance(goal.get("schema"), dict) else {},
         )

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from roboco.domain.history.part import ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
-from roboco.domain.schema import RecordModel
+from roboco.domain.schema import RecordedCaller, RecordModel
 from roboco.domain.session.goal import SessionGoal
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
@@ -113,6 +113,10 @@ class SessionMessage(RecordModel):
     """The time in UTC; for the turn in flight that of the step before it."""
     agent_name: str
     step_id: str
+    by: RecordedCaller = None
+    """The caller whose message, stop or change of limits this is, if it was named."""
+    item_id: RecordedCaller = None
+    """The id of the item whose message, stop or change of limits this is, if it was sent as one."""
 
     @property
     def complete(self) -> bool:
@@ -135,6 +139,8 @@ class Lineage(RecordModel):
 
     forked_from_task_id: str | None = None
     forked_from_seq: int | None = None
+    forked_by: RecordedCaller = None
+    """The caller that forked the task, if it was named."""
     parent_task_id: str | None = None
     parent_step_id: str | None = None
 
@@ -223,6 +229,8 @@ def message_of(step: TaskStep, names: Mapping[str, str]) -> SessionMessage:
         created=step.created_at,
         agent_name=step.agent_name,
         step_id=step.step_id,
+        by=step.metadata.get("by"),
+        item_id=step.metadata.get("item_id"),
     )
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.step import TaskStep
-from roboco.domain.schema import RECORD_CONTEXT, RecordModel
+from roboco.domain.schema import RECORD_CONTEXT, RecordedCaller, RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.domain.usage import Usage
@@ -111,6 +111,8 @@ class UserMessageAdded(_Event):
     type: Literal["event_user_message"] = "event_user_message"
     step_id: str
     text: str
+    by: RecordedCaller = None
+    """The caller that sent the message, if it was named."""
 
 
 class UserInterrupted(_Event):
@@ -120,6 +122,8 @@ class UserInterrupted(_Event):
     reason: str
     item_id: str = ""
     """The inbox item of the request."""
+    by: RecordedCaller = None
+    """The caller that sent the request, if it was named."""
     receipt: dict[str, Any] = {}
     """The times of the request, of its receipt by the worker and of the closing of the model's connection.
 
@@ -148,6 +152,8 @@ class StatusChanged(_Event):
     """The ids of tool calls that wait for an answer or approval."""
     changes: tuple[ToolDifference, ...] = ()
     """The changed tools of the first of these calls, with a bounded excerpt of each text."""
+    by: RecordedCaller = None
+    """The caller that paused the task, or let it continue, if it was named."""
 
 
 class StepEnded(_Event):

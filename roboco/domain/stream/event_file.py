@@ -5,12 +5,14 @@ logs and the number of its first event; its lines have consecutive numbers.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import TaskStep
 
+_SEGMENT = re.compile(r"(?P<generation>[A-Za-z0-9]+)-(?P<first>[0-9]{8}|[1-9][0-9]{8,})\.jsonl")
 _STEP_END, _TASK_END = b'"event_step_end"', b'"event_task_end"'
 
 
@@ -26,9 +28,10 @@ def to_stored(message: bytes) -> bytes:
 def merged_log(stored: bytes, segments: Sequence[bytes], log: Sequence[bytes]) -> bytes | None:
     """Return the file with the lines of its segments and of the log, or None if they have nothing that it lacks.
 
-    The log is one generation, and its first lines may be trimmed: segments or the file have those. The file keeps the
+    The log is one generation, and its older lines may be trimmed: segments or the file have those. The file keeps the
     lines of generations that Redis has lost. It drops an end of such a generation: the task has continued, or its end
-    was decided again. A log of an earlier generation than the last one of the file is out of date.
+    was decided again. A log of an earlier generation than the last one of the file is out of date, unless it has the
+    end of the task: Redis was set back before the last generation, and the task has ended there.
     """
     lines = {place_of(line): line for line in stored.splitlines()}
     newest = max(lines, default=("", 0))
@@ -37,10 +40,11 @@ def merged_log(stored: bytes, segments: Sequence[bytes], log: Sequence[bytes]) -
         for line in segment.splitlines():
             merged.setdefault(place_of(line), line)
     places = [place_of(line) for line in log]
-    if places and places[-1] > newest:
+    has_end = any(_TASK_END in line for line in log)
+    if places and (places[-1] > newest or has_end):
         # The log wins: if Redis was set back, its numbers were used again, and the file may have the lost ones.
-        first = places[0]
-        merged = {place: line for place, line in merged.items() if place[0] != first[0] or place < first}
+        last = places[-1]
+        merged = {at: line for at, line in merged.items() if at < last or (at[0] != last[0] and not has_end)}
         merged.update(zip(places, log, strict=True))
     generation = max(merged, default=("", 0))[0]
     found = {at: line for at, line in merged.items() if at[0] == generation or _TASK_END not in line}
@@ -53,10 +57,10 @@ def place_of(line: bytes) -> tuple[str, int]:
     return str(record.get("generation", "")), int(record["seq"])
 
 
-def segment_place(name: str) -> tuple[str, int]:
-    """Return the generation and the first number of the segment of this name."""
-    generation, _, first = name.removesuffix(".jsonl").rpartition("-")
-    return generation, int(first)
+def segment_places(names: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the generation and the first number of each segment among the names, in order. Ignore other names."""
+    found = filter(None, map(_SEGMENT.fullmatch, names))
+    return sorted((match["generation"], int(match["first"])) for match in found)
 
 
 def from_stored(

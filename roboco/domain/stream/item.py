@@ -10,6 +10,7 @@ An event of a newer release is an item of type `event_unknown`; its `data.type` 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, Literal, TypeVar, cast
 
 from roboco.domain.history.part import ToolCallPart, ToolResultPart
@@ -32,7 +33,7 @@ from roboco.domain.stream.event import (
 )
 
 Type = TypeVar("Type", bound=str, covariant=True)
-Data = TypeVar("Data", covariant=True)
+Data = TypeVar("Data", bound=RecordModel, covariant=True)
 
 
 class TextPartDelta(RecordModel):
@@ -79,6 +80,11 @@ class TypedItem(Generic[Type, Data]):
     data: Data
     cursor: str
     """The position of the item. A follower that resumes from it receives the items after this one."""
+
+    @cached_property
+    def data_json(self) -> str:
+        """The data as JSON, computed once for all followers that share the item."""
+        return self.data.model_dump_json()
 
 
 StreamItem = (

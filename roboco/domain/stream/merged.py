@@ -40,7 +40,8 @@ from roboco.domain.stream.item import (
 )
 from roboco.errors import UsageError
 
-_CURSOR = re.compile(r"([0-9a-f]*)\.(\d+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)(t?)")
+_CURSOR = re.compile(r"([0-9a-f]{0,32})\.(\d{1,15})\.(\d{1,15})\.(\d{1,15})\.(\d{1,15})\.(\d{1,15})(t?)", re.ASCII)
+"""The text of a cursor. Clients send it, so its numbers are those that a task can reach."""
 
 
 @dataclass(frozen=True)

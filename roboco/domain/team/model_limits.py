@@ -32,6 +32,11 @@ class ModelLimits:
         self._own = default_address
         self._limits = tuple(parse_limit(entry, default_address) for entry in entries)
 
+    @property
+    def entries(self) -> tuple[ModelLimit, ...]:
+        """All limits, in the order of their entries."""
+        return self._limits
+
     def for_profile(self, profile: ModelProfile) -> ModelLimit:
         """Return the limit of the profile's model at its address, or above it.
 

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from roboco.domain.limits import Limits
 from roboco.domain.schema import InputModel, Name
-from roboco.domain.team.collaboration import Collaboration, Sequential
+from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import ModelProfile
@@ -173,6 +173,13 @@ class Team(InputModel):
         model = self.collaboration_model
         named = None if isinstance(model, Sequential) else model.initial_agent
         return named or self.agents[0].name
+
+    @property
+    def routes_by_run(self) -> bool:
+        """Return True if the team's routing may depend on an agent's whole run: on a condition, or on code."""
+        model = self.collaboration_model
+        edges = (edge for out in model.routing_graph.values() for edge in out) if isinstance(model, Graph) else ()
+        return isinstance(model, Custom) or any(edge.when is not None for edge in edges)
 
     @property
     def tail_length(self) -> int:
