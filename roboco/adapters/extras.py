@@ -12,6 +12,13 @@ from roboco.errors import UsageError
 EXTRAS: Final[dict[str, dict[str, str]]] = {
     "workers": {"openai": "openai", "prometheus-client": "prometheus_client", "snowballstemmer": "snowballstemmer"},
     "flower": {"flower": "flower"},
+    "gateway": {
+        "fastapi": "fastapi",
+        "httptools": "httptools",
+        "joserfc": "joserfc",
+        "prometheus-client": "prometheus_client",
+        "uvicorn": "uvicorn",
+    },
     "mcp": {"mcp": "mcp"},
 }
 """The packages of each extra, with the modules that they install."""

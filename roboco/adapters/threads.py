@@ -13,8 +13,9 @@ T = TypeVar("T")
 class ThreadPool:
     """A pool of at most `max_threads` threads for all event loops of a process. A forked process gets a new pool."""
 
-    def __init__(self, max_threads: int) -> None:
+    def __init__(self, max_threads: int, name: str = "roboco-reader") -> None:
         self._max_threads = max_threads
+        self._name = name
         self._lock = threading.Lock()
         self._pools: dict[int, ThreadPoolExecutor] = {}
         self._shared_calls: dict[tuple[asyncio.AbstractEventLoop, Hashable], asyncio.Task[Any]] = {}
@@ -44,5 +45,5 @@ class ThreadPool:
         with self._lock:
             process = os.getpid()
             if process not in self._pools:
-                self._pools = {process: ThreadPoolExecutor(self._max_threads, thread_name_prefix="roboco-reader")}
+                self._pools = {process: ThreadPoolExecutor(self._max_threads, thread_name_prefix=self._name)}
             return self._pools[process]

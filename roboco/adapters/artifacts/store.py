@@ -9,7 +9,7 @@ the version counts as missing, and the same call completes it later.
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO
@@ -18,7 +18,7 @@ from roboco.adapters.artifacts.mime import HEAD_BYTES, is_text, mime_of
 from roboco.domain.artifact_name import MAX_NAME_CHARS, artifact_name, artifact_uri
 from roboco.domain.history.part import Artifact
 from roboco.domain.paths import artifact_info_path, artifact_path, artifacts_path
-from roboco.errors import UsageError
+from roboco.errors import NotFound, StateConflict, UsageError
 from roboco.ports.workspace import Files
 
 MAX_VERSIONS = 10_000
@@ -41,6 +41,18 @@ class NewArtifact:
     """The step that writes it."""
 
 
+@dataclass(frozen=True)
+class Content:
+    """The digest, the size and the beginning of the bytes of a file."""
+
+    digest: str
+    """The SHA-256 in hexadecimal digits."""
+    size: int
+    """The number of bytes."""
+    head: bytes
+    """The first bytes, which decide the type."""
+
+
 def write_artifact(files: Files, task_id: str, written: NewArtifact, data: bytes) -> Artifact:
     """Store the data under the name, or under its next free version if other data has the name. Return the artifact.
 
@@ -52,28 +64,40 @@ def write_artifact(files: Files, task_id: str, written: NewArtifact, data: bytes
 
 def store_artifact(files: Files, task_id: str, written: NewArtifact, source: BinaryIO) -> Artifact:
     """Store the whole source, of any size, as `write_artifact` does. It is read twice, from its beginning."""
+    checked_name(written.name)
+    content = scan(source)
+
+    def put(path: str) -> None:
+        source.seek(0)
+        files.put_from(path, source)
+
+    return place_content(files, task_id, written, content, put)
+
+
+def place_content(
+    files: Files, task_id: str, written: NewArtifact, content: Content, put: Callable[[str], None]
+) -> Artifact:
+    """Claim a version for this content, and have `put` store its bytes at a path, unless they are there already."""
     base = checked_name(written.name)
-    digest, size, head = _scan(source)
-    mime_type = _type_of(base, head, written.mime_type)
+    mime_type = _type_of(base, content.head, written.mime_type)
     for version in _versions(files, task_id, base):
         name = _versioned_name(base, version)
         artifact = Artifact(
             artifact_id=name,
             uri=artifact_uri(name),
             mime_type=mime_type,
-            size=size,
-            sha256=digest,
+            size=content.size,
+            sha256=content.digest,
             base=base,
             version=version,
             step_id=written.step_id,
         )
         if (stored := _claim_version(files, task_id, artifact)) is None:
             continue
-        if files.size(artifact_path(task_id, name)) != size:
-            source.seek(0)
-            files.put_from(artifact_path(task_id, name), source)
+        if files.size(artifact_path(task_id, name)) != content.size:
+            put(artifact_path(task_id, name))
         return stored
-    raise UsageError(f"artifact {written.name!r} has {MAX_VERSIONS} versions; use another name")
+    raise StateConflict(f"artifact {written.name!r} has {MAX_VERSIONS} versions; use another name")
 
 
 def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
@@ -84,7 +108,7 @@ def find_artifact(files: Files, task_id: str, uri_or_name: str) -> Artifact:
         existing = files.names(artifacts_path(task_id))
         more = len(existing) - _MAX_LISTED_NAMES
         listed = ", ".join(existing[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
-        raise UsageError(f"no artifact {name!r} in this task; artifacts: {listed or 'none'}")
+        raise NotFound(f"no artifact {name!r} in this task; artifacts: {listed or 'none'}")
     info = files.get(artifact_info_path(task_id, name))
     if info is not None:
         return Artifact.model_validate_json(info)
@@ -130,15 +154,15 @@ def _claim_version(files: Files, task_id: str, artifact: Artifact) -> Artifact |
     return stored if stored.sha256 == artifact.sha256 else None
 
 
-def _scan(source: BinaryIO) -> tuple[str, int, bytes]:
-    """Return the digest of all bytes, their number, and the first of them."""
+def scan(source: BinaryIO) -> Content:
+    """Return the content of the whole source, from its beginning."""
     source.seek(0)
     digest, size, head = hashlib.sha256(), 0, b""
     while piece := source.read(_PIECE_BYTES):
         head = head or piece[:HEAD_BYTES]
         digest.update(piece)
         size += len(piece)
-    return digest.hexdigest(), size, head
+    return Content(digest.hexdigest(), size, head)
 
 
 def _type_of(name: str, head: bytes, declared: str) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from roboco.domain.notification import NotifyTarget
 from roboco.domain.url import covers
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Forbidden, TransientError, UsageError
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -17,12 +17,12 @@ def check_webhook(target: NotifyTarget, allowed: tuple[str, ...], variables: tup
     """Return the webhook's URL. Raise UsageError unless an entry covers it and its secret may be used."""
     url, variable = target.webhook or "", target.secret_env or ""
     if not any(covers(entry, url) for entry in allowed):
-        raise UsageError(
+        raise Forbidden(
             f"webhook {target.label!r} is not allowed on this worker: name its address, or the beginning of it, in "
             "ROBOCO_ALLOWED_WEBHOOKS to allow it"
         )
     if variable not in variables:
-        raise UsageError(
+        raise Forbidden(
             f"the variable {variable} may not be used on this worker: name it in ROBOCO_ALLOWED_WEBHOOK_ENV"
         )
     return url
@@ -52,7 +52,7 @@ def allowed_address(host: str, port: int, allowed: tuple[str, ...]) -> str:
     for address in addresses:
         if _is_public(address) or any(address in network for network in networks):
             return str(address)
-    raise UsageError(
+    raise Forbidden(
         f"host {host!r} is at {addresses[0]}, which is no public address: name its network in ROBOCO_ALLOWED_WEBHOOKS "
         "to allow it"
     )

@@ -1,6 +1,6 @@
 """Connections to Redis or to a Redis Cluster, with a limit on every wait."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -12,6 +12,7 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from roboco.adapters.redis.cluster import LazyCluster, any_node_url, first_node_url, is_cluster, parse_nodes
+from roboco.adapters.redis.cluster_batch import BatchingCluster
 from roboco.errors import UsageError
 
 TIMEOUT = 5
@@ -21,6 +22,7 @@ TIMEOUT = 5
 def connect(url: str, max_connections: int = 250) -> redis.Redis:
     """Return a client for commands. It retries a refused connection for about two seconds, but no timeout.
 
+    So a call waits for at most TIMEOUT seconds to connect, and as long for the answer of each server that it asks.
     `redis+cluster://HOST:PORT,HOST:PORT` names nodes of a cluster, of which one must answer.
     """
     return _make_client(url, max_connections=max_connections, socket_timeout=TIMEOUT)
@@ -57,18 +59,18 @@ def connect_subscriber(url: str) -> redis.Redis:
     return _make_client(urlunsplit(parts._replace(netloc=f"{credentials}{node.host}:{node.port}")), **options)
 
 
-def is_same_instance(client: redis.Redis, expected: str | None) -> bool:
+def is_same_instance(client: redis.Redis, expected: str | None, keys: Sequence[str] = ()) -> bool:
     """Return True if this is the Redis instance with the id `expected`.
 
     In a cluster, each primary that answers must be part of that id. A primary that does not answer has lost nothing
-    yet; a node that takes its place has another id.
+    yet; a node that takes its place has another id. With keys, only their nodes are asked, and must answer.
     """
     if expected is None:
         return False
     known = set(expected.split())
-    if set(instance_id(client).split()) <= known:
+    if _run_ids(client, keys) <= known:
         return True
-    return isinstance(client, LazyCluster) and set(instance_id(cast(redis.Redis, client.refresh())).split()) <= known
+    return isinstance(client, LazyCluster) and _run_ids(cast(redis.Redis, client.refresh()), keys) <= known
 
 
 def instance_id(client: redis.Redis) -> str:
@@ -76,20 +78,29 @@ def instance_id(client: redis.Redis) -> str:
 
     In a cluster, return the ids of the primaries that answer. Raise redis.ConnectionError if none answers.
     """
+    return " ".join(sorted(_run_ids(client)))
+
+
+def _run_ids(client: redis.Redis, keys: Sequence[str] = ()) -> set[str]:
     if not isinstance(client, LazyCluster):
-        server: Any = client.info("server")
-        return str(server["run_id"])
+        return {_run_id(client)}
+    cluster: Any = client
+    if keys:
+        nodes = {node.name: node for node in map(cluster.get_node_from_key, keys)}
+        return {_run_id(cluster, target_nodes=node) for node in nodes.values()}
     runs, failed = set[str](), None
-    for node in cast(Any, client).get_primaries():
+    for node in cluster.get_primaries():
         try:
-            answer: Any = client.info("server", target_nodes=node)
+            runs.add(_run_id(cluster, target_nodes=node))
         except (redis.ConnectionError, redis.TimeoutError, RedisClusterException) as error:
             failed = error
-        else:
-            runs.add(str(answer["run_id"]))
     if not runs:
         raise redis.ConnectionError(f"no primary of the cluster answers: {failed}")
-    return " ".join(sorted(runs))
+    return runs
+
+
+def _run_id(client: Any, **node: Any) -> str:
+    return str(client.info("server", **node)["run_id"])
 
 
 def channel_connection(url: str) -> Connection:
@@ -134,7 +145,7 @@ def _make_client(url: str, **options: Any) -> redis.Redis:
     }
     try:
         if is_cluster(url):
-            return cast(redis.Redis, LazyCluster(parse_nodes(url), first_node_url(url), common | options))
+            return cast(redis.Redis, BatchingCluster(parse_nodes(url), first_node_url(url), common | options))
         return redis.Redis.from_url(url, **common | options)
     except ValueError:  # its message may contain the password
         raise UsageError(

@@ -40,6 +40,14 @@ def any_node_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{credentials}{host}:{port}"))
 
 
+class _Cluster(RedisCluster):
+    """A client that repeats a command after a lost connection, but not after a time-out: its caller has waited."""
+
+    ERRORS_ALLOW_RETRY: Any = tuple(
+        error for error in RedisCluster.ERRORS_ALLOW_RETRY if error is not redis.TimeoutError
+    )
+
+
 class LazyCluster:
     """A client of a cluster that connects at its first use. It takes the commands of a client of a single Redis."""
 
@@ -97,7 +105,7 @@ class LazyCluster:
             if self._cluster is None:
                 startup = [cast(Any, ClusterNode)(host, port) for host, port in self._nodes]
                 try:
-                    self._cluster = RedisCluster(url=self._url, startup_nodes=startup, **self._options)
+                    self._cluster = _Cluster(url=self._url, startup_nodes=startup, **self._options)
                 except RedisClusterException as error:
                     raise redis.ConnectionError(str(error)) from error
             return self._cluster

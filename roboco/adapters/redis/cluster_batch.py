@@ -11,15 +11,17 @@ singly, because redis-py follows such a redirection. A command without an answer
 
 All commands are sent before the first answer is read: so a node that hangs delays the answers of others, but not their
 commands, unless it needs a new connection. Callers that must not wait for other nodes send a batch for each node. The
-order of the commands is not kept. Redis-py's own pipelines refuse scripts, and repeat each failed command singly, which
-takes one time-out a command.
+order of the commands for a node is kept, except for those that it redirects. Redis-py's own pipelines refuse scripts,
+and repeat each failed command singly, which takes one time-out a command; `BatchPipeline` replaces them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, NamedTuple, Self
 
 import redis
 from redis.cluster import ClusterNode
+from redis.commands.core import DataAccessCommands
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -30,10 +32,21 @@ from redis.exceptions import (
 
 from roboco.adapters.redis.cluster import LazyCluster
 
-ScriptCommand = tuple[Any, ...]
-"""EVALSHA with its arguments."""
-_FIRST_KEY: Final = 3
-"""The index of the first key in a command."""
+
+class BatchCommand(NamedTuple):
+    """A command whose keys are in one slot."""
+
+    arguments: tuple[Any, ...]
+    """The name and the arguments."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """Options with which redis-py parses the answer."""
+
+    @property
+    def first_key(self) -> Any:
+        """The first key. Scripts have two arguments before it."""
+        return self.arguments[3 if self.arguments[0] == "EVALSHA" else 1]
+
+
 MIN_REFRESH_INTERVAL: Final = 1.0
 """Seconds between two queries of the topology after errors of batches."""
 _STALE_ERRORS = (MovedError, ClusterDownError, SlotNotCoveredError, redis.ConnectionError)
@@ -41,7 +54,7 @@ _STALE_ERRORS = (MovedError, ClusterDownError, SlotNotCoveredError, redis.Connec
 _REDIRECTIONS = (AskError, MovedError, TryAgainError)
 
 
-def send_batch(cluster: LazyCluster, commands: Sequence[ScriptCommand]) -> list[Any]:
+def send_batch(cluster: LazyCluster, commands: Sequence[BatchCommand]) -> list[Any]:
     """Send the commands. Return the answer to each, or its error.
 
     Cost: O(commands), and one round trip to each node; two, and a query of the topology, if that has changed.
@@ -58,12 +71,12 @@ def send_batch(cluster: LazyCluster, commands: Sequence[ScriptCommand]) -> list[
     return [answers[index] for index in range(len(commands))]
 
 
-def _send(cluster: LazyCluster, commands: Mapping[int, ScriptCommand], answers: dict[int, Any]) -> str | None:
+def _send(cluster: LazyCluster, commands: Mapping[int, BatchCommand], answers: dict[int, Any]) -> str | None:
     """Send the commands, and add their answers. Return the name of a node that did not answer, or None."""
     batches: dict[str, _NodeBatch] = {}
     for index, command in commands.items():
         try:
-            node: ClusterNode = cluster.get_node_from_key(command[_FIRST_KEY])
+            node: ClusterNode = cluster.get_node_from_key(command.first_key)
         except redis.RedisError as error:  # no known node has the slot, or the client cannot connect
             answers[index] = error
         else:
@@ -88,13 +101,13 @@ class _NodeBatch:
         self._node = node
         self._client: Any = None
         self._connection: Any = None
-        self._commands: dict[int, ScriptCommand] = {}
+        self._commands: dict[int, BatchCommand] = {}
         self._unanswered: list[int] = []
         self.answers: dict[int, Any] = {}
         self.failed = False
         """True if the connection to the node was lost, or did not answer in time."""
 
-    def add(self, index: int, command: ScriptCommand) -> None:
+    def add(self, index: int, command: BatchCommand) -> None:
         """Add the command to the batch."""
         self._commands[index] = command
 
@@ -125,7 +138,7 @@ class _NodeBatch:
         packed = list[bytes]()
         for index, command in self._commands.items():
             try:
-                packed += self._connection.pack_command(*command)
+                packed += self._connection.pack_command(*command.arguments)
             except (redis.DataError, UnicodeError) as error:
                 self.answers[index] = error
                 self._unanswered.remove(index)
@@ -133,7 +146,8 @@ class _NodeBatch:
 
     def _read_answer(self, index: int) -> None:
         try:
-            self.answers[index] = self._client.parse_response(self._connection, "EVALSHA")
+            name, options = self._commands[index].arguments[0], self._commands[index].options
+            self.answers[index] = self._client.parse_response(self._connection, name, **options)
         except (redis.ConnectionError, redis.TimeoutError) as error:
             self._fail(error)
             return
@@ -155,8 +169,53 @@ def _refresh(cluster: LazyCluster, failed: str | None) -> None:
         return  # the commands keep their errors
 
 
-def _send_singly(cluster: LazyCluster, command: ScriptCommand) -> Any:
+def _send_singly(cluster: LazyCluster, command: BatchCommand) -> Any:
     try:
-        return cluster.execute_command(*command)
+        return cluster.execute_command(*command.arguments, **command.options)
     except redis.RedisError as error:
         return error
+
+
+class BatchingCluster(LazyCluster):
+    """A client of a cluster whose pipelines are batches."""
+
+    def pipeline(self, transaction: bool = False) -> "BatchPipeline":
+        """Return an empty pipeline."""
+        if transaction:
+            raise NotImplementedError("a batch is no transaction, because its keys are on several nodes")
+        return BatchPipeline(self)
+
+
+class BatchPipeline(DataAccessCommands):
+    """Commands that are sent as a batch. A node that does not answer takes one time-out, whatever its commands."""
+
+    _event_dispatcher: Any = None  # that of subscriptions, which no batch has
+
+    def __init__(self, cluster: LazyCluster) -> None:
+        self._cluster = cluster
+        self._commands: list[BatchCommand] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._commands = []
+
+    def execute_command(self, *args: Any, **options: Any) -> Self:
+        """Add the command."""
+        self._commands.append(BatchCommand(args, options))
+        return self
+
+    def pubsub_numsub(self, *channels: str) -> Self:
+        """Add a count of the subscribers of the channels: those of the first channel's node."""
+        return self.execute_command("PUBSUB NUMSUB", *channels)
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Send the commands. Return the answers, with errors among them, or raise the first error."""
+        commands, self._commands = self._commands, []
+        answers = send_batch(self._cluster, commands)
+        if raise_on_error and (error := next((one for one in answers if isinstance(one, Exception)), None)):
+            raise error
+        return answers

@@ -5,9 +5,14 @@ its keys. A channel and its log have the same name. The schedule has two keys fo
 range of slots of the shard's tasks (`roboco/domain/shard.py`).
 """
 
+import re
 from dataclasses import dataclass
 
+from roboco.domain.canonical_json import sha256
+from roboco.domain.ids import is_task_id
 from roboco.domain.shard import SHARD_TAGS
+
+_WORK_SEPARATOR = re.compile("[:/]")
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class Keys:
         return f"{self.prefix}:{{workers}}:{pool}"
 
     def modules(self, pool: str) -> str:
-        """Hash: the tool modules of each worker of a pool, as JSON."""
+        """Hash: the tool modules and the load of each worker of a pool, as JSON."""
         return f"{self.prefix}:{{workers}}:modules:{pool}"
 
     @property
@@ -121,13 +126,27 @@ class Keys:
         """String: the id and the address of the coordinators' workspace."""
         return f"{self.prefix}:{{workers}}:workspace"
 
+    def caller(self, tenant: str, by: str, name: str) -> str:
+        """Key of a limit of one caller of the gateway. All limits of a tenant share a slot; so do those without one.
+
+        `requests` and `bytes`: string with a time to live, the time in ms at which all is paid for.
+        `streams`: hash with a time to live: the open streams of each gateway process, and the end of their lease.
+        `tasks`: sorted set with a time to live: open tasks by the time in ms of their last check.
+        `usage:DAY`: hash with a time to live: tokens, and cost in millionths.
+        """
+        return f"{self.prefix}:{{gate:{tenant}}}:{name}:{sha256(by)[:24]}"
+
+    def tenant_of_callers(self, tenant: str, name: str) -> str:
+        """Key of the same limit of a tenant, of all of its callers together."""
+        return f"{self.prefix}:{{gate:{tenant}}}:{name}"
+
     def attempts(self, work: str) -> str:
         """Set with a time to live: an entry for each attempt at the work that has not ended."""
-        return f"{self.prefix}:{{{work}}}:attempts"
+        return self._work_key(work, "attempts")
 
     def attempt_lease(self, work: str) -> str:
         """String with a time to live: the lease of the running attempt at the work."""
-        return f"{self.prefix}:{{{work}}}:attempt_lease"
+        return self._work_key(work, "attempt_lease")
 
     def bucket(self, server: str, name: str) -> tuple[str, ...]:
         """Return the keys of a rate limit, in the order of `lua/_bucket.lua`."""
@@ -153,3 +172,10 @@ class Keys:
 
     def _task_key(self, task_id: str, name: str) -> str:
         return f"{self.prefix}:{{{task_id}}}:{name}"
+
+    def _work_key(self, work: str, name: str) -> str:
+        """Return a key for work that is named by its kind, ":" or "/", and a task id: in the slot of the task."""
+        kind, *rest = _WORK_SEPARATOR.split(work, maxsplit=1)
+        if rest and is_task_id(rest[0]):
+            return self._task_key(rest[0], f"{name}:{kind}")
+        return self._task_key(work, name)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import redis
 
@@ -11,10 +12,13 @@ from roboco.adapters.redis.rate_limits import SLOT_SECONDS, WINDOW_SECONDS, Buck
 from roboco.adapters.redis.scripts import translating_errors
 from roboco.domain.history.state import TaskState
 from roboco.domain.ids import tenant_of
+from roboco.domain.rate_report import RateReport
 from roboco.domain.shard import SHARDS
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.team import Team
 
+MAX_RATES: Final = 200
+"""Rate limits of which `rates` returns the usage."""
 _FIELDS = (
     *("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted"),
     *("attempt_tokens_in", "attempt_tokens_out", "reason", "history_state"),
@@ -44,25 +48,6 @@ class LiveTask:
     """Connections that subscribe to its content channel."""
 
 
-@dataclass(frozen=True)
-class RateUsage:
-    """The usage of a rate limit in the last minute."""
-
-    model: str
-    """The model, with its team in parentheses if the limit is the team's."""
-    requests: int
-    max_requests: int | None
-    """The limit of requests, or None if unlimited."""
-    tokens: int | None
-    """Used tokens, or None if unlimited."""
-    max_tokens: int | None
-    """The limit of tokens, or None if unlimited."""
-    waiting: int
-    """Tickets that wait for admission."""
-    pause_left: float
-    """Seconds that are left of a pause that the model server demands, or 0."""
-
-
 class RedisMonitor:
     """Reads the live state in a few round trips each, with bounded cost."""
 
@@ -78,8 +63,8 @@ class RedisMonitor:
                 pipe.zcard(self._keys.schedule(shard))
             return sum(map(int, pipe.execute()))
 
-    def tasks(self, limit: int) -> list[LiveTask]:
-        """Return at most `limit` open tasks, earliest sweep first: so tasks with running work precede idle ones.
+    def task_ids(self, limit: int) -> list[str]:
+        """Return the ids of at most `limit` open tasks, earliest sweep first: those with running work lead.
 
         Cost: `limit` entries of each shard, in one round trip.
         """
@@ -87,7 +72,11 @@ class RedisMonitor:
             for shard in range(SHARDS):
                 pipe.zrange(self._keys.schedule(shard), 0, limit - 1, withscores=True)
             entries = [(float(at), str(task_id)) for page in pipe.execute() for task_id, at in page]
-        task_ids = [task_id for _, task_id in sorted(entries)[:limit]]
+        return [task_id for _, task_id in sorted(entries)[:limit]]
+
+    def tasks(self, limit: int) -> list[LiveTask]:
+        """Return at most `limit` open tasks, in the order of `task_ids`."""
+        task_ids = self.task_ids(limit)
         if not task_ids:
             return []
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:
@@ -104,39 +93,53 @@ class RedisMonitor:
         with translating_errors():
             return int(self._client.hlen(self._keys.dead_letters))
 
-    def rates(self, tasks: Iterable[tuple[str, Team]]) -> list[RateUsage]:
+    def rates(self, tasks: Iterable[tuple[str, Team]], all_of_operator: bool = False) -> list[RateReport]:
         """Return the usage of the rate limits of these tasks: those of their teams and those of the operator.
 
-        A model without limits is listed only while its server demands a pause.
+        With `all_of_operator` those of the operator that no task uses are added. A model without limits is listed only
+        while its server demands a pause. Cost: one round trip, and the 61 slots of each of 200 limits at most.
         """
-        buckets: dict[tuple[str, ...], tuple[Bucket, str]] = {}
+        buckets = {bucket.keys: bucket for bucket in (self._buckets.of_operator() if all_of_operator else ())}
+        pauses: dict[tuple[str, ...], set[str]] = {}
         for task_id, team in tasks:
             for profile in team.models.values():
                 for bucket in self._buckets.all_or_unlimited(profile, tenant_of(task_id), team.name):
-                    buckets[*bucket.keys, self._buckets.pause_key(profile)] = (bucket, self._buckets.pause_key(profile))
-        found = (self._usage(bucket, held_back) for bucket, held_back in buckets.values())
-        return [one for one in found if one.max_requests or one.max_tokens or one.pause_left]
+                    buckets[bucket.keys] = bucket
+                    pauses.setdefault(bucket.keys, set()).add(self._buckets.pause_key(profile))
+        limits = [(bucket, sorted(pauses.get(keys, ()))) for keys, bucket in buckets.items()][:MAX_RATES]
+        return [one for one in self._usage(limits) if one.max_requests or one.max_tokens or one.pause_left]
 
-    def _usage(self, bucket: Bucket, held_back: str) -> RateUsage:
-        used, queue, *_ = bucket.keys
+    def _usage(self, limits: list[tuple[Bucket, list[str]]]) -> list[RateReport]:
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:
-            pipe.hgetall(used)
-            pipe.zcard(queue)
-            pipe.get(held_back)
-            slots, waiting, until = pipe.execute()
+            for bucket, pauses in limits:
+                used, queue, *_ = bucket.keys
+                pipe.hgetall(used)
+                pipe.zcard(queue)
+                for pause in pauses:
+                    pipe.get(pause)
+            answers = iter(pipe.execute())
         now = time.time()
-        first = (now - WINDOW_SECONDS) / SLOT_SECONDS
-        by_slot = [(name, int(count)) for name, count in slots.items() if name[:-1].isdigit()]
-        counted = [(name[-1], count) for name, count in by_slot if int(name[:-1]) >= first]
-        return RateUsage(
-            model=f"{bucket.model} ({bucket.team})" if bucket.team else bucket.model,
-            requests=sum(count for kind, count in counted if kind == "r"),
-            max_requests=bucket.requests,
-            tokens=sum(count for kind, count in counted if kind == "t") if bucket.tokens else None,
-            max_tokens=bucket.tokens,
-            waiting=int(waiting),
-            pause_left=max(0.0, float(until or 0) / 1000 - now),
-        )
+        return [
+            _rate_report(bucket, next(answers), next(answers), [next(answers) for _ in pauses], now)
+            for bucket, pauses in limits
+        ]
+
+
+def _rate_report(
+    bucket: Bucket, slots: dict[str, str], waiting: int, pauses: list[str | None], now: float
+) -> RateReport:
+    first = (now - WINDOW_SECONDS) / SLOT_SECONDS
+    by_slot = [(name, int(count)) for name, count in slots.items() if name[:-1].isdigit()]
+    counted = [(name[-1], count) for name, count in by_slot if int(name[:-1]) >= first]
+    return RateReport(
+        model=f"{bucket.model} ({bucket.team})" if bucket.team else bucket.model,
+        requests=sum(count for kind, count in counted if kind == "r"),
+        max_requests=bucket.requests,
+        tokens=sum(count for kind, count in counted if kind == "t") if bucket.tokens else None,
+        max_tokens=bucket.tokens,
+        waiting=int(waiting),
+        pause_left=max(0.0, *(float(until or 0) / 1000 - now for until in pauses)) if pauses else 0.0,
+    )
 
 
 def _live_task(task_id: str, fields: Sequence[str | None], followers: int) -> LiveTask:

@@ -16,7 +16,7 @@ from typing import Any
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.team.model_limits import ModelLimits
+from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
 
@@ -26,8 +26,8 @@ SLOT_SECONDS = 1.0
 """Seconds of a slot in which requests are counted together."""
 RETRY_DELAY = 65.0
 """Seconds, more than a window, after which a ticket asks again, or a quarter of its expected wait if that is longer."""
-WAITING_TASKS_TTL = 86_400
-"""Seconds for which Redis keeps the tasks that wait for a reply. The sweeper, which passes hourly, adds them again."""
+WAITING_TASKS_TTL = 172_800
+"""Seconds for which Redis keeps the tasks that wait for a reply. The sweeper adds each again at least once a day."""
 TICKET_GRACE = 15.0
 """Seconds after its due time at which a ticket that has not asked again loses its place."""
 
@@ -68,6 +68,13 @@ class Buckets:
         operators = Bucket(profile.model, "", self._keys.bucket(server, "all"), limit.requests, limit.tokens)
         return [one for one in (teams, operators) if one.requests or one.tokens]
 
+    def of_operator(self) -> list[Bucket]:
+        """Return the buckets of all limits of the operator."""
+        return [
+            Bucket(one.model, "", self._keys.bucket(_server(one), "all"), one.requests, one.tokens)
+            for one in self._limits.entries
+        ]
+
     def all_or_unlimited(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
         """Return the buckets of a request, or one without limits: its server may still demand a pause."""
         none = Bucket(profile.model, "", self._keys.bucket(self._server(profile), "all"), None, None)
@@ -86,8 +93,7 @@ class Buckets:
         return self._keys.admission(self._server(profile), ticket.name)
 
     def _server(self, profile: ModelProfile) -> str:
-        limit = self._limits.for_profile(profile)
-        return _digest([limit.address, limit.model])
+        return _server(self._limits.for_profile(profile))
 
 
 class RedisRateLimiter:
@@ -171,6 +177,11 @@ def _bucket_keys(buckets: list[Bucket]) -> list[str]:
 
 def _bucket_limits(buckets: list[Bucket]) -> list[int | str]:
     return [limit for bucket in buckets for limit in bucket.limits]
+
+
+def _server(limit: ModelLimit) -> str:
+    """Return the part of keys that names a model at an address."""
+    return _digest([limit.address, limit.model])
 
 
 def _digest(parts: list[str | int | None]) -> str:

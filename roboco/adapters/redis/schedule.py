@@ -123,6 +123,14 @@ class RedisSchedule:
             left, page = cast(Any, self._client.zscan(self._keys.schedule(shard), cursor, count=PAGE_SIZE))
         return ScheduledPage(tuple(str(name) for name, _ in page), int(left))
 
+    def _sentinel(self) -> str | None:
+        return cast(str | None, self._client.get(self._keys.sentinel))
+
+    def _is_intact(self, sentinel: str | None, keys: Sequence[str] = ()) -> bool:
+        """Return True if the sentinel names this instance. A mark does not, whatever nodes it contains."""
+        is_mark = MARK_SEPARATOR in (sentinel or "")
+        return not is_mark and is_same_instance(self._client, sentinel, keys)
+
     def _key_of(self, name: str) -> str:
         keys = self._keys
         return keys.scheduled_jobs(shard_of(name)) if "/" in name else keys.schedule(shard_of(name))
@@ -130,23 +138,23 @@ class RedisSchedule:
     def is_intact(self) -> bool:
         """Return True if Redis was neither emptied nor restarted since the schedule was last filled."""
         with translating_errors():
-            return is_same_instance(self._client, cast(str | None, self._client.get(self._keys.sentinel)))
+            return self._is_intact(self._sentinel())
 
     def recovered_instance(self, task_id: str) -> str | None:
         """Return the id of this Redis instance if the schedule is intact and nothing of the task waits for recovery.
 
-        Otherwise return None.
+        Otherwise return None. In a cluster, only the nodes of the sentinel, the task and its shard are asked.
         """
         with translating_errors():
-            run = cast(str | None, self._client.get(self._keys.sentinel))
-            jobs = self._keys.scheduled_jobs(shard_of(task_id))
+            run, jobs = self._sentinel(), self._keys.scheduled_jobs(shard_of(task_id))
             waits = [self._client.zscore(jobs, f"{kind}{task_id}") for kind in (RESTART_PREFIX, ENTER_PREFIX)]
-            return run if waits == [None, None] and is_same_instance(self._client, run) else None
+            keys = (self._keys.sentinel, jobs, self._keys.state(task_id))
+            return run if waits == [None, None] and self._is_intact(run, keys) else None
 
     def was_restarted(self) -> bool:
         """Return True if Redis was restarted or replaced since the schedule was filled; False if it was emptied."""
         with translating_errors():
-            before = (cast(str | None, self._client.get(self._keys.sentinel)) or "").partition(MARK_SEPARATOR)[0]
+            before = (self._sentinel() or "").partition(MARK_SEPARATOR)[0]
             return before != "" and not is_same_instance(self._client, before)
 
     def recently_filled(self) -> bool:
@@ -159,16 +167,21 @@ class RedisSchedule:
         with translating_errors():
             return instance_id(self._client)
 
+    def is_instance(self, instance_id: str) -> bool:
+        """Return True if this is the Redis instance with that id."""
+        with translating_errors():
+            return is_same_instance(self._client, instance_id)
+
     def mark_filling(self) -> str:
         """Mark that a sweeper is about to fill the schedule. Return the mark; an intact sentinel is its own mark.
 
         A new mark contains the instances in which Redis was intact, this instance and a token, so that no two marks are
-        equal.
+        equal. Sweepers that see different nodes of a cluster share a mark, if none sees a node that it lacks.
         """
         with translating_errors():
             run = instance_id(self._client)
-            now = cast(str | None, self._client.get(self._keys.sentinel)) or ""
-            if is_same_instance(self._client, now) or now.split(MARK_SEPARATOR)[1:2] == [run]:
+            now = self._sentinel() or ""
+            if self._is_intact(now) or any(is_same_instance(self._client, one) for one in _marked_runs(now)):
                 return now
             mark = MARK_SEPARATOR.join((now.partition(MARK_SEPARATOR)[0], run, uuid.uuid4().hex))
             self._client.set(self._keys.sentinel, mark)
@@ -183,7 +196,12 @@ class RedisSchedule:
             if mark is None:
                 self._client.set(self._keys.sentinel, instance_id(self._client))
             else:
-                marked_run = (mark.split(MARK_SEPARATOR)[1:2] or [mark])[0]
+                marked_run = (_marked_runs(mark) or [mark])[0]
                 if not self._scripts.run("schedule_confirm", [self._keys.sentinel], mark, marked_run):
                     return
             self._client.set(self._keys.schedule_filled, "1", px=int(seconds * 1000))
+
+
+def _marked_runs(mark: str) -> list[str]:
+    """Return the instance in which a mark was made, or nothing for an intact sentinel."""
+    return mark.split(MARK_SEPARATOR)[1:2]

@@ -23,7 +23,7 @@ from redis.exceptions import (
 )
 
 from roboco.adapters.redis.cluster import LazyCluster
-from roboco.adapters.redis.cluster_batch import ScriptCommand, send_batch
+from roboco.adapters.redis.cluster_batch import BatchCommand, send_batch
 from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
 from roboco.errors import TransientError
@@ -126,12 +126,12 @@ class Scripts:
             return True  # the servers that answer have them
         return True
 
-    def _command(self, call: ScriptCall) -> ScriptCommand:
+    def _command(self, call: ScriptCall) -> tuple[Any, ...]:
         return ("EVALSHA", self.hash_of(call.name), len(call.keys), *call.keys, *call.arguments)
 
-    def _send(self, commands: Sequence[ScriptCommand]) -> list[Any]:
+    def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         if isinstance(self.client, LazyCluster):
-            return send_batch(self.client, commands)
+            return send_batch(self.client, [BatchCommand(command) for command in commands])
         try:
             return self._answers_to(commands)
         except _UNAVAILABLE_ERRORS as error:

@@ -17,7 +17,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -88,7 +88,20 @@ class RedisTaskIndex:
         self._scripts.run("index_remove", self._keys_of(task_id), task_id, "")
 
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
-        """Remove the oldest ended tasks. Cost: O(log n) for each."""
+        """Remove the oldest ended tasks.
+
+        Cost: O(log n) if there is none to remove, in one round trip. Else two more, `limit` members of each status of
+        an end, and O(log n) for each entry that is removed.
+        """
+        if not self._removable(before, max_ended, 1):
+            return 0
+        removed = self._removable(before, max_ended, limit)
+        calls = [(self._keys_of(_id_of(member)), [_id_of(member), member]) for member in removed]
+        self._run_all("index_remove", calls)
+        return len(calls)
+
+    def _removable(self, before: datetime, max_ended: int, limit: int) -> list[str]:
+        """Return the oldest members of ended tasks, those before a time and those beyond a number, at most `limit`."""
         order = self._keys.index_order()
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             pipe.zlexcount(order, *_ALL_ENDED)
@@ -97,19 +110,29 @@ class RedisTaskIndex:
             ended, *oldest = pipe.execute()
         excess, first = int(ended) - max_ended, _digits(before)
         members = sorted((str(member) for page in oldest for member in page), key=_position)[:limit]
-        removed = [
+        return [
             member
             for number, member in enumerate(members)
             if number < excess or _position(member)[:TIME_DIGITS] < first
         ]
-        calls = [(self._keys_of(_id_of(member)), [_id_of(member), member]) for member in removed]
-        self._run_all("index_remove", calls)
-        return len(calls)
+
+    def ended(self, task_ids: Sequence[str]) -> list[bool | None]:
+        """Return for each task whether it has ended. Cost: one HMGET for each tenant, in one round trip."""
+        values = self._values(task_ids)
+        return [_has_ended(values[task_id]) for task_id in task_ids]
+
+    def team(self, task_id: str) -> str | None:
+        """Return the name of the task's team, or None if there is no entry that can be read. Cost: one HMGET."""
+        data = (self._values([task_id])[task_id] or "").partition("\n")[2]
+        try:
+            return str(json.loads(data)[0])
+        except (ValueError, TypeError, LookupError):
+            return None
 
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
         """Return a page. Cost: at most ten ranges for each `limit` entries, or with conditions for each 250."""
         position, found, scanned = _parse_cursor(cursor), list[TaskEntry](), 0
-        size = SCAN_SIZE if wanted.team is not None or wanted.text or wanted.tenant == "" else limit + 1
+        size = SCAN_SIZE if wanted.teams is not None or wanted.text or wanted.tenant == "" else limit + 1
         while True:
             members, rebuild = self._newest(wanted, position, size)
             for number, (member, entry) in enumerate(zip(members, self._entries(members), strict=True)):
@@ -128,7 +151,7 @@ class RedisTaskIndex:
         """Return the newest members before a position, and the progress of the rebuild."""
         tenant = self._tenant if self._tenant is not None else wanted.tenant
         order = self._keys.index_order(tenant or "")
-        end = before or (":" if wanted.until is None else _digits(wanted.until + timedelta(milliseconds=1)))
+        end = before or (":" if wanted.until is None else _digits(wanted.until, 1))
         start = _digits(wanted.since or _EPOCH)
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             pipe.get(self._keys.index_progress)
@@ -136,20 +159,24 @@ class RedisTaskIndex:
                 pipe.zrange(order, f"({code}{end}", f"[{code}{start}", desc=True, bylex=True, offset=0, num=size)
             progress, *ranges = pipe.execute()
         members = sorted((str(member) for one in ranges for member in one), key=_position, reverse=True)
-        return members[:size], None if progress is None else Rebuild(**json.loads(progress))
+        return members[:size], None if progress is None else Rebuild.from_json(progress)
 
     def _entries(self, members: Sequence[str]) -> Iterator[TaskEntry | None]:
         """Yield the entry of each member, or None if it is another one by now, or was removed."""
+        values = self._values([_id_of(member) for member in members])
+        return (_parse(member, values[_id_of(member)]) for member in members)
+
+    def _values(self, task_ids: Sequence[str]) -> dict[str, str | None]:
+        """Return the stored entry of each task, or None."""
         ids: dict[str, list[str]] = {}
-        for task_id in map(_id_of, members):
+        for task_id in task_ids:
             ids.setdefault(tenant_of(task_id), []).append(task_id)
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:
-            for tenant, task_ids in ids.items():
-                pipe.hmget(self._keys.index_entries(tenant), task_ids)
+            for tenant, of_tenant in ids.items():
+                pipe.hmget(self._keys.index_entries(tenant), of_tenant)
             answers = pipe.execute() if ids else []
         pages = zip(ids.values(), answers, strict=True)
-        values = {task_id: value for task_ids, page in pages for task_id, value in zip(task_ids, page, strict=True)}
-        return (_parse(member, values[_id_of(member)]) for member in members)
+        return {task_id: value for of_tenant, page in pages for task_id, value in zip(of_tenant, page, strict=True)}
 
     def _keys_of(self, task_id: str) -> list[str]:
         """Return the keys that hold a task: its tenant's, and the order of all tasks unless this is a tenant's client.
@@ -201,11 +228,11 @@ class RedisIndexProgress:
         """Return the progress, or None if there is none."""
         with translating_errors():
             stored: Any = self.scripts.client.get(self.keys.index_progress)
-            return None if stored is None else Rebuild(**json.loads(stored))
+            return None if stored is None else Rebuild.from_json(stored)
 
     def save(self, before: Rebuild | None, after: Rebuild) -> bool:
         """Replace the progress, if it is still `before`."""
-        texts = ("" if one is None else json.dumps(asdict(one)) for one in (before, after))
+        texts = ("" if one is None else one.to_json() for one in (before, after))
         return bool(self.scripts.run("index_progress", [self.keys.index_progress], *texts))
 
 
@@ -221,6 +248,12 @@ def _parse_cursor(cursor: str) -> str:
     if (found := _CURSOR.fullmatch(cursor)) is None:
         raise UsageError(f"cursor {cursor!r} is not one of a page of tasks")
     return found[1] + found[2]
+
+
+def _has_ended(value: str | None) -> bool | None:
+    """Return True if the entry is that of an ended task, or None if it cannot be read."""
+    code = (value or "").partition("\n")[0].split(" ")[3:4]
+    return _STATUSES[code[0]].ended if code and code[0] in _STATUSES else None
 
 
 def _parse(member: str, value: str | None) -> TaskEntry | None:
@@ -260,7 +293,7 @@ def _id_of(member: str) -> str:
     return member[2 + TIME_DIGITS :]
 
 
-def _digits(at: datetime) -> str:
-    """Return a time in milliseconds, always with as many digits."""
-    milliseconds = int((at - _EPOCH) / timedelta(milliseconds=1))
+def _digits(at: datetime, later: int = 0) -> str:
+    """Return a time, or that of so much later, in milliseconds, always with as many digits."""
+    milliseconds = int((at - _EPOCH) / timedelta(milliseconds=1)) + later
     return f"{min(max(milliseconds, 0), 10**TIME_DIGITS - 1):0{TIME_DIGITS}d}"

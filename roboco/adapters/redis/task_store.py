@@ -73,7 +73,7 @@ class RedisTaskStore:
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
         names += [keys.inbox(task_id)]
         newest = _newest_lines(steps)
-        status = TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING
+        status = TaskStatus.QUEUED if state.steps == state.imported + 1 else TaskStatus.RUNNING
         fixed = [above_epoch, state.steps, _state_json(state)]
         answer = self._scripts.run(
             "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(unnumbered_json, events)

@@ -10,7 +10,8 @@ from redis.exceptions import NoPermissionError
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.errors import TransientError
-from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, POOLS, WorkspaceIdentity
+from roboco.ports import registry
+from roboco.ports.registry import COORDINATOR, POOLS, PoolStatus, Registration, WorkerLoad, WorkspaceIdentity
 
 WORKER_TTL = 86_400
 """Seconds after which a worker that no longer registers is removed."""
@@ -21,7 +22,7 @@ MAX_LISTED_WORKERS = 1000
 class RedisWorkerRegistry:
     """The registry, for the process of the worker `own`. A worker counts as live for `live` seconds."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, own: str = "", live: float = LIVENESS_TIMEOUT) -> None:
+    def __init__(self, scripts: Scripts, keys: Keys, own: str = "", live: float = registry.LIVENESS_TIMEOUT) -> None:
         self._scripts = scripts
         self._client = scripts.client
         self._keys = keys
@@ -29,24 +30,19 @@ class RedisWorkerRegistry:
         self.workspace_key = keys.workspace
         self._live = live
 
-    def register(
-        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceIdentity, foreign_tasks: bool
-    ) -> WorkspaceIdentity | None:
+    def register(self, worker: Registration, foreign_tasks: bool) -> WorkspaceIdentity | None:
         """Record that this worker is alive, and return None.
 
         If the coordinators use another workspace, record nothing and return theirs.
         """
-        for pool in pools:
+        load, workspace = worker.load, worker.workspace
+        record = json.dumps({"modules": worker.modules, "active": load.active, "running": load.running})
+        for pool in worker.pools:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
-            worker = [
-                self.node_name,
-                json.dumps(modules),
-                f"{workspace.id} {workspace.address}",
-                int(pool == COORDINATOR),
-            ]
+            facts = [self.node_name, record, f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
             limits = [self._live, WORKER_TTL, int(foreign_tasks)]
             with _translating_errors():
-                other = self._scripts.run("register_worker", keys, *worker, *limits)
+                other = self._scripts.run("register_worker", keys, *facts, *limits)
             if other:
                 return _parse_workspace(other)
         return None
@@ -71,7 +67,27 @@ class RedisWorkerRegistry:
             key = self._keys.workers(pool)
             names: Any = self._client.zrangebyscore(key, oldest, "+inf", start=0, num=MAX_LISTED_WORKERS)
             listed: Any = self._client.hmget(self._keys.modules(pool), names) if names else []
-        return {name: frozenset(json.loads(found or "[]")) for name, found in zip(names, listed, strict=True)}
+        return {
+            name: frozenset(json.loads(found)["modules"] if found else ())
+            for name, found in zip(names, listed, strict=True)
+        }
+
+    def pool_status(self, pool: str, limit: int) -> PoolStatus:
+        """Return the workers of the pool, at most `limit` of them one by one, in three round trips."""
+        key = self._keys.workers(pool)
+        with _translating_errors():
+            seconds, micros = self._time()
+            now = seconds + micros / 1e6
+            with self._client.pipeline(transaction=False) as pipe:
+                pipe.zcount(key, now - self._live, "+inf")
+                pipe.zcount(key, now - WORKER_TTL, "+inf")
+                pipe.zrange(key, "+inf", now - WORKER_TTL, True, True, byscore=True, offset=0, num=limit)
+                live, registered, newest = pipe.execute()
+            names = [name for name, _ in newest]
+            listed: Any = self._client.hmget(self._keys.modules(pool), names) if names else []
+        found = zip(newest, listed, strict=True)
+        workers = [registry.RegisteredWorker(name, max(0.0, now - at), _load(record)) for (name, at), record in found]
+        return PoolStatus(int(live), int(registered), workers)
 
     def workspace(self) -> WorkspaceIdentity | None:
         """Return the workspace of the coordinators, or None if no coordinator has registered."""
@@ -95,6 +111,12 @@ def _translating_errors() -> Iterator[None]:
             f"the Redis user may not use the registry of workers ({error}): give it the rights to the keys "
             "'{workers}' of deploy/redis-users.acl"
         ) from error
+
+
+def _load(record: str | None) -> WorkerLoad:
+    """Return the load of a record of a worker."""
+    found = json.loads(record) if record else {}
+    return WorkerLoad(found.get("active", 0), tuple(found.get("running", ())))
 
 
 def _parse_workspace(found: str) -> WorkspaceIdentity | None:

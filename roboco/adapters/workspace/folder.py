@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from heapq import nsmallest
 from pathlib import Path
@@ -65,6 +65,10 @@ class FolderFiles:
                 return self.path_of(path).read_bytes()
             except _NO_FILE_ERRORS:
                 return None
+
+    def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes of each file, or None where there is none."""
+        return [self.get(path) for path in paths]
 
     def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their SHA-256 as version, or None if there is none."""
@@ -186,7 +190,7 @@ class FolderFiles:
                     shutil.copyfileobj(data, file, 1024 * 1024)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError:
+        except BaseException:  # of the disk, or of the source
             written.unlink(missing_ok=True)
             raise
         return written

@@ -8,6 +8,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import BinaryIO
 
@@ -15,9 +16,12 @@ from roboco.adapters.workspace.folder import FolderFiles, with_remedy
 from roboco.adapters.workspace.lock import locked
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path
+from roboco.domain.sorted_lines import lines_from
 from roboco.errors import CorruptHistory, TransientError
 
 _BLOCK_BYTES = 64 * 1024
+_MAX_BACKWARD = 256
+"""Steps at the end of a history that a reader holds at a time."""
 _READ_ONLY_ERRNOS = frozenset({errno.EROFS, errno.EINVAL})
 """Errors of a read-only file system: it has no data that must become durable."""
 _MAX_REMEMBERED_HISTORIES = 10_000
@@ -76,7 +80,7 @@ class FolderHistories:
         """Return the committed steps from a position on, each exactly once and in order."""
         if start == 0:
             return map(parse_step, self.lines(task_id))
-        return iter(self._read_from_end(task_id, start))
+        return self._read_from(task_id, start)
 
     def lines(self, task_id: str) -> Iterator[bytes]:
         """Yield the stored lines, oldest first."""
@@ -94,15 +98,19 @@ class FolderHistories:
         """Return True: the file always contains every step."""
         return True
 
-    def _read_from_end(self, task_id: str, start: int) -> list[TaskStep]:
+    def _read_from(self, task_id: str, start: int) -> Iterator[TaskStep]:
+        """Yield the steps from a position on: a few by reading backwards, more by a search for the first one."""
         try:
             with self._open_complete(task_id) as (file, end):
                 newest = _newest(file, end)
                 wanted = newest.seq + 1 - start if newest else 0
-                steps = [parse_step(line) for line in islice(_lines_backwards(file, end), max(0, wanted))]
-                return steps[::-1]
+                if wanted > _MAX_BACKWARD:
+                    yield from map(parse_step, lines_from(partial(_part, file, end), end, _seq_of_line, start))
+                    return
+                lines = list(islice(_lines_backwards(file, end), max(0, wanted)))
+            yield from map(parse_step, reversed(lines))
         except FileNotFoundError:
-            return []
+            return
 
     @contextmanager
     def _open_complete(self, task_id: str) -> Iterator[tuple[BinaryIO, int]]:
@@ -154,6 +162,15 @@ def _version(file: BinaryIO) -> tuple[int, int, int]:
     """Return inode, size and time of change, which differ between versions: each append makes the file longer."""
     found = os.fstat(file.fileno())
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _part(file: BinaryIO, end: int, start: int, length: int) -> bytes:
+    file.seek(start)
+    return file.read(max(0, min(length, end - start)))
+
+
+def _seq_of_line(line: bytes) -> int:
+    return parse_step(line).seq
 
 
 def _newest(file: BinaryIO, end: int) -> TaskStep | None:

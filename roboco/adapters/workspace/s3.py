@@ -1,6 +1,6 @@
 """Files of the workspace in an S3-compatible store, below a prefix of a bucket."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -12,6 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from roboco.adapters.workspace.path import checked_path
+from roboco.adapters.workspace.request_pool import for_each
 from roboco.adapters.workspace.tries import MAX_TRIES, tries
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
@@ -27,8 +28,14 @@ _RANGE_NOT_SATISFIABLE = 416
 _TRANSFER = TransferConfig(
     multipart_threshold=16 * 1024 * 1024, multipart_chunksize=16 * 1024 * 1024, max_concurrency=4
 )
+_STREAM_TRANSFER = TransferConfig(
+    multipart_threshold=8 * 1024 * 1024, multipart_chunksize=8 * 1024 * 1024, max_concurrency=2
+)
+_STREAM_TRANSFER.max_in_memory_upload_chunks = 2
+"""Of a source that is read once, each part is held in memory: at most 3 parts, 24 MB. 10,000 parts hold 80 GB."""
 _REFUSAL_CODES = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
 _NO_BUCKET_CODE = "NoSuchBucket"
+_CURSOR_REFUSED_CODE = "InvalidArgument"
 
 
 def connect_s3(
@@ -112,10 +119,11 @@ class S3Objects:
                 raise
 
     def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store the rest of the source, in parts if it is large."""
+        """Store the rest of the source, in parts if it is large. Parts of a source that fails are dropped."""
+        config = _TRANSFER if source.seekable() else _STREAM_TRANSFER
         with _translating_errors(self._client, self._bucket):
             try:
-                self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), Config=_TRANSFER)
+                self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), Config=config)
             except S3UploadFailedError as error:
                 raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
 
@@ -220,13 +228,21 @@ class S3Objects:
                     break
         return found
 
-    def folders(self, cursor: str, limit: int) -> FolderPage:
-        """Return a page of the folders, with one request. The cursor is the store's: each store has its own order."""
+    def folders(self, cursor: str, limit: int) -> FolderPage | None:
+        """Return a page of the folders, with one request. The cursor is the store's: each store has its own order.
+
+        Return None if the store refuses the cursor.
+        """
         start = {"ContinuationToken": cursor} if cursor else {}
         with _translating_errors(self._client, self._bucket):
-            page = self._client.list_objects_v2(
-                Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", MaxKeys=min(limit, 1000), **start
-            )
+            try:
+                page = self._client.list_objects_v2(
+                    Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", MaxKeys=min(limit, 1000), **start
+                )
+            except ClientError as error:
+                if cursor and _code(error) == _CURSOR_REFUSED_CODE:
+                    return None
+                raise
         paths = (entry["Prefix"].removeprefix(self._prefix) for entry in page.get("CommonPrefixes", []))
         return FolderPage(tuple(path.removesuffix("/") for path in paths), str(page.get("NextContinuationToken") or ""))
 
@@ -257,6 +273,10 @@ class S3Files:
         """Return the file's bytes, or None if there is none."""
         stored = self._objects.get(path)
         return None if stored is None else stored.data
+
+    def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes of each file, or None where there is none. The requests are concurrent."""
+        return for_each(self.get, paths)
 
     def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their entity tag as version, or None if there is none."""
@@ -301,8 +321,8 @@ class S3Files:
         """Return the first names of files directly below a folder that follow `after`."""
         return self._objects.names_after(folder, after, limit)
 
-    def folders(self, cursor: str, limit: int) -> FolderPage:
-        """Return a page of the folders."""
+    def folders(self, cursor: str, limit: int) -> FolderPage | None:
+        """Return a page of the folders, or None if the store refuses the cursor."""
         return self._objects.folders(cursor, limit)
 
 

@@ -9,24 +9,25 @@ A position is taken if `history.jsonl` contains it or it has a segment. If both 
 is then a rest of a compaction whose worker died before it removed the segment.
 """
 
-import contextvars
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice, takewhile
 
+from roboco.adapters.workspace.request_pool import for_each
 from roboco.adapters.workspace.s3 import S3Objects, StoredObject
 from roboco.adapters.workspace.tries import tries
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
+from roboco.domain.sorted_lines import lines_from
 from roboco.errors import CorruptHistory, TransientError
 
 _STEPS_KEY = "steps"
 _STEPS_PATTERN = re.compile("[0-9]{1,18}")
 _TAIL_BYTES = 256 * 1024
 """Bytes at the end of a history that are fetched first, for its newest steps."""
-_MAX_CONCURRENT_REQUESTS = 16
-"""Concurrent requests; the client has 50 connections."""
+_MIN_PAGE, _MAX_PAGE = 64, 256
+"""Segments that a reader fetches at a time; it begins with few, because most readers want the newest steps."""
 
 
 class S3Histories:
@@ -59,7 +60,7 @@ class S3Histories:
         """Store the lines as the first steps of an empty history. Return False if it begins with other steps."""
         if not self._objects.names(segments_path(task_id)) and self._put_compacted(task_id, list(lines), None):
             return True
-        return self._lines(task_id, 0)[: len(lines)] == list(lines)
+        return list(islice(self._lines(task_id, 0), len(lines))) == list(lines)
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """Return the committed steps from a position on, each exactly once and in order."""
@@ -67,7 +68,7 @@ class S3Histories:
 
     def lines(self, task_id: str) -> Iterator[bytes]:
         """Return the stored lines, oldest first."""
-        return iter(self._lines(task_id, 0))
+        return self._lines(task_id, 0)
 
     def compact(self, task_id: str) -> bool:
         """Compact the segments into `history.jsonl`, unless another worker does so, and remove them.
@@ -86,8 +87,7 @@ class S3Histories:
             if not self._put_compacted(task_id, lines, stored):
                 return False
         folded = [segments_path(task_id) + name for name in names if _segment_seq(name) < len(lines)]
-        with _request_pool() as pool:
-            list(pool.map(self._objects.delete, folded))
+        for_each(self._objects.delete, folded)
         return True
 
     def _put_compacted(self, task_id: str, lines: list[bytes], stored: StoredObject | None) -> bool:
@@ -112,39 +112,54 @@ class S3Histories:
                 return _count_by_lines(task_id, lines, size)
             length *= 8
 
-    def _lines(self, task_id: str, start: int) -> list[bytes]:
-        """Return the lines from a position on. Raise CorruptHistory if one is missing.
+    def _lines(self, task_id: str, start: int) -> Iterator[bytes]:
+        """Yield the lines from a position on. Raise CorruptHistory if one is missing.
+
+        It holds a page of segments, or a piece of `history.jsonl`: a reader may be slow, and the history long.
+        Cost: for each page LIST, HEAD and a GET for each segment; if the file has `start`, also LIST, HEAD, and some
+        GETs to find it. Older segments cost nothing.
+        """
+        size, is_last = _MIN_PAGE, False
+        while not is_last:
+            lines, is_last = self._page(task_id, start, size)
+            for line in lines:
+                yield line
+                start += 1
+            size = min(2 * size, _MAX_PAGE)
+
+    def _page(self, task_id: str, start: int, size: int) -> tuple[Iterable[bytes], bool]:
+        """Return the next lines: all of the file, or of at most `size` segments. Return True if there are no more.
 
         It lists the segments first: a segment that a compaction removes meanwhile is then in the file.
         """
         for _ in tries():
-            names = self._objects.names(segments_path(task_id))
-            lines: list[bytes] = []
+            names = self._objects.names_after(segments_path(task_id), f"{start:08d}", size)
             if self._compacted_count(task_id) > start:
                 lines = self._compacted_lines(task_id, start)
-            wanted = [name for name in names if _segment_seq(name) >= start + len(lines)]
-            if [_segment_seq(name) for name in wanted] != _consecutive(start + len(lines), wanted):
-                continue
-            fresh = self._segments(task_id, wanted)
-            if len(fresh) == len(wanted):
-                return lines + fresh
+                if (first := next(lines, None)) is not None:
+                    return chain([first], lines), False
+            elif [_segment_seq(name) for name in names] == _consecutive(start, names):
+                fresh = self._segments(task_id, names)
+                if len(fresh) == len(names):
+                    return fresh, len(names) < size
         raise CorruptHistory(
             f"task {task_id!r} lacks a step at or after {start}: an object below {segments_path(task_id)} is missing; "
             "restore it, or remove the task's open marker to give the task up"
         )
 
-    def _compacted_lines(self, task_id: str, start: int) -> list[bytes]:
-        """Return the lines of `history.jsonl` from a position on. If possible, fetch only the end of the file."""
-        length = _TAIL_BYTES
-        while start > 0:
-            lines, size = self._last_lines(task_id, length)
-            first = parse_step(lines[0]).seq if lines else 0
-            if first <= start and lines:
-                return lines[start - first :]
-            if size < length:
-                return []
-            length *= 8
-        return _split_lines(self._objects.get(history_path(task_id)))
+    def _compacted_lines(self, task_id: str, start: int) -> Iterator[bytes]:
+        """Yield the lines of `history.jsonl` from a position on. A compaction only adds lines, so their places stay."""
+        size = 0
+        if start > 0:
+            lines, _ = self._last_lines(task_id, _TAIL_BYTES)
+            first = parse_step(lines[0]).seq if lines else start + 1
+            if first <= start:
+                return iter(lines[start - first :])
+            size = self._objects.size(history_path(task_id)) or 0
+        return lines_from(partial(self._part, task_id), size, _seq_of_line, start)
+
+    def _part(self, task_id: str, start: int, length: int) -> bytes:
+        return self._objects.read(history_path(task_id), start, length) or b""
 
     def _last_lines(self, task_id: str, length: int) -> tuple[list[bytes], int]:
         """Return the complete lines in the last `length` bytes of `history.jsonl`, and the number of fetched bytes."""
@@ -155,28 +170,15 @@ class S3Histories:
     def _segments(self, task_id: str, names: list[str]) -> list[bytes]:
         """Return the lines of the segments, up to the first missing one."""
         paths = [segments_path(task_id) + name for name in names]
-        if len(paths) == 1:
-            found = [self._objects.get(paths[0])]
-        else:
-            with _request_pool() as pool:
-                found = list(pool.map(self._objects.get, paths))
-        return [stored.data for stored in takewhile(bool, found) if stored]
-
-
-def _request_pool() -> ThreadPoolExecutor:
-    """Return threads whose log lines name the work of the calling thread."""
-    return ThreadPoolExecutor(
-        _MAX_CONCURRENT_REQUESTS, initializer=_adopt_context, initargs=(contextvars.copy_context(),)
-    )
-
-
-def _adopt_context(context: contextvars.Context) -> None:
-    for variable, value in context.items():
-        variable.set(value)
+        return [stored.data for stored in takewhile(bool, for_each(self._objects.get, paths)) if stored]
 
 
 def _segment_path(task_id: str, seq: int) -> str:
     return f"{segments_path(task_id)}{seq:08d}.json"
+
+
+def _seq_of_line(line: bytes) -> int:
+    return parse_step(line).seq
 
 
 def _segment_seq(name: str) -> int:

@@ -34,13 +34,14 @@ end
 local function slots_at(now, window, width) return math.floor(now / width), math.floor((now - window) / width) end
 
 -- Subtract the slots that left the window from the sums. Return the sums `requests` and `tokens`, and `oldest`. Every
--- writer of slots calls this first, so no slot is later than a window after the oldest one.
+-- writer of slots calls this first, so no slot is later than a window after the oldest one. If all slots have left, or
+-- the clock was set back by more than a window, as by a failover, begin with an empty window.
 local function advance(of, now, window, width)
   local newest, first = slots_at(now, window, width)
   local found = redis.call('HMGET', of.used, 'oldest', 'requests', 'tokens')
   local sums = { oldest = tonumber(found[1]) or first, requests = tonumber(found[2]) or 0, tokens = tonumber(found[3]) or 0 }
-  if sums.oldest >= first then return sums end
-  if first - sums.oldest > newest - first + 1 then
+  if sums.oldest >= first and sums.oldest <= newest then return sums end
+  if first - sums.oldest > newest - first + 1 or sums.oldest > newest then
     redis.call('DEL', of.used)
     return { oldest = first, requests = 0, tokens = 0 }
   end

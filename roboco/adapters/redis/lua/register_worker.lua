@@ -1,9 +1,10 @@
 -- register_worker: record that a worker of a pool is alive, unless the coordinators use another workspace.
 -- KEYS[1] workspace (string: id, space, address)
 -- KEYS[2] coordinators by the time of their last registration (sorted set)
--- KEYS[3] workers of the pool by the same time (sorted set)  KEYS[4] modules of the workers of the pool (hash)
--- ARGV[1] worker  ARGV[2] its modules (JSON)  ARGV[3] its workspace  ARGV[4] 1 if it is a coordinator, which sets the
--- workspace, else 0  ARGV[5] seconds for which a worker counts as live  ARGV[6] seconds after which a worker is removed
+-- KEYS[3] workers of the pool by the same time (sorted set)  KEYS[4] records of the workers of the pool (hash)
+-- ARGV[1] worker  ARGV[2] its modules and its load (JSON)  ARGV[3] its workspace
+-- ARGV[4] 1 if it is a coordinator, which sets the workspace, else 0
+-- ARGV[5] seconds for which a worker counts as live  ARGV[6] seconds after which a worker is removed
 -- ARGV[7] 1 if open tasks are not in this workspace, so that it must not replace the recorded one, else 0
 -- Return '', or the recorded workspace if it is another one and in use.
 -- Cost: O(log(workers)). One call removes at most 10 workers.

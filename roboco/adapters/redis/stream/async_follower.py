@@ -7,8 +7,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from itertools import islice
 
-from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.log_merger import is_unnumbered
+from roboco.adapters.redis.stream.follower import RedisFollower, unreachable_error
+from roboco.adapters.redis.stream.log_merger import ArchiveNeeded, is_unnumbered
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.adapters.redis.stream.subscriber import ControlSignal
 from roboco.errors import TransientError
@@ -16,7 +16,7 @@ from roboco.errors import TransientError
 BATCH_SIZE = 100
 """Messages that are read from the logs at a time: a follower that has fallen behind holds no more."""
 UNREACHABLE_TIMEOUT = 60.0
-"""Seconds for which a follower tries to read the logs from a Redis that does not answer."""
+"""Seconds for which a follower tries to read the logs from a Redis or a workspace that does not answer."""
 RETRY_DELAY = 0.5
 """Seconds between two tries."""
 
@@ -40,6 +40,7 @@ class AsyncFollower:
                     async with aclosing(self._replay(task_id, position)) as records:
                         async for record in records:
                             yield record
+                            del record  # a silent follower holds no message
                     yield None
                 elif word is ControlSignal.NO_MESSAGES:
                     yield None
@@ -68,12 +69,15 @@ class AsyncFollower:
         reading = _Reading(self._follower, task_id, position)
         while True:
             try:
-                records = await self._follower.threads.run(reading.next_batch)
+                records = await reading.next_batch()
+            except ArchiveNeeded:
+                reading = _Reading(self._follower, task_id, position, with_archive=True)
+                continue
             except TransientError as error:
-                reading = _Reading(self._follower, task_id, position)
+                reading = _Reading(self._follower, task_id, position, reading.with_archive)
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since > UNREACHABLE_TIMEOUT:
-                    raise TransientError(f"redis does not answer for {UNREACHABLE_TIMEOUT:g} s: {error}") from error
+                    raise unreachable_error(error, UNREACHABLE_TIMEOUT) from error
                 await asyncio.sleep(RETRY_DELAY)
                 continue
             silent_since = None
@@ -95,12 +99,22 @@ def _advance(position: StreamPosition, record: Record) -> Record:
 
 
 class _Reading:
-    """A replay of the logs in batches. `position` is the one after the last batch, maybe in a new generation."""
+    """A replay of the logs in batches. `position` is the one after the last batch, maybe in a new generation.
 
-    def __init__(self, follower: RedisFollower, task_id: str, position: StreamPosition) -> None:
+    With the archive it runs in other threads, so that a slow workspace delays no follower that needs the logs alone.
+    """
+
+    def __init__(
+        self, follower: RedisFollower, task_id: str, position: StreamPosition, with_archive: bool = False
+    ) -> None:
         self.position = replace(position)
-        self._records = follower.replay(task_id, self.position, BATCH_SIZE)
+        self.with_archive = with_archive
+        self._threads = follower.archive_threads if with_archive else follower.threads
+        self._records = follower.replay(task_id, self.position, BATCH_SIZE, with_archive)
 
-    def next_batch(self) -> list[Record]:
-        """Return the next messages, fewer than BATCH_SIZE if the logs have no more."""
-        return list(islice(self._records, BATCH_SIZE))
+    async def next_batch(self) -> list[Record]:
+        """Return the next messages, fewer than BATCH_SIZE if the logs have no more.
+
+        Raise ArchiveNeeded, and end, if the logs lack events and this reads them alone.
+        """
+        return await self._threads.run(lambda: list(islice(self._records, BATCH_SIZE)))

@@ -23,7 +23,7 @@ from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.logs import RedisEventLogs
 from roboco.adapters.redis.scripts import translating_errors
-from roboco.adapters.redis.stream.log_merger import LogMerger, ReadArchive, is_unnumbered
+from roboco.adapters.redis.stream.log_merger import LogMerger, ReadArchive, UnreachableArchive, is_unnumbered
 from roboco.adapters.redis.stream.position import Record, StreamPosition, read_record
 from roboco.adapters.redis.stream.subscriptions import SubscriptionHubs
 from roboco.adapters.threads import ThreadPool
@@ -34,13 +34,15 @@ RECHECK_INTERVAL = 1.0
 FIRST_RECHECK_INTERVAL = 0.05
 """The same for a new iterator of changes: the task may be ending, with its last event published before."""
 UNREACHABLE_TIMEOUT = 60.0
-"""Seconds for which a follower tries to reach a Redis that does not answer."""
+"""Seconds for which a follower tries to reach a Redis or a workspace that does not answer."""
 READER_THREADS = 8
 """Threads that read logs for the followers in event loops."""
+ARCHIVE_THREADS = 8
+"""Threads that read archived events for them. A workspace may be slow, so it does not delay those that read logs."""
 
 
 class RedisFollower:
-    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `hubs` and `threads`.
+    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `hubs` and the threads.
 
     `archive` reads the events that are trimmed from the logs.
     """
@@ -52,6 +54,7 @@ class RedisFollower:
         self._keys = keys
         self._logs = RedisEventLogs(client, keys)
         self.threads = ThreadPool(READER_THREADS)
+        self.archive_threads = ThreadPool(ARCHIVE_THREADS)
         self.hubs = SubscriptionHubs(url, keys, self.threads, self.log_ends)
 
     def follow(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
@@ -68,9 +71,7 @@ class RedisFollower:
                     yield record
             except (redis.ConnectionError, redis.TimeoutError, TransientError) as error:
                 if time.monotonic() - answered > UNREACHABLE_TIMEOUT:
-                    raise TransientError(
-                        f"redis does not answer for {UNREACHABLE_TIMEOUT:g} s: {find_refusal(error) or error}"
-                    ) from error
+                    raise unreachable_error(error, UNREACHABLE_TIMEOUT) from error
                 time.sleep(0.1)
 
     def changes(self, task_id: str, until: float = math.inf) -> Generator[Record | None]:
@@ -85,17 +86,21 @@ class RedisFollower:
                 yield None  # the caller reads the task next, and waits for Redis there
                 time.sleep(0.1)
 
-    def replay(self, task_id: str, position: StreamPosition, page: int | None = None) -> Iterator[Record]:
+    def replay(
+        self, task_id: str, position: StreamPosition, page: int | None = None, with_archive: bool = True
+    ) -> Iterator[Record]:
         """Yield the messages of the logs after the position, in order; of a new generation from its first message.
 
-        `page` is the number of messages of a log that are read at a time.
+        `page` is the number of messages of a log that are read at a time. Without the archive, raise ArchiveNeeded if
+        the logs lack events.
         """
+        archive = self._archive if with_archive else None
         generation = self._generation(task_id)
         while generation is not None:
             if generation != position.generation:
                 position.reset(generation)
             names = self._keys.content(task_id), self._keys.events(task_id)
-            for record in LogMerger(self._logs, self._archive, task_id, names, page).merge(position):
+            for record in LogMerger(self._logs, archive, task_id, names, page).merge(position):
                 if is_unnumbered(record):
                     yield record
                     continue
@@ -169,6 +174,12 @@ class RedisFollower:
             yield position.advance(record)
         elif not position.already_seen(record):
             yield from self.replay(task_id, position)
+
+
+def unreachable_error(error: Exception, seconds: float) -> TransientError:
+    """Return the error of a follower that gives up after these seconds. It names the server that does not answer."""
+    server = "the workspace" if isinstance(error, UnreachableArchive) else "redis"
+    return TransientError(f"{server} does not answer for {seconds:g} s: {find_refusal(error) or error}")
 
 
 def _end_position(events: Any, chunks: Any) -> StreamPosition | None:

@@ -19,11 +19,20 @@ from typing import Any, Protocol
 
 from roboco.adapters.redis.logs import PAGE_SIZE
 from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.errors import TransientError
 
 ReadArchive = Callable[[str, str, int, int], Iterator[Record]]
 """Reads archived events of a task and a generation, after one number and before another one, up to the first gap."""
 LOST_EVENTS = "events_lost"
 """The code of the error that reports events which neither Redis nor the workspace has."""
+
+
+class UnreachableArchive(TransientError):
+    """The workspace, which has the archived events, cannot be read now. Redis is not the cause."""
+
+
+class ArchiveNeeded(Exception):
+    """The logs lack events that are archived, and the reader of the logs may not read the archive."""
 
 
 class LogPages(Protocol):
@@ -34,10 +43,13 @@ class LogPages(Protocol):
 
 
 class LogMerger:
-    """Reads the logs of one task. `log_names` names its content log and its event log."""
+    """Reads the logs of one task. `log_names` names its content log and its event log.
+
+    Without an archive it raises ArchiveNeeded at the first event that the log lacks.
+    """
 
     def __init__(
-        self, logs: LogPages, archive: ReadArchive, task_id: str, log_names: tuple[str, str], page: int | None
+        self, logs: LogPages, archive: ReadArchive | None, task_id: str, log_names: tuple[str, str], page: int | None
     ) -> None:
         self._logs = logs
         self._archive = archive
@@ -91,7 +103,7 @@ class LogMerger:
                 return
             if first["generation"] == generation and first["seq"] > after + 1:
                 before = after
-                for record in self._archive(self._task_id, generation, after, first["seq"]):
+                for record in self._archived(generation, after, first["seq"]):
                     after = record["seq"]
                     yield record
                 if after > before:
@@ -102,6 +114,14 @@ class LogMerger:
             if len(page) < self._page:
                 return
             after = page[-1][0]
+
+    def _archived(self, generation: str, after: int, before: int) -> Iterator[Record]:
+        if self._archive is None:
+            raise ArchiveNeeded
+        try:
+            yield from self._archive(self._task_id, generation, after, before)
+        except TransientError as error:
+            raise UnreachableArchive(str(error)) from error
 
 
 def is_unnumbered(record: Record) -> bool:

@@ -8,6 +8,13 @@ Record = dict[str, Any]
 """A message of either channel, as it was published."""
 
 
+class LiveRecord(dict[str, Any]):
+    """A live message. All followers of its task in an event loop receive this object."""
+
+    derived: Any = None
+    """The results that a follower has derived from the message, for those after it."""
+
+
 @dataclass
 class StreamPosition:
     """The last numbers that a follower has received, in one generation of the logs."""

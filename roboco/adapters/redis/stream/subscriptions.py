@@ -18,7 +18,7 @@ import redis
 
 from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.stream.position import Record, StreamPosition, read_record
+from roboco.adapters.redis.stream.position import LiveRecord, Record, StreamPosition, read_record
 from roboco.adapters.redis.stream.pubsub import PubSubConnection
 from roboco.adapters.redis.stream.subscriber import Subscriber
 from roboco.adapters.threads import ThreadPool
@@ -214,7 +214,7 @@ class SubscriptionHub:
         if topic is None:
             return
         if (record := read_record(text)) is not None:
-            topic.put(record)
+            topic.put(LiveRecord(record))
         else:
             topic.catch_up()
 
