@@ -6,10 +6,12 @@ when the concurrency of the worker and its metrics are known.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from celery import Celery
 from celery.signals import celeryd_init
+from celery.worker import state
 
 from roboco.adapters.celery.background import run_periodically
 from roboco.adapters.redis.client import connect_fail_fast
@@ -19,15 +21,21 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import workspace_address
-from roboco.engine.registration import Registration, register
+from roboco.engine.registration import register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
+from roboco.ports.registry import Registration, WorkerLoad
+from roboco.ports.workspace import Files
 from roboco.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 REGISTRATION_INTERVAL = 3.0
 """Seconds between two registrations of a worker."""
+MAX_RUNNING_IDS = 20
+"""Ids of running Celery tasks that a worker registers."""
+MAX_ID_CHARS = 255
+"""Characters of such an id: a producer may choose it."""
 _STORE_TIMEOUT = 5.0
 """The most seconds for which the thread waits for an answer of the store."""
 
@@ -71,7 +79,7 @@ class Registrar:
         self._pools = pools
         self._workers = RedisWorkerRegistry(scripts, keys, name)
         self._schedule = RedisSchedule(scripts, keys)
-        self._worker: Registration | None = None
+        self._worker: tuple[Files, Registration] | None = None
 
     def __call__(self) -> None:
         """Register. UsageError if the workspace is not the coordinators'; TransientError if a server does not answer.
@@ -82,5 +90,14 @@ class Registrar:
             settings, wait = self._settings, min(_STORE_TIMEOUT, self._settings.s3_timeout)
             files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
             name = workspace_name(files, workspace_address(settings))
-            self._worker = Registration(self._pools, settings.tool_modules, name, files)
-        register(self._workers, self._schedule, self._worker)
+            self._worker = files, Registration(self._pools, settings.tool_modules, name)
+        files, worker = self._worker
+        register(self._workers, self._schedule, files, replace(worker, load=_read_load()))
+
+
+def _read_load() -> WorkerLoad:
+    """Return the Celery tasks that this worker runs now."""
+    active: Any = state.active_requests
+    requests = [reference() for reference in tuple(active.data)]  # a copy, because threads of the pool change it
+    ids = sorted(str(request.id)[:MAX_ID_CHARS] for request in requests if request is not None)
+    return WorkerLoad(len(ids), tuple(ids[:MAX_RUNNING_IDS]))

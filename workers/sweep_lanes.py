@@ -5,9 +5,9 @@
                        │ the shard does not answer: rest with growing delays
 
 A thread claims an entry only when it can process it at once, so no claimed entry waits behind another one. A shard has
-at most LANES_PER_SHARD threads, and a second one only if entries were due or the first one takes long. So a task, a key
-or a node that does not answer occupies the threads of its shards, and others remain for the rest. If the process dies,
-its claims expire.
+at most LANES_PER_SHARD threads, and a second one only if entries were due or the first one takes long. A shard whose
+last sweep has failed gets no second one. So a task, a key or a node that does not answer occupies the threads of its
+shards, and others remain for the rest. If the process dies, its claims expire.
 """
 
 import logging
@@ -23,7 +23,8 @@ from roboco.errors import RobocoError
 _log = logging.getLogger(__name__)
 
 THREADS = 16
-"""Threads of a coordinator. Of a cluster of three nodes, one owns six shards at most, which occupy twelve threads."""
+"""Threads of a coordinator. Of a cluster of three nodes, one owns six shards at most. If that node hangs, they occupy
+twelve threads during the first time-out, and six during later ones."""
 LANES_PER_SHARD = 2
 """Threads that process entries of one shard at the same time."""
 INTERVAL_MARGIN = 0.9
@@ -51,6 +52,7 @@ class SweepLanes:
         self._running = Counter[int]()
         self._ready_at = [0.0] * SHARDS
         self._is_busy = [False] * SHARDS
+        self._has_failed = [False] * SHARDS
         self._taken_at = [0.0] * SHARDS
         self._backoff = Backoff()
         self.is_open = False
@@ -88,12 +90,14 @@ class SweepLanes:
 
     def _has_free_lane(self, shard: int, now: float) -> bool:
         needs_more = self._is_busy[shard] or self._taken_at[shard] + self._rest <= now
+        needs_more = needs_more and not self._has_failed[shard]
         return self._running[shard] < (LANES_PER_SHARD if needs_more else 1)
 
     def _release(self, shard: int, found: int = 0, failed: bool = False) -> None:
         with self._lock:
             self._running[shard] -= 1
             self._is_busy[shard] = found > 0
+            self._has_failed[shard] = failed
             if failed:
                 self._ready_at[shard] = self._clock() + self._backoff.record_failure(str(shard))
                 return

@@ -14,7 +14,9 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.attempts import Attempts
+from roboco.ports.caller_limits import CallerCounts
 from roboco.ports.clock import Clock
+from roboco.ports.daily_usage import DailyUsage
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
 from roboco.ports.fill import FillRecord
@@ -24,6 +26,7 @@ from roboco.ports.leases import ToolLeases, TurnLeases
 from roboco.ports.logs import EventLogs
 from roboco.ports.model import Model, Templates
 from roboco.ports.notifier import Notifier
+from roboco.ports.open_tasks import OpenTasks
 from roboco.ports.rate_limits import RateLimiter, Tokenizers
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
@@ -107,6 +110,9 @@ class Engine:
     workers: WorkerRegistry
     task_index: TaskIndex
     index_progress: IndexProgress
+    caller_counts: CallerCounts
+    open_tasks: OpenTasks
+    daily_usage: DailyUsage
     clock: Clock
     heartbeat: LeaseHeartbeat
     frozen_teams: FrozenTeams

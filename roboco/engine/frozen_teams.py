@@ -9,38 +9,80 @@ from pydantic import ValidationError
 
 from roboco.domain.history.lineage import Fork
 from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import step_id_at
 from roboco.domain.paths import lineage_path, team_path
 from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory
 from roboco.ports.workspace import Files
 
 
+class _MissingTeam(CorruptHistory):
+    """The workspace has no team of the task."""
+
+
 class FrozenTeams:
-    """The frozen teams. The team of a task never changes after the task was accepted."""
+    """The frozen teams. `team.json` is created once, and never replaced, so a team that was read stays valid."""
 
     def __init__(self, files: Files, size: int = 1000) -> None:
         self._files = files
+        self._just_frozen: dict[str, Team] = {}
         self.get = lru_cache(maxsize=size)(self._read_team_of)
         self.fork_of = lru_cache(maxsize=size)(self._read_fork)
 
     def _read_team_of(self, task_id: str) -> Team:
+        if (team := self._just_frozen.get(task_id)) is not None:
+            return team
         data = self._files.get(team_path(task_id))
         if data is None:
-            raise CorruptHistory(
+            raise _MissingTeam(
                 f"task {task_id!r} has no {team_path(task_id)} in this worker's workspace: its client uses another "
                 "workspace (set ROBOCO_WORKSPACE to the same one), or the file was deleted (restore it)"
             )
-        return Team.model_validate_json(data)
+        return _parse_stored_team(data)
 
-    def started_at(self, task_id: str, state: TaskState) -> datetime | None:
+    def find(self, task_id: str) -> Team | None:
+        """Return the team, or None if the workspace has none. Cost: one read, until this process has seen the team."""
+        try:
+            return self.get(task_id)
+        except _MissingTeam:
+            return None
+
+    def freeze(self, task_id: str, team: Team) -> bool:
+        """Freeze the team, and keep it. Return False, and change nothing, if the task has another team.
+
+        So the process that accepts a task need not read the file that it has just written.
+        """
+        if not freeze_team(self._files, task_id, team):
+            return False
+        self._just_frozen[task_id] = _parse_stored_team(serialize_team(team))
+        self.get(task_id)
+        self._just_frozen.pop(task_id, None)
+        return True
+
+    def own_fork_of(self, task_id: str, first: TaskStep) -> Fork | None:
+        """Return where the task with this first step was forked from, or None if it was not forked.
+
+        The first step of a fork is that of its source, with the id that it has there. So a task whose first step has
+        this task's id for position 0 is none, and needs no read of the workspace.
+        """
+        return None if first.step_id == step_id_at(task_id, 0) else self.fork_of(task_id)
+
+    def started_at(self, task_id: str, state: TaskState, first: TaskStep) -> datetime | None:
         """Return when the task was submitted or forked: the first steps of a fork are older than the fork."""
-        fork = self.fork_of(task_id)
+        fork = self.own_fork_of(task_id, first)
         return state.started_at if fork is None else fork.created_at
 
     def _read_fork(self, task_id: str) -> Fork | None:
         """Return where the task was forked from, or None if it was not forked."""
         data = self._files.get(lineage_path(task_id))
         return None if data is None else Fork.model_validate_json(data)
+
+
+@lru_cache(maxsize=100)
+def _parse_stored_team(data: bytes) -> Team:
+    """Return the team. The tasks of a team have equal files, which are parsed once."""
+    return Team.model_validate_json(data)
 
 
 def serialize_team(team: Team) -> bytes:

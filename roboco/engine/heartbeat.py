@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from roboco.errors import TransientError
 from roboco.ports.lease_renewals import Lease, LeaseRenewals, LeaseStatus
@@ -132,8 +133,14 @@ class LeaseHeartbeat:
             answers = self._answers_to(works)
         finally:
             self._end_renewal(server)  # before the reports: one that hangs delays no renewal
+        failures: dict[str, list[tuple[_Work, Exception]]] = defaultdict(list)
         for work, answer in zip(works, answers, strict=True):
-            work.context.copy().run(self._report, work, answer)
+            if isinstance(answer, Exception):
+                failures[str(answer)].append((work, answer))
+            else:
+                work.context.copy().run(self._report, work, answer)
+        for failed in failures.values():
+            self._log_failure(failed)
 
     def _answers_to(self, works: list[_Work]) -> Sequence[LeaseStatus | Exception]:
         if not works:
@@ -147,7 +154,22 @@ class LeaseHeartbeat:
         with self._changed:
             self._busy.discard(server)
 
-    def _report(self, work: _Work, answer: LeaseStatus | Exception) -> None:
+    def _log_failure(self, failed: list[tuple[_Work, Exception]]) -> None:
+        """Log a failure once, however many leases it concerns, in the context of the first work that still runs."""
+        with self._changed:
+            running = [(work, error) for work, error in failed if work in self._held]
+        if not running:
+            return
+        work, error = running[0]
+        log, count = work.context.copy().run, len(running)
+        leases = "a lease" if count == 1 else f"{count} leases"
+        verb = "and is" if count == 1 else "and are"
+        if isinstance(error, TransientError):
+            log(_log.warning, "%s could not be renewed %s tried again: %s", leases, verb, error)
+        else:
+            log(partial(_log.error, exc_info=error), "%s could not be renewed %s tried again", leases, verb)
+
+    def _report(self, work: _Work, answer: LeaseStatus) -> None:
         """Report the answer to the work, unless the work has ended."""
         with self._changed:
             if work not in self._held:
@@ -157,11 +179,7 @@ class LeaseHeartbeat:
             cancels = answer is LeaseStatus.CANCEL_REQUESTED and not work.cancelled
             work.cancelled = work.cancelled or cancels
         try:
-            if isinstance(answer, TransientError):
-                _log.warning("a lease could not be renewed and is tried again: %s", answer)
-            elif isinstance(answer, Exception):
-                _log.error("a lease could not be renewed and is tried again", exc_info=answer)
-            elif answer is LeaseStatus.LOST:
+            if answer is LeaseStatus.LOST:
                 work.on_lost()
             elif cancels:
                 work.on_cancel()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History, is_conclusive
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import TaskStep, last_text
 from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import Histories
 
@@ -65,7 +65,8 @@ class HistoryTails:
     def complete(self, task_id: str, task: Snapshot, length: int) -> Snapshot:
         """Return the task with this number of its newest steps, or with all of them.
 
-        Cost: nothing if Redis has them or the process has cached them, else one read of the end of the history.
+        Cost: nothing if Redis has them or the process has cached them. Else one read of the end of the history: in S3 a
+        LIST, a HEAD, and a GET for each of these steps that is not compacted, or one for those that are.
         """
         start, first = max(0, task.seq - length), task.tail[0]
         if first.seq <= start:
@@ -77,10 +78,25 @@ class HistoryTails:
         self._cache.add(tail)
         return replace(task, tail=tail)
 
-    def complete_for_decision(self, task_id: str, task: Snapshot) -> Snapshot:
-        """Return the task with all steps on which a decision of a built-in router may depend."""
-        if task.tail[0].seq == 0 or len(task.tail) >= COORDINATOR_TAIL_LENGTH:
-            return task
-        if is_conclusive(History(task.state, task.tail)):
+    def complete_for_decision(self, task_id: str, task: Snapshot, routes_by_run: bool) -> Snapshot:
+        """Return the task with all steps on which a decision of a built-in router may depend.
+
+        Cost: nothing if the last two steps before new messages of the user suffice, else as `complete`.
+        """
+        if shows_decision(task, routes_by_run):
             return task
         return self.complete(task_id, task, COORDINATOR_TAIL_LENGTH)
+
+    def last_text(self, task_id: str, task: Snapshot) -> str:
+        """Return the newest text of an agent among the steps that a coordinator loads, or "".
+
+        Cost: nothing if Redis has a text, else as `complete`.
+        """
+        return last_text(task.tail) or last_text(self.complete(task_id, task, COORDINATOR_TAIL_LENGTH).tail)
+
+
+def shows_decision(task: Snapshot, routes_by_run: bool) -> bool:
+    """Return True if the loaded steps lead to the same decision as all that a coordinator would load."""
+    if task.tail[0].seq == 0 or len(task.tail) >= COORDINATOR_TAIL_LENGTH:
+        return True
+    return is_conclusive(History(task.state, task.tail), routes_by_run)

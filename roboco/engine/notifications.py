@@ -14,9 +14,9 @@ a wait ends before a pass has stored its notification, there is none.
 import logging
 
 from roboco.domain.dead_letter import letter_id_of
-from roboco.domain.history.step import last_text
 from roboco.domain.notification import (
     MAX_TEXT_CHARS,
+    TARGET_COUNT_KEY,
     DeliveryStatus,
     Notification,
     NotificationName,
@@ -35,13 +35,11 @@ from roboco.domain.paths import (
     notify_targets_path,
 )
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError, UsageError
+from roboco.errors import NotFound, StateConflict, TransientError
 from roboco.ports.task_store import Snapshot
 
 _log = logging.getLogger(__name__)
 
-TARGET_COUNT_KEY = "notify"
-"""The key in the metadata of a task's first step with the number of its receivers."""
 REDELIVERY_DELAY = 30.0
 """Seconds after which the sweeper dispatches undelivered notifications again."""
 
@@ -51,7 +49,7 @@ def store_targets(engine: Engine, task_id: str, targets: list[NotifyTarget]) -> 
     if not targets:
         return
     if not engine.files.create(notify_targets_path(task_id), targets_to_json(targets)):
-        raise UsageError(f"task id {task_id!r} was submitted before with another 'notify'; choose another id")
+        raise StateConflict(f"task id {task_id!r} was submitted before with another 'notify'; choose another id")
 
 
 def schedule_key(task_id: str) -> str:
@@ -105,7 +103,7 @@ def _store(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
     newest = max(here, default=None)
     if newest is not None and (newest >= name or newest.repeats(name)):
         return str(newest) not in settled
-    said, now = last_text(task.tail), engine.schedule.time()
+    said, now = engine.tails.last_text(task_id, task), engine.schedule.time()
     notice = Notification(
         notification_id=notification_id_of(task_id, str(name)),
         name=str(name),
@@ -149,14 +147,14 @@ def confirm(engine: Engine, task_id: str, name: str) -> None:
         settle(engine, name, notice, "delivered")
         engine.dead_letters.remove(letter_id_of("notify", task_id, name))
     elif engine.files.get(result_path(task_id, name)) is None:
-        raise UsageError(f"task {task_id!r} has no notification {name!r}")
+        raise NotFound(f"task {task_id!r} has no notification {name!r}")
 
 
 def retry_abandoned(engine: Engine, task_id: str, name: str) -> None:
     """Deliver an abandoned notification again, with its attempts reset; UsageError if it is not abandoned."""
     notice = read_notification(engine, result_path(task_id, name))
     if notice is None or notice.delivery != "given_up":
-        raise UsageError(f"task {task_id!r} has no notification {name!r} that was given up")
+        raise StateConflict(f"task {task_id!r} has no notification {name!r} that was given up")
     now = engine.schedule.time()
     fresh = {
         "delivery": "pending",
@@ -190,5 +188,5 @@ def find_notification(engine: Engine, task_id: str, name: str) -> tuple[NotifyTa
         engine, result_path(task_id, name)
     )
     if notice is None:
-        raise UsageError(f"task {task_id!r} has no notification {name!r}")
+        raise NotFound(f"task {task_id!r} has no notification {name!r}")
     return targets_from_json(engine.files.get(notify_targets_path(task_id)) or b"[]")[notice.target], notice

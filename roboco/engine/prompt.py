@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import PROMPT, TaskStep
 from roboco.domain.team.team import Agent, Team
 from roboco.ports.model import Templates
 
@@ -15,7 +15,7 @@ def render_prompt(prompts: Templates, team: Team, agent: Agent, task_id: str, fi
 
 def _variables(team: Team, agent: Agent, task_id: str, first: TaskStep) -> Mapping[str, Any]:
     return {
-        "task": {"id": task_id, "prompt": first.text},
+        "task": {"id": task_id, "prompt": first.metadata.get(PROMPT, first.text)},
         "team": {
             "name": team.name,
             "description": team.description,

@@ -4,13 +4,12 @@ A worker or client with another workspace than the coordinators would wait for e
 A workspace stores its own id, so that two folders, buckets or prefixes differ, and two addresses of one do not.
 """
 
-from dataclasses import dataclass
 from itertools import islice
 
 from roboco.domain.paths import WORKSPACE_FILE, summary_path
 from roboco.engine.engine import Engine
 from roboco.errors import UsageError
-from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, WorkerRegistry, WorkspaceIdentity
+from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, Registration, WorkerRegistry, WorkspaceIdentity
 from roboco.ports.schedule import Schedule
 from roboco.ports.workspace import Files
 
@@ -18,26 +17,16 @@ SAMPLE_SIZE = 20
 """Open tasks that a coordinator searches in its workspace if others have registered another one."""
 
 
-@dataclass(frozen=True)
-class Registration:
-    """The facts that a worker registers: pools, imported tool modules, and workspace with its files."""
-
-    pools: tuple[str, ...]
-    modules: tuple[str, ...]
-    workspace: WorkspaceIdentity
-    files: Files
-
-
-def register(workers: WorkerRegistry, schedule: Schedule, worker: Registration) -> None:
-    """Register the worker of this process. UsageError if its workspace is not the coordinators'.
+def register(workers: WorkerRegistry, schedule: Schedule, files: Files, worker: Registration) -> None:
+    """Register the worker of this process. UsageError if its workspace, with these files, is not the coordinators'.
 
     A coordinator is refused if others have registered another workspace and its own does not have their open tasks: it
     was started in a wrong folder. If its workspace has them, the others were.
     """
     known = workers.workspace()
     differs = known is not None and known.id != worker.workspace.id
-    foreign = differs and COORDINATOR in worker.pools and _is_foreign(schedule, worker.files)
-    other = workers.register(worker.pools, worker.modules, worker.workspace, foreign)
+    foreign = differs and COORDINATOR in worker.pools and _is_foreign(schedule, files)
+    other = workers.register(worker, foreign)
     if other is not None:
         raise UsageError(
             f"worker {workers.node_name!r} {_difference(worker.workspace, other)}. If the workspace of the others "

@@ -13,7 +13,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.errors import CorruptHistory, UsageError
+from roboco.errors import CorruptHistory, NotFound
 from roboco.ports.workspace import Files, Histories
 
 _TASK_END = b'"event_task_end"'
@@ -39,7 +39,7 @@ class Summaries:
         """Return the summary in the workspace. Raise UsageError if there is no such task."""
         summary = self.get(task_id)
         if summary is None:
-            raise UsageError(f"no task {task_id!r} in this workspace")
+            raise NotFound(f"no task {task_id!r} in this workspace")
         return summary
 
     def is_closed(self, task_id: str) -> bool:
@@ -47,7 +47,10 @@ class Summaries:
 
         A submission may write the marker meanwhile: it adds the items of the inbox after that.
         """
-        marker = self._files.get(open_marker_path(task_id))
+        return self.is_closed_by(task_id, self._files.get(open_marker_path(task_id)))
+
+    def is_closed_by(self, task_id: str, marker: bytes | None) -> bool:
+        """Return the same as `is_closed` for a task whose marker was read, which is None if there is none."""
         if marker is not None:
             return marker == CLOSED
         summary = self.get(task_id)
@@ -75,7 +78,7 @@ class Summaries:
             cost=state.cost,
             agents=state.agents,
             tools=state.tools,
-            created_at=self._frozen_teams.started_at(task_id, state) or steps[0].created_at,
+            created_at=self._frozen_teams.started_at(task_id, state, steps[0]) or steps[0].created_at,
             updated_at=steps[-1].created_at if end is None else end.timestamp,
         )
 

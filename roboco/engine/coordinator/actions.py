@@ -7,10 +7,12 @@
 
 A step is committed in two phases: first the workspace takes it, which is the record, then Redis. If the worker dies
 between the two, the next pass finds a step that Redis lacks, and applies it. An inbox item is marked last, so it is
-never lost. If the worker dies before that, the next pass finds the item in a step, and marks it.
+never lost: after the next turn or calls were dispatched, or before a wait or an end is recorded. If the worker dies
+before that, the next pass finds the item in a step, and marks it.
 """
 
 import logging
+from dataclasses import replace
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
@@ -19,11 +21,10 @@ from roboco.domain.history.part import with_step_id
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox.item import Item
+from roboco.domain.inbox.item import Item, resuming_caller
 from roboco.domain.log_text import log_text
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
-from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
 from roboco.engine import notifications as notify
 from roboco.engine import usage
@@ -33,39 +34,52 @@ from roboco.engine.coordinator.delegate import start_sub_task, stop_sub_task
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine
-from roboco.engine.record import inbox_items as items
 from roboco.engine.record import recover
 from roboco.engine.record.attempt_status import report_attempts
+from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.record.tool_listings import tool_differences
 from roboco.engine.task_entries import index_as
+from roboco.engine.usage_counts import count_results
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS
 
 _log = logging.getLogger(__name__)
 
 IDLE_CHECK_INTERVAL = 3600.0
-"""Seconds after which the sweeper checks a waiting task for which nothing has arrived."""
+"""Seconds after which the sweeper first checks a waiting task for which nothing has arrived."""
+MAX_IDLE_CHECK_INTERVAL = 86_400.0
+"""The most seconds between two such checks. The next one follows after as long as the task has waited: they double."""
 UNRECOVERED_CHECK_DELAY = 1.0
 """Seconds until the next check of a task that cannot end before the sweeper has recovered Redis."""
 MAX_LOGGED_REASON = 1000
 """Characters of a failed task's reason in the log."""
 
 
-def decide_and_execute(next_step: NextStep, pending_items: tuple[Item, ...], give_up_reason: str | None) -> bool:
-    """Decide the next action and carry it out. Return True if the task has to be loaded again for another move."""
+def decide_and_execute(
+    next_step: NextStep, pending_items: tuple[Item, ...], give_up_reason: str | None, applied: AppliedItems
+) -> bool:
+    """Decide the next action and carry it out. Return True if the task has to be loaded again for another move.
+
+    The items of a step that is appended are added to `applied`. The earlier ones are marked at the latest before that.
+    """
     engine, task_id, task = next_step.engine, next_step.task_id, next_step.task
+    if task.status is TaskStatus.PAUSED:
+        next_step = replace(next_step, by=resuming_caller(pending_items))
     match next_step.decide(pending_items, give_up_reason):
         case AppendStep() as action:
-            _append_step(engine, task_id, next_step.team, task, action)
+            applied.mark()
+            _append_step(next_step, action, pending_items, applied)
             return True
         case StartTurn() as action:
             return next_step.record_and_dispatch(action) is None
         case CallTools() as action:
             return not _start_calls(next_step, action)
         case Wait() as action:
+            applied.mark()
             outage.register_for_answer(engine, task_id, next_step.team, pending_items)
-            return _record_wait(engine, task_id, task, action)
+            return _record_wait(next_step, action)
         case End() as action:
+            applied.mark()
             return _record_end(engine, task_id, task, action)
 
 
@@ -81,7 +95,10 @@ def _start_calls(next_step: NextStep, action: CallTools) -> bool:
     return True
 
 
-def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, action: AppendStep) -> None:
+def _append_step(
+    next_step: NextStep, action: AppendStep, pending_items: tuple[Item, ...], applied: AppliedItems
+) -> None:
+    engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
     metadata = dict(action.metadata) | usage.unfinished_usage_metadata(team, task)
     for call in action.abandoned_sub_tasks:
         stop_sub_task(engine, task_id, call, "its parent task does not need the result any more")
@@ -105,8 +122,8 @@ def _append_step(engine: Engine, task_id: str, team: Team, task: Snapshot, actio
         _apply_stored_steps(engine, task_id)
     elif task.status is not TaskStatus.RUNNING:
         index_as(engine, task_id, task, TaskStatus.RUNNING, task.epoch + 1)
-    for item_id in action.item_ids:
-        items.mark_applied(engine, task_id, item_id, step.seq)
+    applied.add(step, action.item_ids, pending_items)
+    count_results(engine, task_id, task.first, step)
 
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:
@@ -116,7 +133,8 @@ def _apply_stored_steps(engine: Engine, task_id: str) -> None:
         recover.catch_up(engine, task_id, now)
 
 
-def _record_wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> bool:
+def _record_wait(next_step: NextStep, action: Wait) -> bool:
+    engine, task_id, task = next_step.engine, next_step.task_id, next_step.task
     reason = action.route.reason
     if (task.phase, task.status, task.reason) == (Phase.WAIT, action.status, reason):
         return stay_waiting(engine, task_id, task)
@@ -128,6 +146,7 @@ def _record_wait(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> 
         reason=reason,
         calls=action.calls,
         changes=changes,
+        by=action.by or next_step.by,
     )
     choice = Decision(
         Phase.WAIT,
@@ -157,7 +176,8 @@ def stay_waiting(engine: Engine, task_id: str, task: Snapshot) -> bool:
     archive(engine, task_id, task)
     recover.reopen(engine, task_id)
     notify.enqueue(engine, task_id, task)
-    engine.schedule.set(task_id, IDLE_CHECK_INTERVAL)
+    waited = engine.clock.now() - task.dispatched_at
+    engine.schedule.set(task_id, min(max(waited, IDLE_CHECK_INTERVAL), MAX_IDLE_CHECK_INTERVAL))
     now = engine.task_store.load(task_id, 1)
     return now is None or not set(now.item_ids) <= set(task.item_ids)
 

@@ -10,7 +10,7 @@ recorded once per epoch, and a step once per position. The sweeper repeats the p
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.start_time import ETA, start_time_of
@@ -31,6 +31,7 @@ from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import archive_running
+from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.task_entries import drop_entry, index_as
 from roboco.errors import TransientError
 from roboco.ports.task_store import Phase, Snapshot
@@ -45,12 +46,13 @@ FAILED_CHECK_DELAY = 5.0
 def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reason: str | None = None) -> None:
     """Make all moves that are possible for the task now. Do nothing if the task is unknown or closed.
 
-    With `by_sweeper`, as the sweeper calls it, also apply steps that Redis lacks, and send lost messages again. For a
-    waiting task, also add the items of clients that died before they added them: one LIST of its inbox an hour.
+    With `by_sweeper`, as the sweeper calls it, first apply steps that Redis lacks, and send lost messages again. For a
+    task that waits then, also add the items of clients that died before they added them: one LIST of its inbox. The
+    sweeper does that after an hour, then each time after as long as the task has waited, at least once a day.
     `give_up_reason` is why the task is given up: its next step reports this.
 
     If a pass for a message fails, it schedules another one soon. The message announced its inbox item once only, and a
-    waiting task may have its next check in an hour.
+    waiting task may have its next check in a day.
     """
     with engine.telemetry.operation(Operation("advance", task_id)):
         try:
@@ -63,30 +65,40 @@ def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reas
 
 
 def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str | None) -> None:
-    restores_inbox = by_sweeper
+    applied = AppliedItems(engine, task_id)
+    if not _make_moves(engine, task_id, by_sweeper, give_up_reason, applied):
+        engine.dispatcher.advance(task_id)
+    applied.mark()
+
+
+def _make_moves(
+    engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str | None, applied: AppliedItems
+) -> bool:
+    """Make at most MAX_MOVES moves. Return True if no further one is possible now."""
+    must_repair = by_sweeper
     for _ in range(MAX_MOVES):
         task = recover.load_task(engine, task_id)
         if task is None:
             _drop_unknown(engine, task_id)
-            return
-        if by_sweeper and recover.catch_up(engine, task_id, task):
+            return True
+        if must_repair and recover.catch_up(engine, task_id, task):
             continue
-        if restores_inbox and task.phase is Phase.WAIT:
-            restores_inbox = False
-            if recover.restore_inbox(engine, task_id, task.item_ids):
-                continue
-        _repair_entry(engine, task_id, task, by_sweeper)
-        if not _make_move(engine, task_id, task, by_sweeper, give_up_reason):
+        if must_repair and task.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):
+            must_repair = False
+            continue
+        must_repair = False
+        if not _make_move(engine, task, Pass(task_id, by_sweeper, applied), give_up_reason):
             if task.phase not in (Phase.WAIT, Phase.END):  # those are archived as they wait, or as they are closed
-                archive_running(engine, task_id, task)
-            return
-    engine.dispatcher.advance(task_id)
+                _archive_running(engine, task_id, task, by_sweeper)
+            return True
+    return False
 
 
-def _repair_entry(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool) -> None:
-    """In a sweeper's pass, repair the index entry of a running task. Those of others are written with their archive."""
-    if by_sweeper and task.phase not in (Phase.WAIT, Phase.END):
+def _archive_running(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool) -> None:
+    """Archive events of a running task. In a sweeper's pass, repair its index entry, too."""
+    if by_sweeper:
         index_as(engine, task_id, task, task.status, task.epoch)
+    archive_running(engine, task_id, task)
 
 
 def _drop_unknown(engine: Engine, task_id: str) -> None:
@@ -97,15 +109,17 @@ def _drop_unknown(engine: Engine, task_id: str) -> None:
         drop_entry(engine, task_id)
 
 
-def _make_move(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool, give_up_reason: str | None) -> bool:
+def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_reason: str | None) -> bool:
     """Make one move. Return True if the task has to be loaded again for another one."""
+    task_id, applied = current_pass.task_id, current_pass.applied
     if task.phase is Phase.END:
-        return not _close(engine, task_id, engine.tails.complete_for_decision(task_id, task))
+        applied.mark()
+        return not _close(engine, task_id, task)
     team = engine.frozen_teams.get(task_id)
     task = _with_decisive_tail(engine, task_id, team, task)
-    pending_items = items.pending_items(engine, task_id, task)
+    pending_items = items.pending_items(engine, task_id, task, applied.ids)
     if give_up_reason is None:
-        match _check_pending_work(engine, team, task, Pass(task_id, by_sweeper, pending_items)):
+        match _check_pending_work(engine, team, task, replace(current_pass, items=pending_items)):
             case Repeat():
                 return True
             case Rest():
@@ -115,7 +129,7 @@ def _make_move(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool, g
             case Decide():
                 pass
     tickets.release_tickets(engine, team, task_id, task)
-    again = decide_and_execute(NextStep(engine, task_id, team, task), pending_items, give_up_reason)
+    again = decide_and_execute(NextStep(engine, task_id, team, task), pending_items, give_up_reason, applied)
     if compaction_due(task.seq - 1):
         engine.histories.compact(task_id)
     return again
@@ -125,7 +139,7 @@ def _with_decisive_tail(engine: Engine, task_id: str, team: Team, task: Snapshot
     """Return the task with all steps on which its router may depend. A custom router may read each step it gets."""
     if isinstance(team.collaboration_model, Custom):
         return engine.tails.complete(task_id, task, COORDINATOR_TAIL_LENGTH)
-    return engine.tails.complete_for_decision(task_id, task)
+    return engine.tails.complete_for_decision(task_id, task, team.routes_by_run)
 
 
 def _close(engine: Engine, task_id: str, task: Snapshot) -> bool:
@@ -143,7 +157,9 @@ class Pass:
 
     task_id: str
     by_sweeper: bool
-    items: tuple[Item, ...]
+    applied: AppliedItems
+    """The items that this pass has appended."""
+    items: tuple[Item, ...] = ()
     """The items that wait in the task's inbox."""
 
     @property
@@ -183,7 +199,11 @@ def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass
 
 def _starts_later(engine: Engine, task_id: str, task: Snapshot, pending_items: tuple[Item, ...]) -> bool:
     """Return True if the start time of the task is not reached, and schedule the next pass for it. A stop counts."""
-    if task.seq > 1 or ETA not in task.first.metadata or any(isinstance(item, Stop) for item in pending_items):
+    if (
+        task.seq > task.state.imported + 1
+        or ETA not in task.first.metadata
+        or any(isinstance(item, Stop) for item in pending_items)
+    ):
         return False
     delay = start_time_of(task.first.metadata, task.first.created_at).timestamp() - engine.clock.now()
     if delay <= 0:

@@ -44,8 +44,8 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     If another worker has ended the task since, change nothing.
     """
     summary = _current_summary(engine, task_id, task)
-    stored = engine.files.get(summary_path(task_id))
-    before = None if stored is None else parse_summary(stored)
+    stored = engine.files.get_versioned(summary_path(task_id))
+    before = None if stored is None else parse_summary(stored.data)
     if before is not None:
         summary = summary.with_time_of(before)
         put_entry(engine, entry_of(summary if not before.status.ended else before))
@@ -55,7 +55,8 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
         put_entry(engine, entry_of(summary))
     archived = 0 if before is None else before.steps
     archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.seq)))
-    _write_summary(engine, summary)
+    if before is None or not _replace_summary(engine, summary, stored):
+        _write_summary(engine, summary)
 
 
 def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFile) -> bool:
@@ -151,15 +152,21 @@ def _close_marker(engine: Engine, task_id: str, epoch: int, marker: VersionedFil
 
 def _write_summary(engine: Engine, summary: TaskSummary) -> None:
     """Replace the stored summary, unless it is that of a closed task or of a later decision."""
-    path, data = summary_path(summary.task_id), summary.model_dump_json().encode()
+    path = summary_path(summary.task_id)
     for delay in RETRY_DELAYS:
         stored = engine.files.get_versioned(path)
         if stored is not None and not _may_replace(engine, summary, parse_summary(stored.data)):
             return
-        if engine.files.replace(path, data, version_of(stored)):
+        if _replace_summary(engine, summary, stored):
             return
         engine.clock.sleep(delay)
     raise contention_error(path)
+
+
+def _replace_summary(engine: Engine, summary: TaskSummary, stored: VersionedFile | None) -> bool:
+    """Replace the stored summary. Return False if another worker has replaced it since."""
+    data = summary.model_dump_json().encode()
+    return engine.files.replace(summary_path(summary.task_id), data, version_of(stored))
 
 
 def _may_replace(engine: Engine, summary: TaskSummary, before: TaskSummary | None) -> bool:
@@ -187,6 +194,6 @@ def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummar
         cost=task.state.cost,
         agents=task.state.agents,
         tools=task.state.tools,
-        created_at=engine.frozen_teams.started_at(task_id, task.state) or engine.now(),
+        created_at=engine.frozen_teams.started_at(task_id, task.state, task.first) or engine.now(),
         updated_at=engine.now(),
     )

@@ -39,8 +39,8 @@ CLAIM_SECONDS = 60.0
 """Seconds after which another coordinator repeats a page whose coordinator has not finished it."""
 ROUND_DELAY = 5.0
 """Seconds until the shards that did not answer are filled again."""
-HEAD_START = 3600.0
-"""Seconds by which the jobs of a recovery are overdue: they precede the passes over tasks."""
+HEAD_START = 10 * 365 * 86_400.0
+"""Seconds by which the jobs of a recovery are overdue: they precede all passes, however long Redis was unused."""
 FIRST_PHASE = {
     FillKind.REFILL: FillPhase.OPEN,
     FillKind.EMPTIED: FillPhase.OPEN,

@@ -27,7 +27,7 @@ from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History, is_conclusive
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
@@ -36,6 +36,7 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.custom_router import guarded_router
 from roboco.engine.engine import Engine
+from roboco.engine.history_tail import shows_decision
 from roboco.engine.task_entries import index_as
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
@@ -49,6 +50,8 @@ class NextStep:
     task_id: str
     team: Team
     task: Snapshot
+    by: str | None = None
+    """The caller that lets a paused task continue, or None."""
 
     def decide(self, pending_items: tuple[Item, ...] = (), give_up_reason: str | None = None) -> Action:
         """Return the next action. `give_up_reason` is why the pending turn gets no further attempt."""
@@ -56,13 +59,14 @@ class NextStep:
         model = self.team.collaboration_model
         router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
         limited = self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None
-        started = engine.frozen_teams.started_at(self.task_id, task.state) if limited else None
+        started = engine.frozen_teams.started_at(self.task_id, task.state, task.first) if limited else None
         situation = Situation(
             inbox=pending_items,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
             seconds=engine.clock.now() - started.timestamp() if started else 0.0,
             give_up_reason=give_up_reason,
             sub_task=parent_of(self.task_id, task.first) is not None,
+            pending_turn=task.phase is Phase.TURN,
         )
         return decide(self.team, History(task.state, task.tail), situation, router)
 
@@ -72,7 +76,7 @@ class NextStep:
         if (
             isinstance(self.team.collaboration_model, Custom)
             or compaction_due(task.seq - 1)
-            or not self._sees_current_run()
+            or not shows_decision(task, self.team.routes_by_run)
         ):
             return None
         match self.decide():
@@ -82,13 +86,6 @@ class NextStep:
                 return action
             case _:
                 return None
-
-    def _sees_current_run(self) -> bool:
-        """Return True if the loaded steps hold all of the agent's current run that a coordinator would load."""
-        task = self.task
-        if len(task.tail) >= COORDINATOR_TAIL_LENGTH or task.tail[0].seq == 0:
-            return True
-        return is_conclusive(History(task.state, task.tail))
 
     def record_and_dispatch(self, action: StartTurn | CallTools) -> int | None:
         """Record the action and dispatch it, without delegating calls. Return the new epoch.
@@ -146,7 +143,8 @@ class NextStep:
         reason, source = action.route.reason, action.handed_off_by
         events: list[AnyEvent] = []
         if self.task.status is not TaskStatus.RUNNING:
-            events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
+            running = TaskStatus.RUNNING
+            events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason="", by=self.by))
         if source is not None:
             events.append(
                 AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=action.agent, reason=reason)
@@ -175,7 +173,8 @@ class NextStep:
             for call, child in zip(delegating, sub_task_ids, strict=True)
         ]
         if reason or self.task.status is not TaskStatus.RUNNING:
-            events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=reason))
+            running = TaskStatus.RUNNING
+            events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason=reason, by=self.by))
         return Decision(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.tail[-1].agent_name), events
 
     def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:

@@ -4,7 +4,6 @@ import logging
 
 from roboco.domain.history.lineage import Parent, parent_of
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.step import last_text
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.ids import answer_id, sub_task_id
 from roboco.domain.inbox.item import ExternalToolResult
@@ -24,7 +23,7 @@ def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
     parent = parent_of(task_id, task.first)
     summary = None if parent is None else engine.summaries.get(task_id)
     if parent is not None and summary is not None:
-        send_result(engine, parent, summary, last_text(task.tail))
+        send_result(engine, parent, summary, engine.tails.last_text(task_id, task))
 
 
 def send_result(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> None:

@@ -48,7 +48,7 @@ def _start_first_turn(engine: Engine, accepted: AcceptedTask) -> bool:
     if (
         task is None
         or task.phase is not Phase.UNDECIDED
-        or task.seq != 1
+        or task.seq != task.state.imported + 1
         or task.item_ids
         or ETA in task.first.metadata
     ):

@@ -95,25 +95,26 @@ def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
     if lost is None:  # another sweeper runs a pass over the task, or died in it a moment ago
         engine.schedule.schedule_no_later_than(task_id, FIRST_RETRY_DELAY)
         return
-    delay = min(FIRST_RETRY_DELAY * 2.0**lost, IDLE_CHECK_INTERVAL)
+    delay = min(FIRST_RETRY_DELAY * 2.0 ** min(lost, 20), IDLE_CHECK_INTERVAL)
     engine.schedule.set(task_id, delay)
     with engine.heartbeat.renewing(AttemptLease(key)):
         if lost < engine.policy.max_attempts:
             try:
-                _try_pass(engine, task_id, run_pass, delay)
+                finished = (key, *_try_pass(engine, task_id, run_pass, delay))
             except TransientError:
                 engine.attempts.finish(key)
                 raise
-            engine.attempts.finish(key)
+            engine.attempts.finish(*finished)
         elif _abandon(engine, task_id, lost):
             engine.attempts.finish(key)  # keep the count if that raised: the next sweep abandons the task again
 
 
-def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> None:
+def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> tuple[str, ...]:
+    """Run a pass, and count it if it fails. Return the counts that a success resets."""
     failures = f"failed-pass:{task_id}"
     try:
         run_pass(engine, task_id, True)
-        engine.attempts.finish(failures)
+        return (failures,)
     except TransientError:
         raise
     except CorruptHistory as error:
@@ -122,7 +123,7 @@ def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> 
         failed = engine.attempts.start_without_lease(failures) + 1
         if failed < engine.policy.max_attempts:
             _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, delay)
-            return
+            return ()
         _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
         engine.dead_letters.add(
             dead_letter_of_lost_work(
@@ -130,6 +131,7 @@ def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> 
             )
         )
         engine.schedule.set(task_id, IDLE_CHECK_INTERVAL)
+    return ()
 
 
 def _quarantine(engine: Engine, task_id: str, error: CorruptHistory) -> None:
@@ -183,11 +185,12 @@ def _start_new_generation(engine: Engine, task_id: str) -> None:
 
 
 def _recover_items(engine: Engine, task_id: str) -> None:
-    """Add the items of a task that Redis has to its inbox: Redis was emptied, perhaps while the task was rebuilt.
+    """Add the items of the task to its inbox: Redis was emptied, perhaps while the task was rebuilt.
 
-    If Redis lacks the task, the pass over the task rebuilds it, its inbox first.
+    A worker may have restored the inbox before that, and may create the task after that: so add the items also if Redis
+    lacks the task. The pass over the task rebuilds it.
     """
-    if engine.task_store.load(task_id, 1) is not None and restore_inbox(engine, task_id):
+    if restore_inbox(engine, task_id) and engine.task_store.load(task_id, 1) is not None:
         engine.schedule.set(task_id)
 
 

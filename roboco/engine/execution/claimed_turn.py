@@ -29,7 +29,10 @@ class ClaimedTurn:
         return self.team.profile(self.team.agent(self.claim.snapshot.agent)).model
 
     def with_older_steps(self) -> "ClaimedTurn":
-        """Return the turn with all steps that its team can need, also those that Redis has trimmed."""
+        """Return the turn with all steps that its team can need, also those that Redis has trimmed.
+
+        Cost: nothing while Redis or this process has them, else as `HistoryTails.complete`.
+        """
         claim = self.claim
         task = self.engine.tails.complete(claim.assignment.task_id, claim.snapshot, self.team.tail_length)
         return self if task is claim.snapshot else replace(self, claim=replace(claim, snapshot=task))

@@ -60,6 +60,7 @@ from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.record.tool_listings import listings_for
 from roboco.engine.retry import retry
 from roboco.engine.usage import failed_reply_usage, record_turn_metrics, unfinished_usage_metadata
+from roboco.engine.usage_counts import count_turn
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
@@ -299,4 +300,5 @@ def _commit(
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.dispatcher.advance(order.task_id)
+    count_turn(engine, order.task_id, task.first, step)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED

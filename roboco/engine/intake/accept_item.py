@@ -7,8 +7,11 @@ The coordinator applies an accepted item exactly once, as a step or as a change 
 client sends it. The item's id makes the first write a create: the first content under an id counts.
 
 If the client dies before the item is in Redis, the item is not accepted, and the client sends it again. The sweeper
-also finds such items, in its hourly pass over a waiting task. If the client dies after that, the coordinator finds the
-item in its next pass, which the schedule or the next message causes.
+also finds such items, in its passes over a waiting task: after an hour, and less often later, but once a day. If the
+client dies after that, the coordinator finds the item in its next pass, which the schedule or the next message causes.
+
+The wake-up message makes a pass at once, and the sweeper's check follows later. If both were due at once, two passes
+would read the workspace and append the same step. If the message cannot be sent, the check is due at once.
 
 A task may end at the same moment. Redis refuses an end that was decided without an item of its inbox. So an item that
 is added before the end is applied, and this module refuses one that is added after it. If Redis loses the end, the open
@@ -17,6 +20,9 @@ item before it reads the marker. So at least one of the two sees the other's wri
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal
 
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.item import (
@@ -33,11 +39,16 @@ from roboco.domain.inbox.item import (
 )
 from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError, UsageError
+from roboco.errors import AlreadyEnded, NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
 
+CHECK_DELAY = 2.0
+"""Seconds until the sweeper checks whether the wake-up message of an item was lost: longer than a pass takes as a rule.
+
+An item that ends work is checked at once, so that it does not wait behind other messages of the coordinators.
+"""
 MAX_ITEMS = 1000
 """The number of items at which an inbox refuses messages. Clients that send at the same moment may exceed it."""
 MAX_CONTROLS = 100
@@ -49,15 +60,30 @@ CALL_ITEMS = (ExternalToolResult, ApprovalDecision, UnknownResolution)
 """Items about open calls. They are not limited: each call has few, and a task may wait for nothing else."""
 
 
-def accept_item(engine: Engine, task_id: str, item: Item, enforce_capacity: bool = True) -> None:
+IdLookup = Literal["needed", "none found", "new id"]
+"""Whether `accept_item` looks up the item's id, to find out whether it was sent before.
+
+* `needed`: It does so before it stores the item, and again after it.
+* `none found`: It does so only after it has stored the item. Its caller has just looked up the id, and found no item.
+* `new id`: It never does so. Its caller has just drawn the id at random, so only this call stores an item with this id.
+  The store may carry out that write once more, when the item is applied: `inbox_items` and `restore_inbox` find that.
+"""
+
+
+def accept_item(
+    engine: Engine, task_id: str, item: Item, enforce_capacity: bool = True, lookup: IdLookup = "needed"
+) -> None:
     """Accept the item and wake a coordinator. Raise UsageError if the task has ended or is unknown, except for a stop.
 
     A stop for an unknown task is stored, and applied when the task is submitted. A stop for an ended task changes
     nothing. If different content was accepted under the item's id, announce that again and raise UsageError. If
     `enforce_capacity`, raise UsageError if too many items wait already.
+
+    Cost: two requests to the workspace, one after the other, for an open task and a new id: the item is stored, and the
+    marker is read after the item is in Redis. A `lookup` takes two more, and another one after the write.
     """
     check_task_id(task_id)
-    stored_before = stored_item(engine, task_id, item.item_id)
+    stored_before = stored_item(engine, task_id, item.item_id) if lookup == "needed" else None
     if stored_before is not None and stored_before.applied_at_seq is not None:
         check_idempotent(item, stored_before)
         return
@@ -66,49 +92,77 @@ def accept_item(engine: Engine, task_id: str, item: Item, enforce_capacity: bool
             return
         if enforce_capacity and not isinstance(item, CALL_ITEMS):
             _check_inbox_capacity(engine, task_id, item)
-        if not engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode()):
+    with _naming_id(item):
+        if stored_before is None and not _store(engine, task_id, item):
             stored_before = stored_item(engine, task_id, item.item_id)
-    _add_to_inbox(engine, task_id, stored_before or item)
-    check_idempotent(item, stored_before)
+        applied = _add_to_inbox(engine, task_id, stored_before or item, may_be_applied=lookup != "new id")
+    check_idempotent(item, applied or stored_before)
 
 
-def _add_to_inbox(engine: Engine, task_id: str, item: Item) -> None:
-    """Add the stored item to the inbox in Redis and wake a coordinator. Reject it if the task has ended."""
-    if not _is_open(engine, task_id):
-        _reject(engine, task_id, item)
-        return
+@contextmanager
+def _naming_id(item: Item) -> Iterator[None]:
+    """Name the item's id in TransientError: the item may be stored, and only the same id keeps it from counting twice.
+
+    A caller that drew no id does not know the one that was drawn for it.
+    """
     try:
-        if _was_applied(engine, task_id, item):
-            engine.files.delete(item_path(task_id, item.item_id))
-            return
-        pauses = isinstance(item, Pause) and item.until == 0
-        engine.inbox.add(task_id, [item.item_id], interrupts_work(item), block_claim=pauses)
-        task = engine.task_store.load(task_id, 1)
-        ended = task is not None and task.phase is Phase.END
-        if ended or not _is_open(engine, task_id):
-            engine.inbox.remove(task_id, item.item_id)
-            _reject(engine, task_id, item, ended)
-            return
-        engine.schedule.set(task_id)
+        yield
     except TransientError as error:
         raise TransientError(f"{error}; send the item again with item id {item.item_id!r}") from error
+
+
+def _store(engine: Engine, task_id: str, item: Item) -> bool:
+    """Store the item. Return False if there is a pending one of this id."""
+    return engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+
+
+def _add_to_inbox(engine: Engine, task_id: str, item: Item, may_be_applied: bool) -> Item | None:
+    """Add the stored item to the inbox in Redis and wake a coordinator. Reject it if the task has ended.
+
+    If a coordinator has applied an item of this id meanwhile, return that one, and remove the stored one: it is a late
+    repetition.
+    """
+    if not _seems_open(engine, task_id):
+        return _reject(engine, task_id, item)
+    if may_be_applied and (applied := _applied_item(engine, task_id, item.item_id)) is not None:
+        engine.files.delete(item_path(task_id, item.item_id))
+        return applied
+    pauses = isinstance(item, Pause) and item.until == 0
+    engine.inbox.add(task_id, [item.item_id], interrupts_work(item), block_claim=pauses)
+    task = engine.task_store.load(task_id, 1)
+    ended = task is not None and task.phase is Phase.END
+    if ended or not _is_open(engine, task_id):
+        engine.inbox.remove(task_id, item.item_id)
+        return _reject(engine, task_id, item, ended)
+    engine.schedule.schedule_no_later_than(task_id, 0.0 if interrupts_work(item) else CHECK_DELAY)
+    _wake_coordinator(engine, task_id, item)
+    return None
+
+
+def _wake_coordinator(engine: Engine, task_id: str, item: Item) -> None:
+    """Send the wake-up message. If the broker does not answer, let the sweeper check the task at once."""
     try:
         engine.dispatcher.advance(task_id)
     except TransientError as error:
         _log.warning("item %s is accepted, and the sweeper will have it applied: %s", item.item_id, error)
-
-
-def _was_applied(engine: Engine, task_id: str, item: Item) -> bool:
-    """Return True if a coordinator has applied the item meanwhile. A late repetition must not undo that."""
-    return engine.files.get(applied_path(task_id, item.item_id)) is not None
+        with suppress(TransientError):  # it is checked after CHECK_DELAY
+            engine.schedule.set(task_id)
 
 
 def stored_item(engine: Engine, task_id: str, item_id: str) -> Item | None:
     """Return the item of this id, applied or pending, or None if there is none.
 
-    A write that the store carries out late may put an applied item back into the inbox: the applied one counts.
+    A coordinator stores an item as applied, and then deletes the pending one. So the pending one is read first: if a
+    coordinator has deleted it, the applied one is there. A write that the store carries out late may put an applied
+    item back into the inbox: the applied one counts. Cost: two reads, one after the other.
     """
-    data = engine.files.get(applied_path(task_id, item_id)) or engine.files.get(item_path(task_id, item_id))
+    pending = engine.files.get(item_path(task_id, item_id))
+    applied = _applied_item(engine, task_id, item_id)
+    return parse_item(pending) if applied is None and pending is not None else applied
+
+
+def _applied_item(engine: Engine, task_id: str, item_id: str) -> Item | None:
+    data = engine.files.get(applied_path(task_id, item_id))
     return None if data is None else parse_item(data)
 
 
@@ -117,18 +171,22 @@ def check_idempotent(item: Item, stored_before: Item | None) -> None:
     if stored_before is None or _content_of(stored_before) == _content_of(item):
         return
     if isinstance(item, CALL_ITEMS) and isinstance(stored_before, CALL_ITEMS) and item.call_id == stored_before.call_id:
-        raise UsageError(f"call_id: call {item.call_id!r} was answered before, in another way; its first answer counts")
-    raise UsageError(f"item_id: {item.item_id!r} was sent before with different content; use another id for each item")
+        raise StateConflict(
+            f"call_id: call {item.call_id!r} was answered before, in another way; its first answer counts"
+        )
+    raise StateConflict(
+        f"item_id: {item.item_id!r} was sent before with different content; use another id for each item"
+    )
 
 
 def _content_of(item: Item) -> dict[str, object]:
-    return item.model_dump(mode="json", exclude={"created_at", "applied_at_seq", "at_seq", "until", "supersedes"})
+    return item.model_dump(mode="json", exclude={"created_at", "by", "applied_at_seq", "at_seq", "until", "supersedes"})
 
 
 def check_open(engine: Engine, task_id: str) -> None:
     """Raise UsageError if there is no such task, or if it has ended."""
-    if not _is_open(engine, task_id):
-        raise UsageError(_closed_message(engine, task_id))
+    if not _seems_open(engine, task_id):
+        raise _closed_error(engine, task_id)
 
 
 def _is_admissible(engine: Engine, task_id: str, message: UserMessage) -> bool:
@@ -136,8 +194,8 @@ def _is_admissible(engine: Engine, task_id: str, message: UserMessage) -> bool:
 
     Raise UsageError if the task takes no messages, or if its team lacks the agent to which the message is addressed.
     """
-    if not _is_open(engine, task_id):
-        _refuse_unless_applied(engine, task_id, message)
+    if not _seems_open(engine, task_id):
+        check_idempotent(message, _require_applied(engine, task_id, message))
         return False
     if message.agent is not None:
         engine.frozen_teams.get(task_id).check_agent(message.agent)
@@ -151,10 +209,20 @@ def _check_inbox_capacity(engine: Engine, task_id: str, item: Item) -> None:
     if isinstance(item, Stop | Resume):
         max_items += MAX_CONTROLS
     if (waiting := engine.inbox.count(task_id)) >= max_items:
-        raise UsageError(
+        raise StateConflict(
             f"task {task_id!r} has {waiting} items in its inbox, at most {max_items} may wait; "
             "send this again when the task has applied some of them"
         )
+
+
+def _seems_open(engine: Engine, task_id: str) -> bool:
+    """Return False if the task takes no items: an early refusal, before anything is written.
+
+    Redis answers for a task that it holds and that has not ended, which saves a request to the workspace. If Redis has
+    lost the end, the marker decides: it is read in any case after the item was added.
+    """
+    task = engine.task_store.load(task_id, 1)
+    return (task is not None and task.phase is not Phase.END) or _is_open(engine, task_id)
 
 
 def _is_open(engine: Engine, task_id: str) -> bool:
@@ -165,28 +233,35 @@ def _is_open(engine: Engine, task_id: str) -> bool:
     raise TransientError(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
 
 
-def _reject(engine: Engine, task_id: str, item: Item, ended: bool = False) -> None:
-    """Delete the item of an ended or unknown task and raise UsageError. Keep a stop until its task is submitted."""
+def _reject(engine: Engine, task_id: str, item: Item, ended: bool = False) -> Item | None:
+    """Delete the item of an ended or unknown task and raise UsageError. Keep a stop until its task is submitted.
+
+    If an item of this id was applied before the task ended, return that one.
+    """
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
-        _refuse_unless_applied(engine, task_id, item)
-    elif ended or engine.summaries.is_closed(task_id):
+        return _require_applied(engine, task_id, item)
+    if ended or engine.summaries.is_closed(task_id):
         engine.files.delete(item_path(task_id, item.item_id))
     elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
         engine.files.delete(item_path(task_id, item.item_id))
-        raise UsageError(f"task {task_id!r} is not submitted yet and already has {MAX_CONTROLS} stops; send no more")
+        raise StateConflict(f"task {task_id!r} is not submitted yet and already has {MAX_CONTROLS} stops; send no more")
+    return None
 
 
-def _refuse_unless_applied(engine: Engine, task_id: str, item: Item) -> None:
-    """Raise UsageError, unless this is a repetition of an item that was applied before the task ended."""
-    if not _was_applied(engine, task_id, item):
-        raise UsageError(_closed_message(engine, task_id))
+def _require_applied(engine: Engine, task_id: str, item: Item) -> Item:
+    """Return the item of this id that was applied before the task ended. Raise UsageError if there is none."""
+    applied = _applied_item(engine, task_id, item.item_id)
+    if applied is None:
+        raise _closed_error(engine, task_id)
+    return applied
 
 
-def _closed_message(engine: Engine, task_id: str) -> str:
+def _closed_error(engine: Engine, task_id: str) -> UsageError:
+    """Return the error of a task that takes no items: it has ended, or there is none."""
     summary = engine.summaries.get(task_id)
     if summary is None:
-        return f"no task {task_id!r} in this workspace"
+        return NotFound(f"no task {task_id!r} in this workspace")
     status = summary.status
     end = f"has ended ({status})" if status.ended else "has ended"
-    return f"task {task_id!r} {end} and takes no more items; submit a new task, or fork this one"
+    return AlreadyEnded(f"task {task_id!r} {end} and takes no more items; submit a new task, or fork this one")

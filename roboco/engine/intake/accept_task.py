@@ -3,6 +3,8 @@
     team.json ─► notify.json ─► first step ─► task.json ─► schedule ─► marker ══ accepted ══► Redis ─► wake-up message
     (create)     (create)       (append)      (create)     (put)       (create)               (create)
 
+If messages are imported, they and the prompt are the first steps: one create of the whole history stores them.
+
 Every write is a create that fails if the file exists, or is idempotent. So a repetition of the submission continues
 where the first one stopped, and two clients that submit the same task at the same time store it once.
 
@@ -15,14 +17,13 @@ This module accepts the task. `coordinator/submit.py` also starts the first turn
 """
 
 from dataclasses import dataclass
+from itertools import islice
 
 from roboco.domain.history.lineage import Parent
-from roboco.domain.history.part import Artifact, ArtifactPart, TextPart, with_step_id
-from roboco.domain.history.priority import PRIORITY
-from roboco.domain.history.start_time import ETA, requested_start_time
 from roboco.domain.history.state import fold
-from roboco.domain.history.step import USER, TaskStep
-from roboco.domain.ids import check_task_id, step_id_at
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import check_task_id
+from roboco.domain.inbox.first_steps import first_steps
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
 from roboco.domain.session.session import title_of
@@ -33,13 +34,12 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import freeze_team
 from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import restore_inbox
 from roboco.engine.task_entries import put_entry
-from roboco.errors import Overloaded, UsageError
+from roboco.errors import Overloaded, StateConflict, UsageError
 from roboco.ports.telemetry import Operation
 
 
@@ -49,10 +49,10 @@ class AcceptedTask:
 
     task_id: str
     team: Team
-    first: TaskStep
-    """Its first step, as stored."""
+    steps: tuple[TaskStep, ...]
+    """Its first steps, as stored: imported ones, and the prompt."""
     is_known: bool
-    """True if an earlier submission has stored the first step."""
+    """True if an earlier submission has stored them."""
 
 
 def accept_and_wake(engine: Engine, submission: Submission, team: Team, parent: Parent | None = None) -> None:
@@ -84,38 +84,45 @@ def accept_task(
         team = team.with_profile(submission.model)
     team.check_agent(submission.agent)
     artifacts = check_attachments(engine, task_id, submission)
-    first = _first_step(engine, submission, parent, artifacts)
-    _check_prompts(engine, team, task_id, first)
+    steps = first_steps(submission, team, parent, artifacts, engine.now())
+    _check_prompts(engine, team, task_id, steps[0])
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     if parent is None:
         check_queue_capacity(engine, task_id)
     _store_team(engine, task_id, team)
     notify.store_targets(engine, task_id, submission.notify)
-    stored = engine.histories.append(task_id, first)
-    if stored.metadata.get("submission") != submission.digest():
-        raise UsageError(f"task id {task_id!r} was submitted before with another prompt or context; choose another id")
+    stored = _store_steps(engine, task_id, steps)
+    if stored[0].metadata.get("submission") != submission.digest():
+        raise StateConflict(
+            f"task id {task_id!r} was submitted before with another prompt or context; choose another id"
+        )
     if _store_summary(engine, task_id, team, stored).status.ended:
         return None
     engine.schedule.set(task_id, engine.policy.redelivery_delay)  # before the marker: a crash after it is found soon
     engine.files.create(open_marker_path(task_id), OPENED)
-    return AcceptedTask(task_id, team, stored, is_known=stored.digest != first.digest)
+    return AcceptedTask(task_id, team, stored, is_known=stored[0].digest != steps[0].digest)
 
 
 def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
-    """Load the task with its first step. Return False if Redis has it already, or if it has further steps."""
-    task_id, first = accepted.task_id, accepted.first
+    """Load the task with its first steps. Return False if Redis has it already, or if it has further steps.
+
+    Followers read imported steps from the history. The history is not read for further steps if this submission has
+    just stored the first one: a coordinator that has appended one since has the task in Redis. If Redis has lost it
+    since, the first conflict shows that Redis is behind the workspace.
+    """
+    task_id, steps = accepted.task_id, accepted.steps
     restore_inbox(engine, task_id)
-    if next(engine.histories.read(task_id, 1), None) is not None:
+    if accepted.is_known and next(engine.histories.read(task_id, len(steps)), None) is not None:
         return False
-    events = _first_events(engine, task_id, accepted.team, first)
-    if accepted.is_known:  # followers may hold text that Redis has lost
-        events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=0))
-    return engine.task_store.create(task_id, [first], fold([first]), events)
+    events = _first_events(engine, task_id, accepted.team, steps[-1])
+    if accepted.is_known or len(steps) > 1:  # followers may hold text that Redis has lost
+        events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps) - 1))
+    return engine.task_store.create(task_id, steps, fold(steps), events)
 
 
 def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
     """Enter the task in the task index as queued, unless it has a newer entry."""
-    put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.first)))
+    put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
 
 
 def check_queue_capacity(engine: Engine, task_id: str) -> None:
@@ -140,63 +147,46 @@ def _check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) ->
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
 
 
-def _first_step(
-    engine: Engine, submission: Submission, parent: Parent | None, artifacts: tuple[Artifact, ...]
-) -> TaskStep:
-    metadata: dict[str, object] = {"submission": submission.digest(), "context": submission.context}
-    metadata |= submission.metadata()
-    if submission.title is not None:
-        metadata["title"] = submission.title
-    if submission.priority != "normal":
-        metadata[PRIORITY] = submission.priority
-    if (begins := requested_start_time(submission.eta, submission.countdown, engine.now())) is not None:
-        metadata[ETA] = begins.isoformat()
-    if parent is not None:
-        metadata["parent"] = parent.model_dump(mode="json")
-    if submission.agent is not None:
-        metadata["agent"] = submission.agent
-    if submission.notify:
-        metadata[notify.TARGET_COUNT_KEY] = len(submission.notify)
-    files = (ArtifactPart(artifact=artifact) for artifact in artifacts)
-    step = TaskStep(
-        step_id=step_id_at(submission.task_id, 0),
-        parent_id=None if parent is None else parent.step_id,
-        agent_name=USER,
-        parts=with_step_id((TextPart(text=submission.prompt), *files), step_id_at(submission.task_id, 0)),
-        created_at=engine.now(),
-        metadata=metadata,
-    )
-    return step.sealed("")
+def _store_steps(engine: Engine, task_id: str, steps: tuple[TaskStep, ...]) -> tuple[TaskStep, ...]:
+    """Store the first steps, unless some are stored already. Return the stored ones."""
+    if len(steps) == 1:
+        return (engine.histories.append(task_id, steps[0]),)
+    if engine.histories.create(task_id, [step.line().encode() for step in steps]):
+        return steps
+    return tuple(islice(engine.histories.read(task_id), len(steps)))
 
 
 def _store_team(engine: Engine, task_id: str, team: Team) -> None:
-    if not freeze_team(engine.files, task_id, team):
-        raise UsageError(f"task id {task_id!r} was submitted before with another team; choose another id")
+    if not engine.frozen_teams.freeze(task_id, team):
+        raise StateConflict(f"task id {task_id!r} was submitted before with another team; choose another id")
 
 
-def _store_summary(engine: Engine, task_id: str, team: Team, first: TaskStep) -> TaskSummary:
-    summary = _first_summary(task_id, team, first)
+def _store_summary(engine: Engine, task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:
+    summary = _first_summary(task_id, team, steps)
     if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary
     return engine.summaries.require(task_id)
 
 
-def _first_summary(task_id: str, team: Team, first: TaskStep) -> TaskSummary:
+def _first_summary(task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:
+    first = steps[0]
     return TaskSummary(
         task_id=task_id,
         team=team.name,
         title=title_of(first),
         status=TaskStatus.QUEUED,
-        steps=1,
+        steps=len(steps),
         created_at=first.created_at,
         updated_at=first.created_at,
     )
 
 
-def _first_events(engine: Engine, task_id: str, team: Team, first: TaskStep) -> list[AnyEvent]:
+def _first_events(engine: Engine, task_id: str, team: Team, prompt: TaskStep) -> list[AnyEvent]:
     now = engine.now()
     return [
         TaskStarted(task_id=task_id, timestamp=now, team=team.name),
-        UserMessageAdded(task_id=task_id, timestamp=now, step_id=first.step_id, text=first.text),
-        StepEnded(task_id=task_id, timestamp=now, step=first),
+        UserMessageAdded(
+            task_id=task_id, timestamp=now, step_id=prompt.step_id, text=prompt.text, by=prompt.metadata.get("by")
+        ),
+        StepEnded(task_id=task_id, timestamp=now, step=prompt),
     ]

@@ -8,6 +8,7 @@ A call has one answer and one approval decision: the item is named after the cal
 same item, sent again, changes nothing. A different one raises UsageError.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval, needs_change_approval, needs_resolution
@@ -15,15 +16,15 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import answer_id, approval_id, change_id, check_task_id
-from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, UnknownResolution, parse_item
-from roboco.domain.paths import applied_path, item_path
+from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, UnknownResolution
+from roboco.domain.paths import item_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import MAX_TEXT_CHARS, ToolDifference
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, check_idempotent, check_open, stored_item
 from roboco.engine.record import recover
 from roboco.engine.record.tool_listings import approve_change, tool_differences
-from roboco.errors import TransientError, UsageError
+from roboco.errors import NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Snapshot
 from roboco.ports.tools import ToolContext
 
@@ -33,7 +34,30 @@ MAX_SHOWN_ID_CHARS = 80
 """The most characters of a call id in an error message."""
 
 
-def answer(engine: Engine, task_id: str, outcome: ToolOutcome) -> None:
+@dataclass(frozen=True)
+class CallApproval:
+    """A person's approval or denial of a call."""
+
+    approved: bool
+    reason: str = ""
+    args: dict[str, Any] | None = None
+    """The arguments of an approved call if they differ from the requested ones, else None."""
+    by: str | None = None
+    """The identity of the caller."""
+
+
+@dataclass(frozen=True)
+class CallResolution:
+    """A person's resolution of a call with an unknown outcome."""
+
+    happened: bool
+    """True if the call had its effect."""
+    result: Any = None
+    by: str | None = None
+    """The identity of the caller."""
+
+
+def answer(engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = None) -> None:
     """Accept the result of a client tool. A repetition changes nothing.
 
     Raise UsageError if the call has a different answer, or if it is not an open call of a client tool.
@@ -48,20 +72,18 @@ def answer(engine: Engine, task_id: str, outcome: ToolOutcome) -> None:
         at_seq = step.seq
     offloaded = engine.toolbox.offload_large(outcome, ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1))
     item = ExternalToolResult(
-        item_id=item_id, created_at=engine.now(), call_id=call_id, at_seq=at_seq, outcome=offloaded
+        item_id=item_id, created_at=engine.now(), by=by, call_id=call_id, at_seq=at_seq, outcome=offloaded
     )
     accept_item(engine, task_id, item)
 
 
-def decide_approval(
-    engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None
-) -> None:
+def decide_approval(engine: Engine, task_id: str, call_id: str, approval: CallApproval) -> None:
     """Accept a person's approval or denial of a call. A repetition changes nothing.
 
     If the tool of the call has changed, the decision is about the change, and the agent may call the tool again. Raise
     UsageError if there is a different decision already, or if the call is not an open call that needs approval.
     """
-    if _decide_change(engine, task_id, call_id, approved, reason, args):
+    if _decide_change(engine, task_id, call_id, approval):
         return
     item_id = approval_id(call_id)
     at_seq = _answered_seq(engine, task_id, item_id)
@@ -70,34 +92,27 @@ def decide_approval(
         if not needs_approval(engine.frozen_teams.get(task_id), call):
             raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
         at_seq = step.seq
-    decision = {"approved": approved, "reason": reason, "args": args}
-    accept_item(
-        engine,
-        task_id,
-        ApprovalDecision.model_validate(
-            {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq} | decision
-        ),
-    )
+    about = {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq}
+    accept_item(engine, task_id, ApprovalDecision.model_validate(about | vars(approval)))
 
 
-def resolve_unknown(engine: Engine, task_id: str, call_id: str, happened: bool, result: Any, item_id: str) -> None:
+def resolve_unknown(engine: Engine, task_id: str, call_id: str, resolution: CallResolution, item_id: str) -> None:
     """Accept a person's resolution of a call with an unknown outcome. The same item again changes nothing.
 
     Raise UsageError if the call has no unknown outcome, and TransientError while a worker still determines the outcome.
     """
     check_task_id(task_id)
-    if engine.files.get(applied_path(task_id, item_id)) is not None:
-        return
-    if (before := engine.files.get(item_path(task_id, item_id))) is not None:
-        accept_item(engine, task_id, parse_item(before))
+    if (before := stored_item(engine, task_id, item_id)) is not None:
+        accept_item(engine, task_id, before)  # it changes nothing if the item was applied
         return
     item = UnknownResolution(
         item_id=item_id,
         created_at=engine.now(),
+        by=resolution.by,
         call_id=call_id,
         at_seq=_load_with_unknown_call(engine, task_id, call_id).seq - 1,
-        happened=happened,
-        result=result,
+        happened=resolution.happened,
+        result=resolution.result,
     )
     accept_item(engine, task_id, item)
 
@@ -111,9 +126,12 @@ def _load_with_unknown_call(engine: Engine, task_id: str, call_id: str) -> Snaps
             f"the outcome of call {call_id} of task {task_id!r} is being determined; resolve it again in a moment"
         )
     if task is None or call_id not in waiting:
-        raise UsageError(
+        check_open(engine, task_id)
+        raise _closed_call_error(
+            task,
+            call_id,
             f"call_id: call {call_id[:MAX_SHOWN_ID_CHARS]!r} of task {task_id!r} has no unknown outcome to resolve; "
-            f"calls that have: {', '.join(waiting) or 'none'}"
+            f"calls that have: {', '.join(waiting) or 'none'}",
         )
     if needs_change_approval(task.calls[call_id].outcome):
         raise UsageError(
@@ -137,25 +155,24 @@ def open_tool_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
     return [change for change in changes if stored_item(engine, task_id, change_id(change.call_id)) is None]
 
 
-def _decide_change(
-    engine: Engine, task_id: str, call_id: str, approved: bool, reason: str, args: dict[str, Any] | None
-) -> bool:
+def _decide_change(engine: Engine, task_id: str, call_id: str, approval: CallApproval) -> bool:
     """Accept the decision on a change of the call's tool. Return False if the call does not wait for one."""
     task = recover.load_task(engine, check_task_id(task_id))
     known = None if task is None else task.calls.get(call_id)
     if task is None or known is None or not needs_change_approval(known.outcome):
         return False
-    if args is not None:
+    if approval.args is not None:
         raise UsageError(f"args: call {call_id!r} is not run, since its tool has changed: approve it without arguments")
     item = UnknownResolution(
         item_id=change_id(call_id),
         created_at=engine.now(),
+        by=approval.by,
         call_id=call_id,
         at_seq=task.seq - 1,
-        happened=approved,
-        result=reason or None,
+        happened=approval.approved,
+        result=approval.reason or None,
     )
-    if approved:
+    if approval.approved:
         _store_first(engine, task_id, item)
         approve_change(engine, task_id, call_id)
     accept_item(engine, task_id, item)
@@ -194,10 +211,19 @@ def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, To
         return found
     check_open(engine, task_id)
     open_calls = ", ".join(call.id for call in task.tail[-1].calls) if task else ""
-    raise UsageError(
+    raise _closed_call_error(
+        task,
+        call_id,
         f"call_id: call {call_id[:MAX_SHOWN_ID_CHARS]!r} is not an open call of task {task_id!r}: it is unknown, or "
-        f"has a result already; open calls: {open_calls or 'none'}"
+        f"has a result already; open calls: {open_calls or 'none'}",
     )
+
+
+def _closed_call_error(task: Snapshot | None, call_id: str, message: str) -> UsageError:
+    """Return the error about a call that is not open: it has a result, or the newest steps do not hold it."""
+    steps = () if task is None else task.tail
+    is_known = any(call.id == call_id for step in steps for call in step.calls)
+    return StateConflict(message) if is_known else NotFound(message)
 
 
 def _find_calls(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:

@@ -32,12 +32,11 @@ from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
-from roboco.engine.frozen_teams import freeze_team
 from roboco.engine.intake.accept_item import check_idempotent, stored_item
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
-from roboco.errors import UsageError
+from roboco.errors import Forbidden, NotFound, StateConflict
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ class ForkRequest:
     """The team of the new task; None for the source's team."""
     model: str | None = None
     """The model profile of all agents; None for those of the team."""
+    by: str | None = None
+    """The identity of the caller."""
 
 
 def fork(engine: Engine, request: ForkRequest) -> None:
@@ -64,13 +65,13 @@ def fork(engine: Engine, request: ForkRequest) -> None:
     Raise UsageError if the source is unknown or has no such step, or if the task id has other content already.
     """
     if tenant_of(check_task_id(request.source)) != tenant_of(request.task_id):
-        raise UsageError(f"task {request.source!r} can be forked for its own tenant only, not as {request.task_id!r}")
+        raise Forbidden(f"task {request.source!r} can be forked for its own tenant only, not as {request.task_id!r}")
     task_id = check_task_id(request.task_id)
     if request.source == task_id:
         raise _id_taken(request)
     steps = list(engine.histories.read(request.source))
     if not steps or engine.files.get(summary_path(request.source)) is None:
-        raise UsageError(f"no task {request.source!r} in this workspace")
+        raise NotFound(f"no task {request.source!r} in this workspace")
     steps = fork_prefix(steps, _fork_position(engine, request))
     team = request.team or engine.frozen_teams.get(request.source)
     team = team if request.model is None else team.with_profile(request.model)
@@ -97,7 +98,7 @@ def _fork_position(engine: Engine, request: ForkRequest) -> int | None:
 
 
 def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[TaskStep]) -> None:
-    if not freeze_team(engine.files, request.task_id, team):
+    if not engine.frozen_teams.freeze(request.task_id, team):
         raise _id_taken(request)
     _store_lineage(engine, request, steps[-1].seq)
     if not engine.histories.create(request.task_id, [step.line().encode() for step in steps]):
@@ -118,18 +119,19 @@ def _store_message(engine: Engine, task_id: str, message: UserMessage) -> None:
 
 
 def _store_lineage(engine: Engine, request: ForkRequest, seq: int) -> None:
-    content = None if request.message is None else request.message.model_dump(mode="json", exclude={"created_at"})
+    content = None if request.message is None else request.message.model_dump(mode="json", exclude={"created_at", "by"})
     digest = "" if content is None else sha256(canonical_json(content))
-    lineage = Fork(task_id=request.source, seq=seq, created_at=engine.now(), message=digest)
+    lineage = Fork(task_id=request.source, seq=seq, created_at=engine.now(), message=digest, by=request.by)
     before = engine.files.get(lineage_path(request.task_id))
+    first_counts = {"created_at": lineage.created_at, "by": lineage.by}
     if before is None:
         engine.files.create(lineage_path(request.task_id), lineage.model_dump_json().encode())
-    elif Fork.model_validate_json(before).model_copy(update={"created_at": lineage.created_at}) != lineage:
+    elif Fork.model_validate_json(before).model_copy(update=first_counts) != lineage:
         raise _id_taken(request)
 
 
-def _id_taken(request: ForkRequest) -> UsageError:
-    return UsageError(f"task id {request.task_id!r} has other content already; choose another id")
+def _id_taken(request: ForkRequest) -> StateConflict:
+    return StateConflict(f"task id {request.task_id!r} has other content already; choose another id")
 
 
 def _copy_artifact(engine: Engine, request: ForkRequest, name: str) -> None:
@@ -138,7 +140,7 @@ def _copy_artifact(engine: Engine, request: ForkRequest, name: str) -> None:
     if info is not None and not engine.files.create(artifact_info_path(request.task_id, name), info):
         known = Artifact.model_validate_json(engine.files.get(artifact_info_path(request.task_id, name)) or b"")
         if known.sha256 != Artifact.model_validate_json(info).sha256:
-            raise UsageError(
+            raise StateConflict(
                 f"task {request.task_id!r} has another file {name!r} than its source; upload it under another name"
             )
     source, target = (artifact_path(task_id, name) for task_id in (request.source, request.task_id))

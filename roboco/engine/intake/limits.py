@@ -8,7 +8,7 @@ from roboco.engine.intake.accept_item import accept_item, check_open, stored_ite
 from roboco.errors import UsageError
 
 
-def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: str) -> None:
+def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: str, by: str | None = None) -> None:
     """Replace these limits of the task. A task that has paused at one of them continues.
 
     Raise UsageError if the task has ended, or if its team lacks a named agent or tool.
@@ -16,7 +16,8 @@ def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: st
     if stored_item(engine, task_id, item_id) is None:
         check_open(engine, task_id)
         _check_limits(engine, task_id, limits)
-    accept_item(engine, task_id, LimitChange(item_id=item_id, created_at=engine.now(), limits=limits.overrides()))
+    change = LimitChange(item_id=item_id, created_at=engine.now(), by=by, limits=limits.overrides())
+    accept_item(engine, task_id, change)
 
 
 def _check_limits(engine: Engine, task_id: str, limits: LimitOverrides) -> None:

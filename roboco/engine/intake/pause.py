@@ -12,28 +12,30 @@ from roboco.engine.intake.accept_item import accept_item, check_open, stored_ite
 from roboco.engine.record import recover
 
 
-def pause(engine: Engine, task_id: str, item_id: str) -> None:
+def pause(engine: Engine, task_id: str, item_id: str, by: str | None = None) -> None:
     """Pause the task after the step in progress. Raise UsageError if the task has ended."""
     if not _already_accepted(engine, task_id, item_id):
-        accept_item(engine, task_id, Pause(item_id=item_id, created_at=engine.now()))
+        pause_item = Pause(item_id=item_id, created_at=engine.now(), by=by)
+        accept_item(engine, task_id, pause_item, lookup="none found")
 
 
-def step(engine: Engine, task_id: str, item_id: str) -> None:
+def step(engine: Engine, task_id: str, item_id: str, by: str | None = None) -> None:
     """Let the task make one step, or finish the one in progress, and pause it. Raise UsageError if it has ended."""
     if _already_accepted(engine, task_id, item_id):
         return
     task = recover.load_task(engine, task_id)
     until = 1 if task is None else task.seq + 1
-    pause_item = Pause(item_id=item_id, created_at=engine.now(), until=until, supersedes=_pause_ids(engine, task_id))
-    accept_item(engine, task_id, pause_item)
+    superseded = _pause_ids(engine, task_id)
+    pause_item = Pause(item_id=item_id, created_at=engine.now(), by=by, until=until, supersedes=superseded)
+    accept_item(engine, task_id, pause_item, lookup="none found")
 
 
-def resume(engine: Engine, task_id: str, item_id: str) -> None:
+def resume(engine: Engine, task_id: str, item_id: str, by: str | None = None) -> None:
     """Resume a paused task. Change nothing if it is not paused. Raise UsageError if the task has ended."""
     if not _already_accepted(engine, task_id, item_id):
-        accept_item(
-            engine, task_id, Resume(item_id=item_id, created_at=engine.now(), supersedes=_pause_ids(engine, task_id))
-        )
+        superseded = _pause_ids(engine, task_id)
+        resume_item = Resume(item_id=item_id, created_at=engine.now(), by=by, supersedes=superseded)
+        accept_item(engine, task_id, resume_item, lookup="none found")
 
 
 def _already_accepted(engine: Engine, task_id: str, item_id: str) -> bool:

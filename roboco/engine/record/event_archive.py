@@ -11,23 +11,34 @@ Each arrow may happen twice, late or never, and the worker may die at each:
 * If Redis is emptied, or set back, before the trim: a rebuilt task has a new generation, and in an old log the trimmed
   events appear again. Readers take each number once.
 * The segments are merged into `events.jsonl` at growing intervals, and at the end, and then deleted. If the worker dies
-  in between, they have the same events as the file, and the next merge deletes them.
+  in between, they have the same events as the file, and the next merge deletes them. A slow worker may store a segment
+  after the last merge: its events are in the file too.
 
-A segment costs one request to the workspace. It has the events of many steps, so this adds little to the request for
-each step. No event is written more than a few times, so the written bytes stay proportional to the history.
+A segment costs four requests to the workspace: it is created, and later listed (with up to 999 others), read and
+deleted. A task that runs with short steps fills it with up to 256 events. A task with large steps stores a segment for
+each 72 KB of events, and a chat one for each of its turns. No event is written more than a few times, so the written
+bytes stay proportional to the history.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from roboco.domain.paths import event_segment_path, event_segments_path, events_path
-from roboco.domain.stream.event_file import merged_log, place_of, segment_place, to_stored
+from roboco.domain.stream.event_file import merged_log, place_of, segment_places, to_stored
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import VersionedFile
 
+_Result = TypeVar("_Result")
+
+PARALLEL_REQUESTS = 16
+"""Segments that are read, or deleted, in parallel: a task of 10,000 steps has some 300 of them."""
+MAX_SEQUENTIAL = 8
+"""Segments that are read one after the other, without threads."""
 RETRY_DELAYS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds after each attempt to replace a file that another worker has written meanwhile."""
 
@@ -57,22 +68,38 @@ def archive_waiting(engine: Engine, task_id: str, task: Snapshot, merge: bool) -
 def write_events(engine: Engine, task_id: str) -> bytes:
     """Merge the segments and the log into `events.jsonl`. Return the file.
 
-    Read the file before the log, and replace it only if it is unchanged: so no late write removes newer events.
+    Events move from the log to a segment, and from there to the file, also during this call. So it reads in that order.
+    What the log has first is not missed if it is trimmed meanwhile; if it is merged, the file has changed, and the
+    merge is repeated. The log is read again at the end, because it has to be as new as all segments.
     """
     folder = event_segments_path(task_id)
     for delay in RETRY_DELAYS:
         stored = engine.files.get_versioned(events_path(task_id))
-        names = sorted(engine.files.names(folder), key=segment_place)
-        segments = [engine.files.get(folder + name) or b"" for name in names]
-        log = [to_stored(line) for line in engine.event_logs.events(task_id, 0)]
+        early = b"\n".join(_log_lines(engine, task_id))
+        paths = [event_segment_path(task_id, *place) for place in segment_places(engine.files.names(folder))]
+        segments = [data or b"" for data in _in_parallel(engine.files.get, paths)]
         before = b"" if stored is None else stored.data
-        data = merged_log(before, segments, log)
+        data = merged_log(before, [*segments, early], _log_lines(engine, task_id))
         if data is None or engine.files.replace(events_path(task_id), data, version_of(stored)):
-            for name in names:
-                engine.files.delete(folder + name)
+            _in_parallel(engine.files.delete, paths)
             return before if data is None else data
         engine.clock.sleep(delay)
     raise contention_error(events_path(task_id))
+
+
+def _log_lines(engine: Engine, task_id: str) -> list[bytes]:
+    return [to_stored(message) for message in engine.event_logs.events(task_id, 0)]
+
+
+def _in_parallel(call: Callable[[str], _Result], paths: Sequence[str]) -> list[_Result]:
+    """Return the results of the call for each path, in order. Raise the error of the first one that fails."""
+    if len(paths) <= MAX_SEQUENTIAL:
+        return [call(path) for path in paths]
+    pool = ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(paths)), thread_name_prefix="roboco-events")
+    try:
+        return list(pool.map(call, paths))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # a time limit may have ended the wait
 
 
 def version_of(stored: VersionedFile | None) -> str | None:
@@ -104,7 +131,9 @@ def _archive(engine: Engine, task_id: str, task: Snapshot, kept: _Kept, merge: b
         return
     new = lines[max(0, task.archived_event + 1 - task.first_event) :]
     if merge:
-        stored = _count_common(new, set(write_events(engine, task_id).splitlines()))
+        extended = _extend_file(engine, task_id, task, new)
+        known = extended if extended is not None else write_events(engine, task_id)
+        stored = _count_common(new, set(known.splitlines()))
     else:
         stored = _store_segment(engine, task_id, task, new)
     archived = task.archived_event + stored
@@ -113,6 +142,22 @@ def _archive(engine: Engine, task_id: str, task: Snapshot, kept: _Kept, merge: b
     if stored or removed or kept.chunks_from:
         trim = LogTrim(task.generation, task.first_event, archived, keep_from, removed, kept.chunks_from)
         engine.event_logs.trim(task_id, trim)
+
+
+def _extend_file(engine: Engine, task_id: str, task: Snapshot, new: Sequence[bytes]) -> bytes | None:
+    """Append the lines to `events.jsonl` if its last line is the last archived event. Return the file, or None if not.
+
+    Then no segment holds an event that the file lacks, so a LIST of the segments is not needed. A segment that a slow
+    worker stores late remains until the next merge with a LIST, at the end at the latest.
+    """
+    if not task.archived_event or not new:
+        return None
+    stored = engine.files.get_versioned(events_path(task_id))
+    lines = [] if stored is None else stored.data.splitlines()
+    if stored is None or not lines or place_of(lines[-1]) != (task.generation, task.archived_event):
+        return None
+    data = stored.data + b"".join(line + b"\n" for line in new)
+    return data if engine.files.replace(events_path(task_id), data, stored.version) else None
 
 
 def _store_segment(engine: Engine, task_id: str, task: Snapshot, new: Sequence[bytes]) -> int:

@@ -4,32 +4,39 @@
     (accepted)       (append: applied)          (put)              (delete)            (remove)
 
 If the worker dies between the step and the last arrow, the next pass finds the item in a step and repeats the rest. The
-file below `applied/` stays: it makes a late repetition of the item harmless.
+file below `applied/` stays: it makes a late repetition of the item harmless. A late write of the store may create
+`inbox/ID.json` again; `restore_inbox` removes it before it is added to Redis.
 
 The order in which items are applied depends on the content of all of them. So a process reads each item once, and keeps
 it in its cache. Because another worker may have applied a cached item, or may have died after it deleted the file, a
-LIST of the inbox confirms the cached ones. Cost of a pass, for each of its moves: a GET for each item if at most
-MAX_UNCACHED_ITEMS wait. Otherwise a LIST for each 1,000 items, and a GET for each item that this process has not read,
-of which READERS run in parallel.
+LIST of the inbox confirms the cached ones. Cost of a pass, for each of its moves with waiting items: a GET of the
+marker and, at the same time, one for each item if at most MAX_UNCACHED_ITEMS wait. Otherwise a LIST for each 1,000
+items, and a GET for each item that this process has not read, of which READERS run in parallel.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import takewhile
 
 from roboco.domain.history.state import item_ids_of
+from roboco.domain.history.step import TaskStep
 from roboco.domain.inbox.item import (
     ApprovalDecision,
     ExternalToolResult,
+    Interrupt,
     Item,
     Pause,
+    Resume,
     UnknownResolution,
+    UserMessage,
     parse_item,
     superseded,
 )
-from roboco.domain.paths import applied_path, inbox_path, item_path
+from roboco.domain.paths import applied_path, inbox_path, item_path, open_marker_path
+from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
-from roboco.ports.task_store import Snapshot
+from roboco.ports.task_store import Phase, Snapshot
 
 MAX_UNCACHED_ITEMS = 8
 """Waiting items up to which each one is read again: fewer requests, and cheaper ones, than a LIST."""
@@ -37,18 +44,55 @@ READERS = 8
 """Items that are read in parallel."""
 
 
-def pending_items(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, ...]:
-    """Return the items that still count, oldest first, and mark the others as applied.
+class AppliedItems:
+    """Items that a pass has appended as a step, and has not marked as applied yet.
 
+    A pass marks them after it has dispatched the next work, which therefore does not wait for two more requests to the
+    workspace. The step is committed with the ids of its items, and the state of the task keeps the newest ones. So if
+    the worker dies before it marks them, the next pass finds them in the inbox and in the state, and marks them.
+    """
+
+    def __init__(self, engine: Engine, task_id: str) -> None:
+        self._engine = engine
+        self._task_id = task_id
+        self._items: dict[str, tuple[Item | None, int]] = {}
+
+    @property
+    def ids(self) -> Collection[str]:
+        """The ids of the items."""
+        return self._items.keys()
+
+    def add(self, step: TaskStep, item_ids: Iterable[str], read: Iterable[Item]) -> None:
+        """Add the items of a step. `read` are items that the pass has read."""
+        by_id = {item.item_id: item for item in read}
+        self._items.update((item_id, (by_id.get(item_id), step.seq)) for item_id in item_ids)
+
+    def mark(self) -> None:
+        """Mark the items as applied. Cost: a PUT and a DELETE for each item that the pass has read."""
+        for item_id, (item, seq) in self._items.items():
+            if item is None:
+                mark_applied(self._engine, self._task_id, item_id, seq)
+            else:
+                _mark(self._engine, self._task_id, item, seq)
+        self._items.clear()
+
+
+def pending_items(engine: Engine, task_id: str, task: Snapshot, applied: Collection[str] = ()) -> tuple[Item, ...]:
+    """Return the items that still count, oldest first, and mark the others as applied, but not those in `applied`.
+
+    A resumption is among them in the pass that marks it, so that the event of the new status can name its caller.
     A closed task has none, though Redis may have lost its end: their senders get UsageError.
     """
     found: list[Item] = []
-    if task.item_ids and engine.summaries.is_closed(task_id):
-        for item_id in task.item_ids:
+    waiting = [item_id for item_id in task.item_ids if item_id not in applied]
+    if not waiting:
+        return ()
+    items = _read_items(engine, task_id, task, waiting)
+    if items is None:
+        for item_id in waiting:
             engine.inbox.remove(task_id, item_id)
         return ()
-    items = _read_items(engine, task_id, task)
-    for item_id in task.item_ids:
+    for item_id in waiting:
         item = items.get(item_id)
         if item is None:
             engine.inbox.remove(task_id, item_id)
@@ -59,18 +103,47 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot) -> tuple[Item, .
     ended = superseded(found)
     for item_id in ended:
         _mark_pause_applied(engine, task_id, item_id, task.seq - 1)
-    rest = [item for item in found if item.item_id not in ended]
-    return tuple(sorted(rest, key=lambda item: (item.created_at, item.item_id)))
+    rest = [item for item in found if item.item_id not in ended or isinstance(item, Resume)]
+    return _without_vain_interrupts(
+        engine, task_id, task, sorted(rest, key=lambda item: (item.created_at, item.item_id))
+    )
 
 
-def _read_items(engine: Engine, task_id: str, task: Snapshot) -> dict[str, Item | None]:
-    """Return the waiting items by id, with None for an item that is not in the workspace."""
-    if len(task.item_ids) <= MAX_UNCACHED_ITEMS:
-        return {item_id: _read_item(engine, task_id, task.generation, item_id) for item_id in task.item_ids}
+def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items: list[Item]) -> tuple[Item, ...]:
+    """Mark interruptions of a task that waits for its user anyway, and return the other items.
+
+    An interruption after a message counts: the message lets the task continue. So does one of a task that Redis has set
+    back, and that has continued. Cost: one read of the history for a task with such an interruption.
+    """
+    if (task.phase, task.status) != (Phase.WAIT, TaskStatus.USER_TURN):
+        return tuple(items)
+    before_messages = takewhile(lambda item: not isinstance(item, UserMessage), items)
+    vain = [item.item_id for item in before_messages if isinstance(item, Interrupt)]
+    if vain and next(engine.histories.read(task_id, task.seq), None) is not None:
+        return tuple(items)
+    for item_id in vain:
+        mark_applied(engine, task_id, item_id, task.seq - 1)
+    return tuple(item for item in items if item.item_id not in vain)
+
+
+def _read_items(engine: Engine, task_id: str, task: Snapshot, waiting: Sequence[str]) -> dict[str, Item | None] | None:
+    """Return the waiting items by id, with None for an item that is not in the workspace, or None for a closed task.
+
+    The marker and a few items are read at the same time: if the task is closed, the items are dropped.
+    """
+    if len(waiting) <= MAX_UNCACHED_ITEMS:
+        paths = [open_marker_path(task_id), *(item_path(task_id, item_id) for item_id in waiting)]
+        marker, *stored = engine.files.get_many(paths)
+        if engine.summaries.is_closed_by(task_id, marker):
+            return None
+        parsed = [_parse_and_cache(engine, task_id, task.generation, data) for data in stored]
+        return dict(zip(waiting, parsed, strict=True))
+    if engine.summaries.is_closed(task_id):
+        return None
     present = {name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id))}
     cached = {
         item_id: engine.item_cache.get(task_id, task.generation, item_id) if item_id in present else None
-        for item_id in task.item_ids
+        for item_id in waiting
     }
     unread = [item_id for item_id, item in cached.items() if item is None]
     return cached | dict(zip(unread, _read_in_parallel(engine, task_id, task.generation, unread), strict=True))
@@ -85,7 +158,10 @@ def _read_in_parallel(engine: Engine, task_id: str, generation: str, item_ids: I
 
 
 def _read_item(engine: Engine, task_id: str, generation: str, item_id: str) -> Item | None:
-    data = engine.files.get(item_path(task_id, item_id))
+    return _parse_and_cache(engine, task_id, generation, engine.files.get(item_path(task_id, item_id)))
+
+
+def _parse_and_cache(engine: Engine, task_id: str, generation: str, data: bytes | None) -> Item | None:
     if data is None:
         return None
     item = parse_item(data)
@@ -97,7 +173,7 @@ def _is_applied(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> b
     """Return True if a step holds the item. In a fork, its own steps count only, not those of its source."""
     if item_id not in task.state.recent_item_ids:
         return False
-    fork = engine.frozen_teams.fork_of(task_id)
+    fork = engine.frozen_teams.own_fork_of(task_id, task.first)
     if fork is None:
         return True
     return any(item_id in item_ids_of(step) for step in engine.histories.read(task_id, fork.seq + 1))
@@ -124,8 +200,15 @@ def _mark_pause_applied(engine: Engine, task_id: str, item_id: str, seq: int) ->
 def mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     """Mark the item as applied, or as superseded, at the position `seq` or before. Remove it from the inbox."""
     data = engine.files.get(item_path(task_id, item_id))
-    if data is not None:
-        taken = parse_item(data).model_copy(update={"applied_at_seq": seq})
-        engine.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
-        engine.files.delete(item_path(task_id, item_id))
-    engine.inbox.remove(task_id, item_id)
+    if data is None:
+        engine.inbox.remove(task_id, item_id)
+    else:
+        _mark(engine, task_id, parse_item(data), seq)
+
+
+def _mark(engine: Engine, task_id: str, item: Item, seq: int) -> None:
+    """Store the item as applied, and remove it from the inbox. A repetition is harmless."""
+    taken = item.model_copy(update={"applied_at_seq": seq})
+    engine.files.put(applied_path(task_id, item.item_id), taken.model_dump_json().encode())
+    engine.files.delete(item_path(task_id, item.item_id))
+    engine.inbox.remove(task_id, item.item_id)

@@ -14,7 +14,7 @@ from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
-from roboco.domain.paths import CLOSED, OPENED, inbox_path, open_marker_path, summary_path
+from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
     AnyEvent,
@@ -67,14 +67,20 @@ def rebuild(engine: Engine, task_id: str) -> None:
 def restore_inbox(engine: Engine, task_id: str, known_ids: Collection[str] = ()) -> bool:
     """Add the items of the workspace's inbox to the inbox in Redis, which may have lost them.
 
-    Return True if any exist, except those in `known_ids`. Do nothing for a closed task.
+    Return True if any exist, except those in `known_ids`. Do nothing for a closed task. Remove items that were applied:
+    the store has carried out their write once more, or the worker that applied them died before it removed them. Cost:
+    a LIST of the inbox, and a GET for each item, several at the same time.
     """
     names = (name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id)))
     item_ids = [item_id for item_id in names if item_id not in known_ids]
     if item_ids and engine.summaries.is_closed(task_id):
         return False
-    engine.inbox.add(task_id, item_ids)
-    return bool(item_ids)
+    applied = engine.files.get_many([applied_path(task_id, item_id) for item_id in item_ids])
+    for item_id in (item_id for item_id, data in zip(item_ids, applied, strict=True) if data is not None):
+        engine.files.delete(item_path(task_id, item_id))
+    waiting = [item_id for item_id, data in zip(item_ids, applied, strict=True) if data is None]
+    engine.inbox.add(task_id, waiting)
+    return bool(waiting)
 
 
 def reset_logs(engine: Engine, task_id: str) -> None:
@@ -154,7 +160,8 @@ def events_on_apply(
             )
         )
     if task.reason or task.status is not TaskStatus.RUNNING:
-        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=""))
+        by = step.metadata.get("by")
+        events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason="", by=by))
     return [*events, *step_events(engine, task_id, step, task.tail[-1], unpublished_results)]
 
 
@@ -171,11 +178,14 @@ def step_events(
     for outcome in unpublished_results:
         name = names.get(outcome.result.tool_call_id, "")
         events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
+    by = step.metadata.get("by")
     if step.agent_name == USER:
-        events.append(UserMessageAdded(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text))
+        events.append(UserMessageAdded(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text, by=by))
     stopped = step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None
-    if stopped or (step.agent_name == USER and step.metadata.get("interrupts")):
+    if stopped or step.is_interruption or (step.agent_name == USER and step.metadata.get("interrupts")):
         reason = step.error.message if step.error is not None else step.text[:500]
         item_id, receipt = str(step.metadata["item_id"]), before.metadata.get("receipt") or {}
-        events.append(UserInterrupted(task_id=task_id, timestamp=now, reason=reason, item_id=item_id, receipt=receipt))
+        events.append(
+            UserInterrupted(task_id=task_id, timestamp=now, reason=reason, item_id=item_id, by=by, receipt=receipt)
+        )
     return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]

@@ -30,7 +30,7 @@ from roboco.domain.team.tool_difference import COMPARED_PARTS, ToolDifference, t
 from roboco.domain.team.tool_listing import Listing, ToolChange, parse_listing
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
-from roboco.errors import Conflict, UsageError
+from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest
 from roboco.ports.tools import Listings, MissingListing
 
@@ -156,7 +156,7 @@ def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
     """Record that a person has approved the tool as this call met it. A repetition changes nothing."""
     change = _stored_change(engine, task_id, call_id)
     if change is None:
-        raise UsageError(f"call_id: call {call_id!r} of task {task_id!r} has no tool change to approve")
+        raise NotFound(f"call_id: call {call_id!r} of task {task_id!r} has no tool change to approve")
     path = approved_tools_path(task_id, change.server)
     for _ in range(5):
         before = engine.files.get_versioned(path)
@@ -165,7 +165,7 @@ def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
         version = None if before is None else before.version
         if engine.files.replace(path, newer.model_dump_json().encode(), version):
             return
-    raise Conflict(f"other approvals change {path} at the same time; approve call {call_id!r} again")
+    raise TransientError(f"other approvals change {path} at the same time; approve call {call_id!r} again")
 
 
 def _current_listing(engine: Engine, team: Team, server: str) -> Listing:
