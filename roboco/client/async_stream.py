@@ -1,16 +1,21 @@
-"""AsyncTaskStream: the merged stream of `stream.py` in an event loop; threads do everything that blocks."""
+"""AsyncTaskStream: the merged stream of `stream.py` in an event loop; threads do everything that blocks.
+
+live message ─► first follower at a place: items, their JSON ─► the other followers at this place: the same items
+                follower that lacks steps: a thread reads them
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
-from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.adapters.redis.stream.position import LiveRecord, Record, StreamPosition
 from roboco.adapters.threads import ThreadPool
 from roboco.client.stream import TASK_END, TaskStream, is_at_rest, recheck_delays
 from roboco.client.task_result import TaskResult
+from roboco.domain.session.session import ContinuationToken
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
@@ -18,6 +23,8 @@ from roboco.domain.task_summary import TaskSummary
 T = TypeVar("T")
 BATCH_ITEMS: Final = 100
 """Items of an ended task that a thread reads at a time."""
+MAX_CHECK_SECONDS: Final = 1.0
+"""Seconds for which a follower waits for the workspace to say whether the task has ended, before live messages."""
 MAX_READERS: Final = 32
 _READERS: Final = ThreadPool(MAX_READERS)
 """The threads that read workspaces for all followers of this process."""
@@ -32,7 +39,11 @@ class AsyncTaskStream:
 
     def items(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
         """Yield the same items as `TaskStream.items`. Raises UsageError immediately if the cursor is invalid."""
-        return self._items(Cursor.parse(cursor) if cursor else Cursor())
+        return _without_gaps(self.items_and_gaps(cursor))
+
+    def items_and_gaps(self, cursor: str | None) -> AsyncGenerator[StreamItem | None, None]:
+        """Do the same as `items`, and also yield None when there is no further item for now."""
+        return self._items_and_gaps(Cursor.parse(cursor) if cursor else Cursor())
 
     async def wait_at_rest(self) -> TaskSummary:
         """Return the task as soon as it has ended or waits."""
@@ -46,24 +57,39 @@ class AsyncTaskStream:
                     await asyncio.sleep(delay)
         raise AssertionError("the iterator of changes does not end")
 
+    async def changed(self, token: ContinuationToken) -> None:
+        """Return as soon as the logs have a message after the position of the token of a session."""
+        position = StreamPosition(token.generation, token.events, token.chunks)
+        async with aclosing(self._follower.follow(self._stream.task_id, position)) as records:
+            async for record in records:
+                if record is not None:
+                    return
+
     async def result(self, summary: TaskSummary) -> TaskResult:
         """Return the result of the task with this summary."""
         return await _READERS.run(lambda: self._stream.result(summary))
 
-    async def _items(self, at: Cursor) -> AsyncGenerator[StreamItem, None]:
+    async def _items_and_gaps(self, at: Cursor) -> AsyncGenerator[StreamItem | None, None]:
         view = MergedStream(at, self._stream.read_steps)
         position = StreamPosition(at.generation, at.events, at.chunks)
-        async with aclosing(self._follower.follow(self._stream.task_id, position)) as records:
+        check = _EndCheck(lambda: self._read_shared("ended", self._stream.has_ended))
+        following = self._follower.follow(self._stream.task_id, position)
+        item: StreamItem | None
+        async with aclosing(following) as records, aclosing(check):
             async for record in records:
                 if record is not None:
-                    for item in await _items_of(view, record):
+                    items = _shared_items(view, record)
+                    for item in await _items_with_steps(view, record) if items is None else items:
                         yield item
                     if record["type"] == TASK_END:
                         return
-                elif await self._read_shared("ended", self._stream.has_ended):
+                    record = items = item = None  # a silent follower holds no message
+                elif await check.has_ended():
                     break
                 else:
-                    await self._check_workers()
+                    if not check.is_pending:
+                        await self._check_workers()
+                    yield None
         async with aclosing(_in_batches(self._stream.remaining(view, position))) as remaining:
             async for item in remaining:
                 yield item
@@ -77,11 +103,65 @@ class AsyncTaskStream:
         return await _READERS.run_shared((self._stream.engine_id, self._stream.task_id, name), read)
 
 
-async def _items_of(view: MergedStream, record: Record) -> Iterable[StreamItem]:
-    """Return the items of a record. If the view first has to read steps, a thread reads them."""
+class _EndCheck:
+    """Asks for one follower whether its task has ended, and lets a silent workspace delay no live message for long."""
+
+    def __init__(self, read: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+        self._read = read
+        self._pending: asyncio.Task[bool] | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """True if the workspace has not answered yet."""
+        return self._pending is not None
+
+    async def has_ended(self) -> bool:
+        """Return True if the task has ended according to its workspace.
+
+        If the workspace does not answer in time, return False. The read goes on, and the next check takes its result.
+        """
+        pending = self._pending = self._pending or asyncio.create_task(self._read())
+        await asyncio.wait([pending], timeout=MAX_CHECK_SECONDS)
+        if not pending.done():
+            return False
+        self._pending = None
+        return pending.result()
+
+    async def aclose(self) -> None:
+        """Wait for no answer any more."""
+        if self._pending is not None:
+            self._pending.cancel()
+
+
+def _shared_items(view: MergedStream, record: Record) -> Sequence[StreamItem] | None:
+    """Return the items of a record, or None if the view first has to read steps.
+
+    Items depend on the place of a follower and on the record alone. So the first follower at a place makes them for
+    all followers of the task in this loop.
+    """
+    before = view.cursor
+    if isinstance(record, LiveRecord) and record.derived is not None and record.derived[0] == before:
+        _, items, view.cursor = record.derived
+        return cast(Sequence[StreamItem], items)
     if view.needs_steps(record):
-        return await _READERS.run(lambda: list(view.feed(record)))
-    return view.feed(record)
+        return None
+    found = tuple(view.feed(record))
+    if isinstance(record, LiveRecord):
+        record.derived = before, found, view.cursor
+    return found
+
+
+async def _items_with_steps(view: MergedStream, record: Record) -> Sequence[StreamItem]:
+    """Return the items of a record whose follower lacks steps. A thread reads them."""
+    return await _READERS.run(lambda: list(view.feed(record)))
+
+
+async def _without_gaps(items: AsyncGenerator[StreamItem | None, None]) -> AsyncGenerator[StreamItem, None]:
+    async with aclosing(items):
+        async for item in items:
+            if item is not None:
+                yield item
+                del item  # a silent follower holds no item
 
 
 async def _in_batches(items: Iterator[StreamItem]) -> AsyncGenerator[StreamItem, None]:

@@ -1,4 +1,4 @@
-"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits` and `tasks`."""
+"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits`, `tasks` and `create_key`."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,10 @@ from roboco.domain.status import TaskStatus
 
 
 class MessageOptions(TypedDict, total=False):
-    """Attachments of a message."""
+    """The caller of a message, and its attachments."""
+
+    by: str | None
+    """The identity of the caller, such as the id of a key: up to 200 printable characters that the history shows."""
 
     goals: list[dict[str, Any]]
     """Goals to reach: objects with name, description and schema."""
@@ -48,6 +51,10 @@ class SubmitOptions(MessageOptions, total=False):
     """Seconds after which the task starts."""
     priority: Priority
     """The priority: high, normal or low."""
+    history: Sequence[dict[str, Any]]
+    """Earlier messages, which become the first steps: objects with role (user or assistant), text, and the agent."""
+    conversation: bool
+    """True to wait for a message, in `user_turn`, where the task would complete."""
     notify: list[dict[str, Any]]
     """Targets to notify when the task has ended, or waits; see roboco/docs/notifications.md."""
 
@@ -84,11 +91,29 @@ class TaskFilterOptions(TypedDict, total=False):
     """One or more statuses, or the groups `open`, `waiting` and `ended`."""
     tenant: str | None
     """The tenant; "" for tasks without one. A client with ROBOCO_TENANT allows only its own."""
-    team: str | None
-    """The name of the team."""
+    team: str | Sequence[str] | None
+    """The name of the team, or the names of some."""
     since: datetime | None
     """The earliest time of the last change of the status, with a time zone."""
     until: datetime | None
     """The latest time of the last change of the status, with a time zone."""
     text: str | None
     """A part of the title, in upper or lower case."""
+
+
+class KeyOptions(TypedDict, total=False):
+    """Options of a new key of the HTTP gateway; see `AccessKey` for each of them."""
+
+    name: str
+    """The purpose or the owner, for people."""
+    tenant: str | None
+    """The tenant whose tasks the key reaches; without it all tasks."""
+    scopes: Sequence[str] | None
+    """The kinds of requests: submit, read, control, approve, teams, notify, priority, operate.
+    By default the first four."""
+    teams: Sequence[str] | None
+    """The names of the teams that the key may use; without it all."""
+    limits: dict[str, Any]
+    """Limits, as `CallerLimits` names them."""
+    expires_at: datetime | None
+    """The time from which the key is refused, with a time zone."""

@@ -5,25 +5,28 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Self, Unpack
+from typing import Any, BinaryIO, Self, Unpack
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.client import dead_letters, task_list
-from roboco.client.in_thread import in_thread
+from roboco.client import task_list
+from roboco.client.caller_accounts import CallerAccounts
+from roboco.client.in_thread import SUBMISSIONS, in_thread
+from roboco.client.operator.administration import Administration
+from roboco.client.operator.operations import LiveState, Operations
 from roboco.client.options import SubmitOptions, TaskFilterOptions
 from roboco.client.task import Task
-from roboco.client.team_lookup import resolve_team
+from roboco.client.team_lookup import resolve_sent_team, resolve_team, team_files
 from roboco.client.wiring import (
     HostProcess,
     build_dispatcher,
     build_engine,
     client_telemetry,
+    model_limits,
     producer_app,
     workspace_address,
 )
-from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.decision.router import Router, route
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_tenant, is_task_id, qualified_id, tenant_of
@@ -39,12 +42,12 @@ from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake.unattended import missing_worker_messages
 from roboco.engine.registration import check_workspace
-from roboco.errors import TransientError, UsageError
+from roboco.errors import Forbidden, NotFound, TransientError, UsageError
 from roboco.ports.task_index import TaskPage
 from roboco.settings import Settings, load_settings
 
 
-class Orchestrator:
+class Orchestrator(Administration):
     """The client: it submits tasks to the workers, and finds tasks again. Safe to share between threads.
 
     It connects to nothing before its first use. A client with a tenant in its settings reaches only that tenant's
@@ -63,6 +66,8 @@ class Orchestrator:
         self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
         self._workspace_checked = False
         keys, archive = Keys(self.settings.prefix), self._engine.stored_events.read
+        live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
+        self._operations = Operations(self._engine, live.queues, live.rates, live.open_tasks)
         self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive)
 
     def __enter__(self) -> Self:
@@ -100,7 +105,10 @@ class Orchestrator:
         """Submit a task as `run` does; when it has ended, Roboco's own Celery task continues the shop's canvas.
 
         The caller must build `continuation` itself, and never from data that a producer or a tenant wrote.
+        Raises UsageError for a conversation, which does not end by itself.
         """
+        if options.get("conversation"):
+            raise UsageError("conversation: a team in a canvas must end for the canvas to continue: leave it out")
         return self._submit(team, prompt, options, continuation)
 
     def _submit(
@@ -133,6 +141,18 @@ class Orchestrator:
         """
         return resolve_team(self.settings, team)
 
+    def team_names(self) -> list[str]:
+        """Return the names of the teams in ROBOCO_TEAMS_DIR, sorted; none if it is not set. No file is read."""
+        folder = self.settings.teams_dir
+        return [] if folder is None else sorted(team_files(folder))
+
+    def sent_team(self, team: str | dict[str, Any]) -> Team:
+        """Return the team that a remote caller names or sends. A string is a name, never a path.
+
+        Raises UsageError if ROBOCO_TEAMS_DIR has no team of this name, and InvalidTeam if the team has mistakes.
+        """
+        return resolve_sent_team(self.settings, team)
+
     def router(self, team: Team) -> Router:
         """Return the function that routes the team's turns, for a replay of a task.
 
@@ -155,11 +175,24 @@ class Orchestrator:
         task.summary()
         return task
 
+    def open_task(self, task_id: str) -> Task | None:
+        """Return the task if Redis has it, open, else None: it may have ended, or be unknown. No file is read.
+
+        Raises UsageError for a task of another tenant, and TransientError if Redis does not answer.
+        """
+        task = self._task(self._qualified_id(task_id))
+        live = self._engine.task_store.load(task.task_id, 1)
+        return None if live is None or live.status.ended else task
+
+    def listed_team(self, task_id: str) -> str | None:
+        """Return the name of the task's team by the task index, or None. It raises the errors of `open_task`."""
+        return self._engine.task_index.team(self._qualified_id(task_id))
+
     def stored_task(self, task_id: str) -> Task:
         """Return the task with this id, also while Redis does not answer. Raises UsageError if there is none."""
         task = self._task(self._qualified_id(task_id))
         if self._engine.files.size(summary_path(task.task_id)) is None:
-            raise UsageError(f"no task {task_id!r} in workspace {self.settings.workspace}")
+            raise NotFound(f"no task {task_id!r} in workspace {self.settings.workspace}")
         return task
 
     def tasks(self, **filters: Unpack[TaskFilterOptions]) -> Iterator[TaskEntry]:
@@ -199,40 +232,15 @@ class Orchestrator:
         """Return a sentence for each pool without a live worker. Raises TransientError if Redis does not answer."""
         return missing_worker_messages(self._engine)
 
-    def dead_letters(self) -> list[DeadLetter]:
-        """Return the dead letters, oldest first: messages that no worker could accept, and work lost too often.
+    @property
+    def caller_limits(self) -> CallerAccounts:
+        """The counts of callers of the HTTP gateway."""
+        return CallerAccounts(self._engine)
 
-        Raises UsageError for a tenant: dead letters are the operator's.
-        """
-        self._require_operator()
-        return self._engine.dead_letters.entries()
-
-    def dead_letter(self, letter_id: str) -> DeadLetter:
-        """Return a dead letter. Raises UsageError if there is none with this id, and for a tenant."""
-        self._require_operator()
-        return dead_letters.find(self._engine, letter_id)
-
-    def requeue_dead_letter(self, letter_id: str) -> DeadLetter:
-        """Send a dead letter again, delete it, and return it.
-
-        Raises UsageError if it cannot be sent, if sending it would have no effect, and for a tenant.
-        """
-        self._require_operator()
-        return dead_letters.requeue(self._engine, self._producer, letter_id)
-
-    def delete_dead_letter(self, letter_id: str) -> DeadLetter | None:
-        """Delete a dead letter without sending it, and return it, or None if there is none with this id.
-
-        If its cause persists, such as a broken history, the same dead letter is stored again. Raises UsageError for a
-        tenant.
-        """
-        self._require_operator()
-        return dead_letters.delete(self._engine, letter_id)
-
-    arun = in_thread(run)
+    arun = in_thread(run, SUBMISSIONS)
     atask = in_thread(task)
     atask_page = in_thread(task_page)
-    aupload = in_thread(upload)
+    aupload = in_thread(upload, SUBMISSIONS)
 
     def _qualified_id(self, task_id: object) -> str:
         """Return the whole id of a task. Raises UsageError for a task of another tenant."""
@@ -242,7 +250,7 @@ class Orchestrator:
         """Return the id of a task to submit for this tenant, or for the client's own."""
         own = self.settings.tenant
         if tenant is not None and own not in (None, check_tenant(tenant)):
-            raise UsageError(
+            raise Forbidden(
                 f"tenant {tenant!r}: this client submits for tenant {own!r} alone (ROBOCO_TENANT); "
                 "leave tenant out, or use a client without ROBOCO_TENANT"
             )
@@ -258,10 +266,6 @@ class Orchestrator:
             with suppress(TransientError):
                 check_workspace(self._engine, workspace_address(self.settings))
                 self._workspace_checked = True
-
-    def _require_operator(self) -> None:
-        if self.settings.tenant is not None:
-            raise UsageError(f"dead letters are the operator's, not of tenant {self.settings.tenant!r} (ROBOCO_TENANT)")
 
     def _task(self, task_id: str) -> Task:
         return Task(task_id, self._engine, self._follower, self.settings)

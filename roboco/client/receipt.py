@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.interruption import InterruptionEffect, interrupted_step
+from roboco.domain.history.step import INTERRUPTION, TaskStep
+from roboco.domain.inbox.item import Interrupt, interrupts_work
 from roboco.domain.paths import open_marker_path
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import stored_item
-from roboco.errors import UsageError
+from roboco.errors import NotFound
 
 
 @dataclass(frozen=True)
@@ -32,20 +34,26 @@ class Receipt:
     """The number of chunks that arrived after the request, if the item ended a reply."""
     expired: bool = False
     """True if the task ended before it could apply the item."""
+    by: str | None = None
+    """The caller that sent the item, if it was named."""
+    effect: InterruptionEffect | Literal["already_waiting"] | None = None
+    """The effect of an interruption without a message, once it is applied: the work that it has ended, if any."""
 
 
 def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
     """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
     item = stored_item(engine, task_id, item_id)
     if item is None:
-        raise UsageError(f"task {task_id!r} has no item with the id {item_id!r}")
+        raise NotFound(f"task {task_id!r} has no item with the id {item_id!r}")
     if item.applied_at_seq is None:
-        return Receipt(item_id, item.created_at, expired=engine.files.get(open_marker_path(task_id)) is None)
+        expired = engine.files.get(open_marker_path(task_id)) is None
+        return Receipt(item_id, item.created_at, expired=expired, by=item.by)
     steps = list(engine.histories.read(task_id, max(0, item.applied_at_seq - SEARCHED_STEPS)))
     taken = next((step for step in steps if step.metadata.get("item_id") == item_id), None)
     if taken is None:
-        return Receipt(item_id, item.created_at, item.applied_at_seq)
-    ended = _ended_reply(steps, taken.seq)
+        effect: Literal["already_waiting"] | None = "already_waiting" if isinstance(item, Interrupt) else None
+        return Receipt(item_id, item.created_at, item.applied_at_seq, by=item.by, effect=effect)
+    ended = _ended_reply(steps, taken) if interrupts_work(item) else {}
     return Receipt(
         item_id,
         item.created_at,
@@ -53,6 +61,8 @@ def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
         _time(ended.get("seen_at")),
         _time(ended.get("closed_at")),
         ended.get("chunks_after"),
+        by=item.by,
+        effect=taken.metadata.get(INTERRUPTION),
     )
 
 
@@ -60,9 +70,10 @@ SEARCHED_STEPS: Final = 64
 """Steps before the recorded position that are searched: a worker may record the position of an item late."""
 
 
-def _ended_reply(steps: list[TaskStep], seq: int) -> dict[str, Any]:
-    """Return how the reply ended that was interrupted just before this position, or {} if there was none."""
-    before = next((step for step in steps if step.seq == seq - 1), None)
+def _ended_reply(steps: list[TaskStep], taken: TaskStep) -> dict[str, Any]:
+    """Return how the reply ended that was interrupted just before this step, or {} if there was none."""
+    earlier = [step for step in steps if step.seq < taken.seq]
+    before = interrupted_step(earlier) if taken.is_interruption else next(reversed(earlier), None)
     receipt = before.metadata.get("receipt") if before is not None else None
     return receipt if isinstance(receipt, dict) else {}
 

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roboco.domain.decision.tool_answers import is_client_call
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.state import ACHIEVED_GOALS
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
+from roboco.domain.inbox.item import ExternalToolResult, Item, Pause, interrupts_work
 from roboco.domain.paths import history_path
 from roboco.domain.session.goal import goals_of
 from roboco.domain.session.session import ContinuationToken, Lineage, Session, SessionDelta, TurnInFlight, title_of
@@ -14,9 +16,21 @@ from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk
 from roboco.engine.engine import Engine
+from roboco.engine.intake.accept_item import stored_item
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Phase, Snapshot
+
+
+@dataclass(frozen=True)
+class SessionPoll:
+    """The changes of a session since a token, and its state at the same moment."""
+
+    changes: SessionDelta
+    """The changes. Its status is None if nothing has changed."""
+    status: TaskStatus
+    continues: bool
+    """True if the task waits, but an item that it has accepted makes it continue as soon as a worker applies it."""
 
 
 def session(engine: Engine, task_id: str) -> Session:
@@ -25,7 +39,7 @@ def session(engine: Engine, task_id: str) -> Session:
     first = next(iter(_read_steps(engine, task_id, 0, 1)), None)
     if first is None:
         raise CorruptHistory(f"task {task_id!r} has no steps in its workspace; restore {history_path(task_id)!r}")
-    fork, parent = engine.frozen_teams.fork_of(task_id), parent_of(task_id, first)
+    fork, parent = engine.frozen_teams.own_fork_of(task_id, first), parent_of(task_id, first)
     return Session(
         task_id=task_id,
         status=whole.status or TaskStatus.QUEUED,
@@ -38,6 +52,7 @@ def session(engine: Engine, task_id: str) -> Session:
         lineage=Lineage(
             forked_from_task_id=fork and fork.task_id,
             forked_from_seq=None if fork is None else fork.seq,
+            forked_by=None if fork is None else fork.by,
             parent_task_id=parent and parent.task_id,
             parent_step_id=parent and parent.step_id,
         ),
@@ -50,30 +65,58 @@ def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
 
     Raises UsageError if there is no such task, or if the token is invalid.
     """
+    return poll(engine, task_id, text).changes
+
+
+def poll(engine: Engine, task_id: str, text: str) -> SessionPoll:
+    """Return the same changes as `delta`, and the state of the task at the same moment."""
     token = ContinuationToken.parse(text) if text else ContinuationToken()
-    while (found := _delta(engine, task_id, text, token)) is None:
+    while (found := _poll(engine, task_id, text, token)) is None:
         continue  # the turn has ended while its text was read, so the next read finds another state
     return found
 
 
-def _delta(engine: Engine, task_id: str, text: str, token: ContinuationToken) -> SessionDelta | None:
+def _poll(engine: Engine, task_id: str, text: str, token: ContinuationToken) -> SessionPoll | None:
     """Return the changes since the token, or None if the text of the running turn is not in the log any more."""
     task = engine.task_store.load(task_id, 1) or recover.load_task(engine, task_id)  # Redis may have lost an open task
+    nothing = SessionDelta(continuation_token=text, messages_by_idx={})
     if task is not None and text and _current_token(task) == token:
-        return SessionDelta(continuation_token=text, messages_by_idx={})
+        return SessionPoll(nothing, task.status, _continues(engine, task_id, task))
     if task is not None:
         task = engine.task_store.load(task_id, max(1, task.seq - token.steps + 1))
     if task is None:
         summary = engine.summaries.require(task_id)
         if text and token == ContinuationToken(steps=summary.steps):
-            return SessionDelta(continuation_token=text, messages_by_idx={})
+            return SessionPoll(nothing, summary.status, False)
         current = _CurrentState(ContinuationToken(steps=summary.steps), summary.status, summary.reason, (), None)
-    else:
-        turn = _running_turn(engine, task_id, task)
-        if turn is None and task.phase is Phase.TURN:
-            return None
-        current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn)
-    return _delta_since(engine, task_id, token, current)
+        return SessionPoll(_delta_since(engine, task_id, token, current), summary.status, False)
+    turn = _running_turn(engine, task_id, task)
+    if turn is None and task.phase is Phase.TURN:
+        return None
+    current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn)
+    changes = _delta_since(engine, task_id, token, current)
+    return SessionPoll(changes, task.status, _continues(engine, task_id, task))
+
+
+def _continues(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Return True if the task waits for its user or client, and an item of its inbox ends the wait.
+
+    Cost: a read of the workspace for each such item; such items are few, and are applied soon.
+    """
+    if task.status not in (TaskStatus.USER_TURN, TaskStatus.CLIENT_TOOL_TURN):
+        return False
+    new = [item_id for item_id in task.item_ids if item_id not in task.state.recent_item_ids]
+    items = [item for item_id in new if (item := stored_item(engine, task_id, item_id)) is not None]
+    if task.status is TaskStatus.USER_TURN:
+        return any(not isinstance(item, Pause) for item in items)
+    return any(map(interrupts_work, items)) or _answered(task, items)
+
+
+def _answered(task: Snapshot, items: Sequence[Item]) -> bool:
+    """Return True if each call of a client tool has its answer among the items or in the store."""
+    answered = {item.call_id for item in items if isinstance(item, ExternalToolResult)}
+    answered |= {call_id for call_id, call in task.calls.items() if call.outcome is not None}
+    return bool(items) and all(call.id in answered for call in task.tail[-1].calls if is_client_call(call))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.retry import retry
+from roboco.errors import CorruptHistory
 
 T = TypeVar("T")
 UNREACHABLE_TIMEOUT: Final = 60.0
@@ -131,15 +132,23 @@ class TaskStream:
 
     def _is_past_end(self, cursor: Cursor) -> bool:
         """Return True if the workspace has the end of the task, and the cursor is not before it."""
-        last = next(reversed(self._stored_lines()), b"{}")
-        end: dict[str, Any] = json.loads(last)
+        end = next(self._parsed(reversed(self._stored_lines())), {})
         return end.get("type") == TASK_END and end["generation"] == cursor.generation and end["seq"] <= cursor.events
 
     def _stored_lines(self) -> list[bytes]:
         return (self._retrying(lambda: self._engine.files.get(events_path(self.task_id))) or b"").splitlines()
 
+    def _parsed(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+        """Yield the events of stored lines. Raise CorruptHistory if one cannot be read."""
+        for line in lines:
+            try:
+                event: dict[str, Any] = json.loads(line)
+            except ValueError:
+                raise CorruptHistory(f"{events_path(self.task_id)!r} holds an event that cannot be read") from None
+            yield event
+
     def _stored_events(self, view: MergedStream) -> Iterator[dict[str, Any]]:
-        records: list[dict[str, Any]] = [json.loads(line) for line in self._stored_lines()]
+        records = list(self._parsed(self._stored_lines()))
         generation = records[-1]["generation"] if records else ""
         # A cursor of an earlier generation counts records of logs that Redis has lost: all events follow again.
         seen = view.cursor.events if view.cursor.generation == generation else 0

@@ -13,7 +13,7 @@ from roboco.adapters.celery import names
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.client.async_stream import AsyncTaskStream
-from roboco.client.in_thread import in_thread
+from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.options import ForkOptions
 from roboco.client.stream import TaskStream, is_at_rest
 from roboco.client.task_commands import handle_task_command
@@ -25,6 +25,7 @@ from roboco.client.team_lookup import resolve_team
 from roboco.client.wiring import workspace_address
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.ids import qualified_id, tenant_of
+from roboco.domain.session.session import ContinuationToken
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
@@ -70,6 +71,14 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         """
         return self._async_stream.items(cursor)
 
+    def astream_with_gaps(self, cursor: str | None = None) -> AsyncGenerator[StreamItem | None, None]:
+        """Do the same as `astream`, and also yield None when there is no further item for now.
+
+        The first None follows the items that exist already, and others follow now and then. Many followers of one task
+        share its items, and the JSON of their data (`item.data_json`).
+        """
+        return self._async_stream.items_and_gaps(cursor)
+
     def text(self) -> Iterator[str]:
         """Yield the text of each agent's step as soon as the step is committed, live until the task has ended.
 
@@ -85,6 +94,20 @@ class Task(TaskControl, TaskRecord, TaskFiles):
             async for item in items:
                 if text := final_text(item):
                     yield text
+
+    async def changed(self, token: str, seconds: float) -> bool:
+        """Wait until the logs have a message after the position of a session's token, at most these seconds.
+
+        Return True if they have one: `poll` may return changes then. No thread waits, and no connection is opened.
+        Raises UsageError if the token is invalid, and TransientError if Redis has not answered for a minute.
+        """
+        at = ContinuationToken.parse(token)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._async_stream.changed(at)
+        except TimeoutError:
+            return False
+        return True
 
     @property
     def status(self) -> TaskStatus:
@@ -148,4 +171,4 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         handle_task_command(self._engine, self._settings, names.FORK_TASK, arguments, "")
         return Task(task_id, self._engine, self._follower, self._settings)
 
-    afork = in_thread(fork)
+    afork = in_thread(fork, SUBMISSIONS)

@@ -13,16 +13,16 @@ from roboco.adapters.celery import names
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.ids import check_item_id, check_task_id, fork_item_id, qualified_id
+from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id, is_task_id, qualified_id
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
-from roboco.domain.schema import InputModel
+from roboco.domain.schema import CallerId, InputModel
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.engine.engine import Engine
 from roboco.engine.intake import answer, pause, send
-from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.intake.accept_item import IdLookup, accept_item
 from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
@@ -37,6 +37,8 @@ class _TaskArguments(InputModel):
     model_config = ConfigDict(strict=True)
 
     task_id: str
+    by: CallerId | None = None
+    """The identity of the caller, for the history."""
 
 
 class _ItemArguments(_TaskArguments):
@@ -52,16 +54,28 @@ class _ItemArguments(_TaskArguments):
             )
         return check_item_id(self.item_id)
 
+    def lookup(self, default_id: str) -> IdLookup:
+        """Return what is known of the item's id. A Celery task id is not new: its message may be delivered again."""
+        return "new id" if self.item_id is None and isinstance(default_id, NewId) else "needed"
 
-class _InterruptArguments(_ItemArguments, Attachments):
-    """A message that interrupts the work in progress."""
+
+class _MessageArguments(_ItemArguments, Attachments):
+    """A message of the user."""
 
     message: str
     agent: str | None = None
     """The agent that answers the message; None to let the team decide."""
 
 
-class _SendArguments(_InterruptArguments):
+class _InterruptArguments(_ItemArguments, Attachments):
+    """An interruption of the work in progress."""
+
+    message: str | None = None
+    """The message with which the task continues; None if it waits for one."""
+    agent: str | None = None
+
+
+class _SendArguments(_MessageArguments):
     if_busy: Literal["queue", "interrupt", "reject"] | None = None
 
 
@@ -120,22 +134,37 @@ Handler = Callable[[Engine, Settings, dict[str, Any], str], None]
 
 def _handle_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_SendArguments, arguments)
-    send.accept_message(
-        engine, check_task_id(command.task_id), _user_message(engine, command, item_id), command.if_busy
-    )
+    message, lookup = _user_message(engine, command, item_id), command.lookup(item_id)
+    send.accept_message(engine, check_task_id(command.task_id), message, command.if_busy, lookup)
 
 
 def _handle_interrupt(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_InterruptArguments, arguments)
-    send.accept_message(engine, check_task_id(command.task_id), _user_message(engine, command, item_id), "interrupt")
+    task_id = check_task_id(command.task_id)
+    if command.message is not None:
+        message = _MessageArguments.model_validate(command.model_dump(by_alias=True))
+        sent = _user_message(engine, message, item_id)
+        send.accept_message(engine, task_id, sent, "interrupt", command.lookup(item_id))
+    else:
+        _check_no_attachments(command, command.agent)
+        new_id = command.checked_item_id(item_id)
+        send.accept_interrupt(engine, task_id, new_id, command.by, command.lookup(item_id))
 
 
-def _user_message(engine: Engine, command: _InterruptArguments, item_id: str) -> UserMessage:
+def _check_no_attachments(command: Attachments, agent: str | None) -> None:
+    if agent is not None or command.metadata() or command.artifacts:
+        raise UsageError(
+            "message: is missing; agent, goals, client_tools, client_context, scope and artifacts need one"
+        )
+
+
+def _user_message(engine: Engine, command: _MessageArguments, item_id: str) -> UserMessage:
     command.check()
     artifacts = check_attachments(engine, check_task_id(command.task_id), command)
     return UserMessage(
         item_id=command.checked_item_id(item_id),
         created_at=engine.now(),
+        by=command.by,
         text=parse_message(command.message),
         agent=command.agent,
         attachments=command.metadata(),
@@ -146,14 +175,14 @@ def _user_message(engine: Engine, command: _InterruptArguments, item_id: str) ->
 def _handle_stop(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_StopArguments, arguments)
     reason = parse_message(command.reason, "reason")
-    stop = Stop(item_id=command.checked_item_id(item_id), created_at=engine.now(), reason=reason)
-    accept_item(engine, check_task_id(command.task_id), stop)
+    stop = Stop(item_id=command.checked_item_id(item_id), created_at=engine.now(), by=command.by, reason=reason)
+    accept_item(engine, check_task_id(command.task_id), stop, lookup=command.lookup(item_id))
 
 
-def _pause_handler(action: Callable[[Engine, str, str], None]) -> Handler:
+def _pause_handler(action: Callable[[Engine, str, str, str | None], None]) -> Handler:
     def handle_pause_item(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
         command = parse_arguments(_ItemArguments, arguments)
-        action(engine, check_task_id(command.task_id), command.checked_item_id(item_id))
+        action(engine, check_task_id(command.task_id), command.checked_item_id(item_id), command.by)
 
     return handle_pause_item
 
@@ -172,18 +201,20 @@ def _handle_answer(engine: Engine, settings: Settings, arguments: dict[str, Any]
         error=": ".join(filter(None, (error_prefix[command.status], command.error))) or None,
         runtime_ms=command.runtime_ms,
     )
-    answer.answer(engine, check_task_id(command.task_id), ToolOutcome(result=result))
+    answer.answer(engine, check_task_id(command.task_id), ToolOutcome(result=result), command.by)
 
 
 def _handle_approve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_ApproveArguments, arguments)
     args = parse_result(command.args, "args")
-    answer.decide_approval(engine, check_task_id(command.task_id), command.call_id, True, command.reason, args)
+    approval = answer.CallApproval(True, command.reason, args, command.by)
+    answer.decide_approval(engine, check_task_id(command.task_id), command.call_id, approval)
 
 
 def _handle_deny(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_DenyArguments, arguments)
-    answer.decide_approval(engine, check_task_id(command.task_id), command.call_id, False, command.reason, None)
+    denial = answer.CallApproval(False, command.reason, by=command.by)
+    answer.decide_approval(engine, check_task_id(command.task_id), command.call_id, denial)
 
 
 def _handle_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
@@ -191,29 +222,26 @@ def _handle_resolve(engine: Engine, settings: Settings, arguments: dict[str, Any
     result = parse_result(command.result)
     if result is not None and not command.happened:
         raise UsageError("result: a call that did not happen has no result")
-    answer.resolve_unknown(
-        engine,
-        check_task_id(command.task_id),
-        command.call_id,
-        command.happened,
-        result,
-        command.checked_item_id(item_id),
-    )
+    resolution, item_id = answer.CallResolution(command.happened, result, command.by), command.checked_item_id(item_id)
+    answer.resolve_unknown(engine, check_task_id(command.task_id), command.call_id, resolution, item_id)
 
 
 def _handle_set_limits(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_SetLimitsArguments, arguments)
-    set_limits(engine, check_task_id(command.task_id), command.limits, command.checked_item_id(item_id))
+    item_id = command.checked_item_id(item_id)
+    set_limits(engine, check_task_id(command.task_id), command.limits, item_id, command.by)
 
 
 def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_ForkArguments, arguments)
     first_message = None
     if command.message is not None:
-        given = command.model_dump(by_alias=True, include={"task_id", "message", "agent", *Attachments.model_fields})
-        first_message = _user_message(engine, _InterruptArguments.model_validate(given), fork_item_id(command.task_id))
-    elif command.agent is not None or command.metadata():
-        raise UsageError("message: is missing; agent, goals, client_tools, client_context and scope need one")
+        given = command.model_dump(
+            by_alias=True, include={"task_id", "by", "message", "agent", *Attachments.model_fields}
+        )
+        first_message = _user_message(engine, _MessageArguments.model_validate(given), fork_item_id(command.task_id))
+    else:
+        _check_no_attachments(command, command.agent)
     order = ForkRequest(
         source=command.source,
         task_id=command.task_id,
@@ -221,6 +249,7 @@ def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], 
         message=first_message,
         team=None if command.team is None else resolve_sent_team(settings, command.team),
         model=command.model,
+        by=command.by,
     )
     fork(engine, order)
 
@@ -264,10 +293,6 @@ def run_handler(handler: Handler, engine: Engine, settings: Settings, arguments:
 
 
 def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
-    try:
-        checked_id = check_task_id(task_id)
-    except UsageError:
-        return
-    engine.event_logs.publish_unlogged(
-        checked_id, ErrorOccurred(task_id=checked_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
-    )
+    if isinstance(task_id, str) and is_task_id(task_id):
+        event = ErrorOccurred(task_id=task_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
+        engine.event_logs.publish_unlogged(task_id, event)

@@ -6,11 +6,12 @@ import uuid
 from typing import Any, Final, Literal, Unpack
 
 from roboco.adapters.celery import names
-from roboco.client.in_thread import in_thread, run_in_thread
+from roboco.client.in_thread import CONTROLS, in_thread, run_in_thread
 from roboco.client.options import LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_handle import TaskHandle
+from roboco.domain.ids import NewId
 from roboco.engine.intake.send import IfBusy
 
 RECEIPT_POLL_INTERVAL: Final = 0.02
@@ -19,6 +20,9 @@ RECEIPT_POLL_INTERVAL: Final = 0.02
 
 class TaskControl(TaskHandle):
     """The controls of a task. An item is accepted, in the workspace, when its method returns.
+
+    `by` is the identity of the caller, as a trusted service names it: up to 200 printable characters. The history shows
+    it. If an item is sent again, the first `by` counts.
 
     An item has its effect once, however often it is sent with the same `item_id`. All methods raise UsageError if the
     item is wrong and TransientError if a server does not answer. After a TransientError the same item may be sent
@@ -45,13 +49,13 @@ class TaskControl(TaskHandle):
 
     def interrupt(
         self,
-        message: str,
+        message: str | None = None,
         agent: str | None = None,
         item_id: str | None = None,
         timeout: float = 0.0,
         **options: Unpack[MessageOptions],
     ) -> Receipt:
-        """Cancel the current step, and continue with the message of the user. Return the receipt.
+        """Cancel the current step, and continue with the message of the user, or wait for one. Return the receipt.
 
         The text that an agent has streamed so far becomes a step with `interrupted` in its metadata, and the worker
         closes the connection to its model, even before the first token. If a worker has not stored that text within two
@@ -63,36 +67,48 @@ class TaskControl(TaskHandle):
         while it is paused, the message is the next step. A paused task stays paused; open calls are closed. Several
         interruptions in a row all become steps, in their order. Raises UsageError if the task has ended.
 
+        Without a message, the work ends in the same way. Then the task waits in `user_turn`, "interrupted by the user",
+        and the next message continues it. Messages that were sent before become steps first. `effect` of the receipt
+        says which work ended. A task that waits in `user_turn` already stays as it is; a sub-task, which has no user,
+        ends.
+
         The method waits up to `timeout` seconds until the message is applied; the receipt then says when that was.
         """
         receipt = self._accept(names.INTERRUPT_TASK, item_id, {"message": message, "agent": agent, **options})
         return self._wait_applied(receipt, timeout)
 
-    def stop(self, reason: str = "stopped by the user", item_id: str | None = None, timeout: float = 0.0) -> Receipt:
+    def stop(
+        self,
+        reason: str = "stopped by the user",
+        item_id: str | None = None,
+        timeout: float = 0.0,
+        *,
+        by: str | None = None,
+    ) -> Receipt:
         """End the task now, as `cancelled`. The current step is cancelled as by `interrupt`. Return the receipt.
 
         A task that has not started ends before it starts; over Celery, that includes a task that is submitted later.
         A task that has ended stays as it is. The method waits up to `timeout` seconds until the task has ended.
         """
-        return self._wait_applied(self._accept(names.STOP_TASK, item_id, {"reason": reason}), timeout)
+        return self._wait_applied(self._accept(names.STOP_TASK, item_id, {"reason": reason, "by": by}), timeout)
 
-    def pause(self, item_id: str | None = None) -> Receipt:
+    def pause(self, item_id: str | None = None, *, by: str | None = None) -> Receipt:
         """Pause the task after its current step. Return the receipt. Raises UsageError if the task has ended."""
-        return self._accept(names.PAUSE_TASK, item_id, {})
+        return self._accept(names.PAUSE_TASK, item_id, {"by": by})
 
-    def step(self, item_id: str | None = None) -> Receipt:
+    def step(self, item_id: str | None = None, *, by: str | None = None) -> Receipt:
         """Run one step, or finish the current one, and pause then. Return the receipt.
 
         Raises UsageError if the task has ended.
         """
-        return self._accept(names.STEP_TASK, item_id, {})
+        return self._accept(names.STEP_TASK, item_id, {"by": by})
 
-    def resume(self, item_id: str | None = None) -> Receipt:
+    def resume(self, item_id: str | None = None, *, by: str | None = None) -> Receipt:
         """Resume a paused task; any other task stays as it is. Return the receipt.
 
         Raises UsageError if the task has ended.
         """
-        return self._accept(names.RESUME_TASK, item_id, {})
+        return self._accept(names.RESUME_TASK, item_id, {"by": by})
 
     def answer(
         self,
@@ -102,43 +118,51 @@ class TaskControl(TaskHandle):
         status: Literal["success", "error", "declined"] = "success",
         error: str | None = None,
         runtime_ms: int = 0,
+        by: str | None = None,
     ) -> None:
         """Submit the result of a call of a client tool: `result` is any JSON, `error` says why there is none.
 
         The calls of a step may be answered in any order, also while others run. A call has one answer: the same answer
         again has no effect. Raises UsageError for another answer, or if the call is not open.
         """
-        arguments = {"call_id": call_id, "result": result, "status": status, "error": error, "runtime_ms": runtime_ms}
-        self._accept(names.ANSWER_TASK, None, arguments)
+        outcome = {"result": result, "status": status, "error": error, "runtime_ms": runtime_ms}
+        self._accept(names.ANSWER_TASK, None, {"call_id": call_id, "by": by, **outcome})
 
-    def approve(self, call_id: str, args: dict[str, Any] | None = None, reason: str = "") -> None:
+    def approve(
+        self, call_id: str, args: dict[str, Any] | None = None, reason: str = "", *, by: str | None = None
+    ) -> None:
         """Approve a call that needs it. If `args` are given, they replace the arguments of the call.
 
         The first decision on a call counts: the same decision again has no effect. Raises UsageError for another
         decision, or if the call is not open.
         """
-        self._accept(names.APPROVE_TASK, None, {"call_id": call_id, "args": args, "reason": reason})
+        self._accept(names.APPROVE_TASK, None, {"call_id": call_id, "args": args, "reason": reason, "by": by})
 
-    def deny(self, call_id: str, reason: str = "") -> None:
+    def deny(self, call_id: str, reason: str = "", *, by: str | None = None) -> None:
         """Deny a call that needs approval; its agent reads the reason. As for `approve`, the first decision counts."""
-        self._accept(names.DENY_TASK, None, {"call_id": call_id, "reason": reason})
+        self._accept(names.DENY_TASK, None, {"call_id": call_id, "reason": reason, "by": by})
 
-    def resolve(self, call_id: str, happened: bool, result: Any = None, item_id: str | None = None) -> None:
+    def resolve(
+        self, call_id: str, happened: bool, result: Any = None, item_id: str | None = None, *, by: str | None = None
+    ) -> None:
         """Resolve a tool call with an unknown outcome: whether it had its effect, and with which `result` (any JSON).
 
         The task waits for it in status `approval`, if its tool says `on_unknown: ask`. The first decision counts.
         Raises UsageError if the call has no unknown outcome, and TransientError while a worker still verifies it.
         """
-        self._accept(names.RESOLVE_TASK, item_id, {"call_id": call_id, "happened": happened, "result": result})
+        arguments = {"call_id": call_id, "happened": happened, "result": result, "by": by}
+        self._accept(names.RESOLVE_TASK, item_id, arguments)
 
-    def set_limits(self, item_id: str | None = None, **limits: Unpack[LimitOptions]) -> Receipt:
+    def set_limits(
+        self, item_id: str | None = None, *, by: str | None = None, **limits: Unpack[LimitOptions]
+    ) -> Receipt:
         """Replace these limits of the task (see `Limits`); a task that is paused at a limit continues.
 
         The new limits count from the next step on: current and open calls are answered before that. `agents` and
         `tools` hold limits by name. Return the receipt.
         Raises UsageError if the task has ended, or has no such agent or tool.
         """
-        return self._accept(names.SET_LIMITS_TASK, item_id, {"limits": limits})
+        return self._accept(names.SET_LIMITS_TASK, item_id, {"limits": limits, "by": by})
 
     def receipt(self, item_id: str) -> Receipt:
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
@@ -146,33 +170,38 @@ class TaskControl(TaskHandle):
 
     async def ainterrupt(
         self,
-        message: str,
+        message: str | None = None,
         agent: str | None = None,
         item_id: str | None = None,
         timeout: float = 0.0,
         **options: Unpack[MessageOptions],
     ) -> Receipt:
         """Do the same as `interrupt`, for an event loop. No thread waits until the message is applied."""
-        receipt = await run_in_thread(lambda: self.interrupt(message, agent, item_id, **options))
+        receipt = await run_in_thread(lambda: self.interrupt(message, agent, item_id, **options), CONTROLS)
         return await self._await_applied(receipt, timeout)
 
     async def astop(
-        self, reason: str = "stopped by the user", item_id: str | None = None, timeout: float = 0.0
+        self,
+        reason: str = "stopped by the user",
+        item_id: str | None = None,
+        timeout: float = 0.0,
+        *,
+        by: str | None = None,
     ) -> Receipt:
         """Do the same as `stop`, for an event loop. No thread waits until the task has ended."""
-        receipt = await run_in_thread(lambda: self.stop(reason, item_id))
+        receipt = await run_in_thread(lambda: self.stop(reason, item_id, by=by), CONTROLS)
         return await self._await_applied(receipt, timeout)
 
-    asend = in_thread(send)
-    apause = in_thread(pause)
-    astep = in_thread(step)
-    aresume = in_thread(resume)
-    aanswer = in_thread(answer)
-    aapprove = in_thread(approve)
-    adeny = in_thread(deny)
-    aresolve = in_thread(resolve)
-    aset_limits = in_thread(set_limits)
-    areceipt = in_thread(receipt)
+    asend = in_thread(send, CONTROLS)
+    apause = in_thread(pause, CONTROLS)
+    astep = in_thread(step, CONTROLS)
+    aresume = in_thread(resume, CONTROLS)
+    aanswer = in_thread(answer, CONTROLS)
+    aapprove = in_thread(approve, CONTROLS)
+    adeny = in_thread(deny, CONTROLS)
+    aresolve = in_thread(resolve, CONTROLS)
+    aset_limits = in_thread(set_limits, CONTROLS)
+    areceipt = in_thread(receipt, CONTROLS)
 
     def _wait_applied(self, receipt: Receipt, seconds: float) -> Receipt:
         """Return the receipt as soon as the item is applied or expired, or as it is after this time."""
@@ -186,16 +215,21 @@ class TaskControl(TaskHandle):
 
     async def _await_applied(self, receipt: Receipt, seconds: float) -> Receipt:
         """Return the same as `_wait_applied`. Between two reads of the receipt no thread is in use."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            now = await run_in_thread(lambda: self.receipt(receipt.item_id))
-            if now.applied_at_seq is not None or now.expired:
-                return now
-            await asyncio.sleep(RECEIPT_POLL_INTERVAL)
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                while seconds > 0:
+                    now = await run_in_thread(lambda: self.receipt(receipt.item_id), CONTROLS)
+                    if now.applied_at_seq is not None or now.expired:
+                        return now
+                    await asyncio.sleep(RECEIPT_POLL_INTERVAL)
+        except TimeoutError:
+            if not limit.expired():
+                raise
         return receipt
 
     def _accept(self, name: str, item_id: str | None, arguments: dict[str, Any]) -> Receipt:
-        new_id = uuid.uuid4().hex
+        new_id = NewId(uuid.uuid4().hex)
         requested_at = self._engine.now()
         named = {} if item_id is None else {"item_id": item_id}
         handle_task_command(self._engine, self._settings, name, {"task_id": self.task_id, **arguments, **named}, new_id)

@@ -8,7 +8,7 @@ from roboco.client.options import TaskFilterOptions
 from roboco.domain.ids import check_tenant
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter, parse_statuses
-from roboco.errors import UsageError
+from roboco.errors import Forbidden, UsageError
 from roboco.ports.task_index import TaskIndex
 
 MAX_LIMIT = 1000
@@ -26,14 +26,15 @@ def task_filter(own_tenant: str | None, options: TaskFilterOptions) -> TaskFilte
     if tenant:
         check_tenant(tenant)
     if own_tenant is not None and tenant not in (None, own_tenant):
-        raise UsageError(
+        raise Forbidden(
             f"tenant {tenant!r}: this client lists the tasks of tenant {own_tenant!r} alone (ROBOCO_TENANT)"
         )
     names = (status,) if isinstance(status, str) else tuple(status or ())
+    team = options.get("team")
     return TaskFilter(
         statuses=parse_statuses(names),
         tenant=tenant if own_tenant is None else own_tenant,
-        team=options.get("team"),
+        teams=None if team is None else frozenset((team,) if isinstance(team, str) else team),
         since=_with_zone("since", options.get("since")),
         until=_with_zone("until", options.get("until")),
         text=options.get("text") or "",

@@ -1,16 +1,22 @@
 """TaskRecord: everything that a caller reads of a task, as it is now or as its workspace has recorded it."""
 
+from collections.abc import Iterator, Sequence
 from typing import Literal, overload
 
 from roboco.client import session as sessions
+from roboco.client.context_report import ContextReport, context_report, find_turn
+from roboco.client.feedback import read_feedback, store_feedback
 from roboco.client.in_thread import in_thread, run_in_thread
 from roboco.client.pending_actions import PendingActions
 from roboco.client.task_handle import TaskHandle
 from roboco.client.wiring import workspace_address
 from roboco.domain.decision.router import Router, route
+from roboco.domain.feedback import Feedback
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.limits import Limits
 from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.session.agent_session import (
     AgentSessionDelta,
@@ -22,6 +28,7 @@ from roboco.domain.session.agent_session import (
 )
 from roboco.domain.session.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.merged import Cursor
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
@@ -29,6 +36,7 @@ from roboco.engine.intake.answer import open_tool_changes
 from roboco.engine.intake.unattended import why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.errors import CorruptHistory
+from roboco.ports.task_store import Snapshot
 
 
 class TaskRecord(TaskHandle):
@@ -66,11 +74,40 @@ class TaskRecord(TaskHandle):
 
     def history(self) -> list[TaskStep]:
         """Return the committed steps."""
-        return list(self._engine.histories.read(self.task_id))
+        return list(self.steps())
+
+    def steps(self, start: int = 0) -> Iterator[TaskStep]:
+        """Yield the committed steps from a position on, in order. The history is read while they are consumed."""
+        return self._engine.histories.read(self.task_id, start)
+
+    def resting_cursor(self) -> str | None:
+        """Return the cursor of this moment if the task waits: a follower from it receives what happens from now on.
+
+        Return None if the task runs, has ended or is unknown. Cost: one read of Redis.
+        """
+        task = self._engine.task_store.load(self.task_id, 1)
+        return _cursor_of(task) if task is not None and task.status.waiting else None
+
+    def recent_cursor(self) -> str | None:
+        """Return a cursor before the running step: a follower from it receives this step, and what follows.
+
+        Return None if Redis does not have the task: as a rule it has ended. Cost: one read of Redis.
+        """
+        task = self._engine.task_store.load(self.task_id, 1)
+        return None if task is None else _cursor_of(task)
 
     def team(self) -> Team:
         """Return the team of the task, frozen when it was submitted or forked."""
         return self._engine.frozen_teams.get(self.task_id)
+
+    def limits(self) -> Limits:
+        """Return the limits that apply now: those of the team, with later changes.
+
+        Cost: one read of Redis; of a task that Redis no longer has, its whole history.
+        """
+        live = self._engine.task_store.load(self.task_id, 1)
+        overrides = fold(self.steps()).limit_overrides if live is None else live.state.limit_overrides
+        return self.team().limits.with_overrides(overrides)
 
     def verify(self) -> int:
         """Return the number of committed steps, after comparing each with its digest and with the step before it.
@@ -93,7 +130,7 @@ class TaskRecord(TaskHandle):
         steps = tuple(self.history())
         if not steps:
             raise CorruptHistory(f"task {self.task_id!r} has no steps in its workspace")
-        fork = self._engine.frozen_teams.fork_of(self.task_id)
+        fork = self._engine.frozen_teams.own_fork_of(self.task_id, steps[0])
         return RecordedTask(
             team=self.team(),
             steps=steps,
@@ -104,6 +141,13 @@ class TaskRecord(TaskHandle):
             sub_task=parent_of(self.task_id, steps[0]) is not None,
             router=router,
         )
+
+    def context_report(self, seq: int | None = None) -> ContextReport:
+        """Return the steps that the prompt of an agent's turn contained; by default of the newest turn.
+
+        Raises UsageError if there is no turn at this position.
+        """
+        return context_report(*find_turn(self.task_id, self.steps(), seq))
 
     def pending_actions(self) -> PendingActions:
         """Return the calls and limits for which the task waits: for a person, for its client, for an operator."""
@@ -152,6 +196,35 @@ class TaskRecord(TaskHandle):
         roboto, new = is_roboto(form), sessions.delta(self._engine, self.task_id, token)
         return agent_delta(new) if roboto else new
 
+    def poll(self, token: str = "") -> sessions.SessionPoll:
+        """Return the same changes as `delta`, with the state of the task at the same moment.
+
+        A message that was accepted a moment ago makes a waiting task continue as soon as a worker applies it: the
+        result says so in `continues`, while the status still is that of the wait.
+        """
+        return sessions.poll(self._engine, self.task_id, token)
+
+    def rate(
+        self,
+        seq: int,
+        sentiment: Literal["positive", "negative"],
+        *,
+        by: str,
+        categories: Sequence[str] = (),
+        notes: str | None = None,
+    ) -> Feedback:
+        """Store the rating of an agent's step by the caller `by`, and return it. A newer one replaces an older one.
+
+        The workspace holds it; agents do not read it. The same rating again changes nothing. Raises UsageError if the
+        rating is wrong, or the step is none of an agent.
+        """
+        rating = {"sentiment": sentiment, "categories": list(categories), "notes": notes}
+        return store_feedback(self._engine, self.task_id, seq, by, rating)
+
+    def feedback(self) -> list[Feedback]:
+        """Return the ratings of the task's steps, in the order of the steps. Cost: one read for each."""
+        return read_feedback(self._engine, self.task_id)
+
     @overload
     async def asession(self, *, form: Literal["roboco"] = "roboco") -> Session: ...
 
@@ -174,3 +247,8 @@ class TaskRecord(TaskHandle):
 
     asummary = in_thread(summary)
     ahistory = in_thread(history)
+
+
+def _cursor_of(task: Snapshot) -> str:
+    """Return the cursor of the task's latest decision."""
+    return str(Cursor(task.generation, task.events, task.chunks, task.seq))

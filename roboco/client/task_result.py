@@ -65,13 +65,14 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
         status=summary.status,
         reason=summary.reason,
         text=last_text(steps),
-        usage=_usage(summary),
+        usage=usage_of_task(summary),
         goals=tuple(goals_of(steps)),
         files=tuple({artifact.uri: artifact for step in steps for artifact in step.artifacts}.values()),
     )
 
 
-def _usage(summary: TaskSummary) -> Usage:
+def usage_of_task(summary: TaskSummary) -> Usage:
+    """Return the usage of the whole task."""
     spent = [*summary.agents.values(), *summary.tools.values()]
     return Usage(
         steps=summary.steps,

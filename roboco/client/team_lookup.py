@@ -9,7 +9,7 @@ from pathlib import Path
 
 from roboco.adapters.team.file import SUFFIXES, load_team, parse_team
 from roboco.domain.team.team import Team
-from roboco.errors import UsageError
+from roboco.errors import NotFound, UsageError
 from roboco.settings import Settings
 
 _TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -44,10 +44,10 @@ def resolve_sent_team(settings: Settings, team: object) -> Team:
 def _named_team(settings: Settings, name: str) -> Team:
     folder = settings.teams_dir
     if folder is None:
-        raise UsageError(f"team {name!r} was named, but ROBOCO_TEAMS_DIR is not set; send the team itself")
+        raise NotFound(f"team {name!r} was named, but ROBOCO_TEAMS_DIR is not set; send the team itself")
     files = team_files(folder)
     if name not in files:
-        raise UsageError(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(files)) or 'none'}")
+        raise NotFound(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(files)) or 'none'}")
     return load_team(files[name])
 
 

@@ -21,6 +21,7 @@ from roboco.adapters.notifications.callback import CallbackSender
 from roboco.adapters.notifications.notifier import OutboundNotifier
 from roboco.adapters.notifications.webhook import WebhookSender
 from roboco.adapters.redis.attempts import RedisAttempts
+from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisDailyUsage, RedisOpenTasks
 from roboco.adapters.redis.client import connect_for_renewals
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.fill import RedisFillRecord
@@ -90,7 +91,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         calls=RedisToolLeases(scripts, keys, settings.lease_seconds),
         schedule=RedisSchedule(scripts, keys),
         fill=RedisFillRecord(scripts, keys),
-        attempts=RedisAttempts(client, keys, settings.lease_seconds),
+        attempts=RedisAttempts(scripts, keys, settings.lease_seconds),
         dead_letters=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),
         event_logs=RedisEventLogs(client, keys),
@@ -109,6 +110,9 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         index_progress=RedisIndexProgress(scripts, keys),
+        caller_counts=RedisCallerCounts(scripts, keys),
+        open_tasks=RedisOpenTasks(scripts, keys),
+        daily_usage=RedisDailyUsage(scripts, keys),
         clock=SystemClock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
         frozen_teams=FrozenTeams(workspace.files),

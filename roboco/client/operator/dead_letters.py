@@ -1,4 +1,4 @@
-"""Dead letters: find one, send it again, or delete it."""
+"""Dead letters: find one, send it again, or dismiss it."""
 
 import uuid
 from typing import Any, Final
@@ -13,7 +13,7 @@ from roboco.domain.paths import open_marker_path
 from roboco.engine import notifications as notify
 from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
+from roboco.errors import AlreadyEnded, NotFound, StateConflict
 
 REQUEUED: Final = "roboco_requeued"
 """The header of a requeued message, with a new id each time."""
@@ -23,26 +23,26 @@ def find(engine: Engine, letter_id: str) -> DeadLetter:
     """Return the dead letter. Raises UsageError if there is none with this id."""
     letter = engine.dead_letters.get(letter_id)
     if letter is None:
-        raise UsageError(f"no dead letter {letter_id[:80]!r}; roboco dead-letters lists them")
+        raise NotFound(f"no dead letter {letter_id[:80]!r}; roboco dead-letters lists them")
     return letter
 
 
 def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
-    """Send the letter again, with its attempts reset, delete it, and return it.
+    """Send the letter again, with its attempts reset, remove it from the list, and return it.
 
     If the process dies in between, the letter stays on the list: a message that is sent twice has its effect once.
     Raises UsageError if there is no letter with this id, if it was truncated, or if sending it would have no effect.
     """
     letter = find(engine, letter_id)
     if letter.name == TEAM_TASK:
-        raise UsageError(
+        raise StateConflict(
             f"letter {letter_id} is of a shop's own Celery application: correct the call and send it again from there; "
-            f"roboco dead-letters delete {letter_id} takes it off the list"
+            f"roboco dead-letters dismiss {letter_id} takes it off the list"
         )
     if letter.truncated:
-        raise UsageError(
+        raise StateConflict(
             f"letter {letter_id} is truncated, because it was unreadable or too long: send it from its source; "
-            f"roboco dead-letters delete {letter_id} takes it off the list"
+            f"roboco dead-letters dismiss {letter_id} takes it off the list"
         )
     if letter.work is None:
         engine.attempts.finish(f"message:{letter.headers.get('id')}")
@@ -53,12 +53,20 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
     return letter
 
 
-def delete(engine: Engine, letter_id: str) -> DeadLetter | None:
-    """Delete the letter without sending it. Return it, or None if it is not on the list."""
+def dismiss(engine: Engine, letter_id: str) -> DeadLetter | None:
+    """Delete the letter for good, without sending it. Return it, or None if it is not on the list.
+
+    Two callers at the same moment may both get it. A letter that is requeued at that moment is sent.
+    """
     letter = engine.dead_letters.get(letter_id)
     if letter is not None:
         engine.dead_letters.remove(letter_id)
     return letter
+
+
+def may_requeue(letter: DeadLetter) -> bool:
+    """Return True if the letter itself allows to requeue it. Its task may have ended nevertheless."""
+    return not letter.truncated and letter.name != TEAM_TASK and letter.work in (None, "advance", "notify")
 
 
 def _schedule_work(engine: Engine, letter: DeadLetter) -> None:
@@ -67,16 +75,16 @@ def _schedule_work(engine: Engine, letter: DeadLetter) -> None:
         notify.retry_abandoned(engine, letter.task_id, letter.detail)
         return
     if letter.work != "advance":
-        raise UsageError(
+        raise StateConflict(
             f"{letter.name} of task {letter.task_id!r} cannot be sent again: the task has continued without it or has "
-            f"ended; see roboco show {letter.task_id}. roboco dead-letters delete {letter.letter_id} takes it off the "
+            f"ended; see roboco show {letter.task_id}. roboco dead-letters dismiss {letter.letter_id} takes it off the "
             "list"
         )
     if engine.files.get(open_marker_path(letter.task_id)) is None:
-        raise UsageError(
+        raise AlreadyEnded(
             f"task {letter.task_id!r} has ended because of this letter; see roboco show {letter.task_id}. "
             "Submit it again under another id to start it from the beginning; "
-            f"roboco dead-letters delete {letter.letter_id} takes the letter off the list"
+            f"roboco dead-letters dismiss {letter.letter_id} takes the letter off the list"
         )
     reset_attempts(engine, letter.task_id)
     engine.schedule.set(letter.task_id)

@@ -1,0 +1,60 @@
+"""caller_accounts: the counts of callers of the HTTP gateway: requests, streams, open tasks, and usage of the day."""
+
+from typing import Final
+
+from roboco.engine.engine import Engine
+from roboco.ports.caller_limits import Accepted, Account, LimitReached
+from roboco.ports.daily_usage import Spending
+
+__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached"]
+
+CHECKED_TASKS: Final = 500
+"""Tasks of a caller that are checked at a time, once it has reached its limit."""
+UNKNOWN_SECONDS: Final = 600.0
+"""Seconds after which a task counts as ended that the task index does not know: it was never accepted, or long ago."""
+
+
+class CallerAccounts:
+    """Blocking calls, each of one or a few round trips to Redis. They raise TransientError if it does not answer."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def admit(self, account: Account, size: int) -> Accepted | LimitReached:
+        """Count a request with a body of this many bytes, unless a limit is reached."""
+        return self._engine.caller_counts.admit(account, size)
+
+    def charge(self, account: Account, size: int) -> None:
+        """Count bytes that a request did not announce."""
+        self._engine.caller_counts.charge(account, size)
+
+    def hold_streams(self, account: Account, process: str, own: int, shared: int) -> LimitReached | None:
+        """Lease open streams to a process of the gateway, unless a limit is reached."""
+        return self._engine.caller_counts.hold_streams(account, process, own, shared)
+
+    def renew_streams(self, account: Account, process: str, own: int, shared: int) -> None:
+        """Renew the lease of open streams with these numbers."""
+        self._engine.caller_counts.renew_streams(account, process, own, shared)
+
+    def add_task(self, account: Account, task_id: str) -> LimitReached | None:
+        """Count an open task, unless a limit is reached. If it is, first remove tasks that have ended."""
+        refused = self._engine.open_tasks.add(account, task_id)
+        return self._engine.open_tasks.add(account, task_id) if refused and self._remove_ended(account) else refused
+
+    def remove_task(self, account: Account, task_id: str) -> None:
+        """Stop counting a task that was not accepted."""
+        self._engine.open_tasks.remove(account, [task_id])
+
+    def usage_today(self, account: Account) -> tuple[Spending, Spending]:
+        """Return the usage of the caller, and that of its tenant."""
+        return self._engine.daily_usage.today(account.tenant, account.by)
+
+    def _remove_ended(self, account: Account) -> bool:
+        """Remove tasks that have ended, as the task index knows. Return True if there are any."""
+        tasks = self._engine.open_tasks.least_recently_checked(account, CHECKED_TASKS)
+        states = self._engine.task_index.ended([task_id for task_id, _ in tasks])
+        found = [(task_id, state, age) for (task_id, age), state in zip(tasks, states, strict=True)]
+        ended = [task_id for task_id, state, age in found if state or (state is None and age > UNKNOWN_SECONDS)]
+        self._engine.open_tasks.remove(account, ended)
+        self._engine.open_tasks.mark_checked(account, [task_id for task_id, state, _ in found if state is False])
+        return bool(ended)

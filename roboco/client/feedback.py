@@ -1,0 +1,65 @@
+"""feedback: store a caller's rating of a step with the task, once for each caller and step.
+
+    rating ─► step exists, is an agent's ─► feedback/SEQ-CALLER.json (create, or replace of the version that was read)
+
+A repetition changes nothing. If two ratings of a caller are stored at the same moment, the later write counts. The
+file is no part of the history: agents do not read it, and a fork does not copy it.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from roboco.domain.feedback import Feedback, Rating, feedback_id
+from roboco.domain.inbox.submission import parse_arguments
+from roboco.domain.paths import feedback_path
+from roboco.engine.engine import Engine
+from roboco.errors import NotFound, TransientError, UsageError
+
+_TRIES = 10
+"""Writes that are tried while other ratings of the same caller win."""
+
+
+def store_feedback(engine: Engine, task_id: str, seq: int, by: str, rating: dict[str, Any]) -> Feedback:
+    """Store the rating and return it. Raise UsageError if it is wrong, or the step is none of an agent."""
+    checked = parse_arguments(Rating, rating)
+    _check_step(engine, task_id, seq)
+    identity = feedback_id(task_id, seq, by)
+    path = feedback_path(task_id, seq, identity)
+    for _ in range(_TRIES):
+        stored = engine.files.get_versioned(path)
+        before = None if stored is None else Feedback.model_validate_json(stored.data)
+        if before is not None and before.rating == checked:
+            return before
+        now = engine.now()
+        new = _feedback(identity, seq, by, checked, now if before is None else before.created_at, now)
+        if engine.files.replace(path, new.model_dump_json().encode(), None if stored is None else stored.version):
+            return new
+    raise TransientError(f"the feedback on step {seq} of task {task_id!r} changes too often; send it again")
+
+
+def read_feedback(engine: Engine, task_id: str) -> list[Feedback]:
+    """Return all ratings of the task, in the order of the steps. Cost: a read for each."""
+    folder = feedback_path(task_id)
+    found = (engine.files.get(f"{folder}{name}") for name in engine.files.names(folder))
+    return [Feedback.model_validate_json(data) for data in found if data is not None]
+
+
+def _feedback(identity: str, seq: int, by: str, rating: Rating, created: datetime, modified: datetime) -> Feedback:
+    return Feedback(
+        feedback_id=identity,
+        seq=seq,
+        by=by,
+        created_at=created,
+        modified_at=modified,
+        sentiment=rating.sentiment,
+        categories=rating.categories,
+        notes=rating.notes,
+    )
+
+
+def _check_step(engine: Engine, task_id: str, seq: int) -> None:
+    step = next(iter(engine.histories.read(task_id, max(0, seq))), None) if seq >= 0 else None
+    if step is None:
+        raise NotFound(f"task {task_id!r} has no committed step {seq}")
+    if not step.by_agent:
+        raise UsageError(f"seq: step {seq} is not an agent's; rate a step of an agent")

@@ -1,0 +1,60 @@
+"""Administration: the part of the client that is for operators alone: dead letters, live operations, and keys."""
+
+from celery import Celery
+
+from roboco.client.key_administration import KeyAdministration
+from roboco.client.operator import dead_letters
+from roboco.client.operator.operations import Operations
+from roboco.domain.dead_letter import DeadLetter
+from roboco.ports.dead_letters import DeadLetterPage
+
+
+class Administration(KeyAdministration):
+    """Reads, requeues and dismisses dead letters, and reports on the deployment. A tenant gets UsageError from each."""
+
+    _producer: Celery
+    _operations: Operations
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the dead letters, oldest first: messages that no worker could accept, and work lost too often.
+
+        Raises UsageError for a tenant: dead letters are the operator's.
+        """
+        self._require_operator("dead letters")
+        return self._engine.dead_letters.entries()
+
+    def dead_letter_page(self, limit: int = 50, cursor: str = "") -> DeadLetterPage:
+        """Return at most `limit` dead letters, newest first. The cursor of a page returns the next one.
+
+        Raises UsageError for a tenant, and if the cursor is wrong.
+        """
+        self._require_operator("dead letters")
+        return self._engine.dead_letters.page(limit, cursor)
+
+    def dead_letter(self, letter_id: str) -> DeadLetter:
+        """Return a dead letter. Raises UsageError if there is none with this id, and for a tenant."""
+        self._require_operator("dead letters")
+        return dead_letters.find(self._engine, letter_id)
+
+    def requeue_dead_letter(self, letter_id: str) -> DeadLetter:
+        """Send a dead letter again, remove it from the list, and return it.
+
+        Raises UsageError if it cannot be sent, if sending it would have no effect, and for a tenant.
+        """
+        self._require_operator("dead letters")
+        return dead_letters.requeue(self._engine, self._producer, letter_id)
+
+    def dismiss_dead_letter(self, letter_id: str) -> DeadLetter | None:
+        """Delete a dead letter for good, without sending it, and return it, or None if there is none with this id.
+
+        If its cause persists, such as a broken history, the same dead letter is stored again. Raises UsageError for a
+        tenant.
+        """
+        self._require_operator("dead letters")
+        return dead_letters.dismiss(self._engine, letter_id)
+
+    @property
+    def operations(self) -> Operations:
+        """The queues, workers and rate limits of the deployment. Raises UsageError for a tenant."""
+        self._require_operator("operations")
+        return self._operations

@@ -1,0 +1,180 @@
+"""Operations: the queues, workers and rate limits of a deployment at this moment, for an operator's displays.
+
+    broker: length and oldest message of each lane ─► QueueReport        27 lanes, whatever waits in them
+    Redis: registrations of workers, newest first  ─► WorkersReport      `limit` of each pool
+    Redis: slots and queues of rate limits         ─► RateReport         200 limits: the operator's, and those of the
+                                                                         teams of 50 open tasks
+Each method asks one server, so that a server that does not answer hides only its own part. The rates also need teams
+from the workspace: if it does not answer, they lack those teams, and one call in 30 s waits for its time-out. None
+writes, and each may run at any time, any number of times. No answer grows with the number of tasks, messages or dead
+letters.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final
+
+import redis
+from celery import Celery
+from redis.exceptions import NoPermissionError
+
+from roboco.adapters.celery.names import QUEUES
+from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.monitor import RedisMonitor
+from roboco.client.operator.open_teams import OpenTeams
+from roboco.domain.rate_report import RateReport
+from roboco.domain.schema import RecordModel
+from roboco.domain.team.model_limits import ModelLimits
+from roboco.engine.engine import Engine
+from roboco.errors import TransientError
+from roboco.ports.registry import LIVENESS_TIMEOUT, POOLS, PoolStatus
+
+MAX_WORKERS: Final = 1000
+"""Workers of a pool that a report lists at most."""
+SAMPLED_TASKS: Final = 50
+"""Open tasks whose teams' rate limits are reported: those with running work first."""
+
+
+class QueueReport(RecordModel):
+    """A queue with its lanes and priorities."""
+
+    name: str
+    waiting: int
+    """Messages that no worker has received."""
+    oldest_age: float | None
+    """Seconds since the oldest of them was sent, or None if none waits, or the broker is not Redis."""
+
+
+class PoolReport(RecordModel):
+    """A pool of workers."""
+
+    name: str
+    live: int
+    """Workers that have registered in the last ten seconds."""
+    registered: int
+    """Workers that have registered in the last 24 hours."""
+
+
+class WorkerReport(RecordModel):
+    """A worker, as it registered last."""
+
+    name: str
+    """Its node name, such as `celery@host`."""
+    pools: list[str]
+    alive: bool
+    """True if it has registered in the last ten seconds. A worker registers every three."""
+    silent_for: float
+    """Seconds since it registered."""
+    active: int
+    """Celery tasks that it ran then."""
+    running: list[str]
+    """The ids of at most 20 of them. The id of a turn or call begins with the id of its task and a slash."""
+
+
+class WorkersReport(RecordModel):
+    """The workers that have registered in the last 24 hours."""
+
+    pools: list[PoolReport]
+    workers: list[WorkerReport]
+    """The last registration first."""
+
+
+class Overview(RecordModel):
+    """The numbers of open tasks and dead letters of all tenants."""
+
+    open_tasks: int
+    dead_letters: int
+
+
+class LiveState:
+    """Redis and the broker as they are now. Each method raises TransientError if its server does not answer."""
+
+    def __init__(self, engine: Engine, app: Celery, client: redis.Redis, keys: Keys, limits: ModelLimits) -> None:
+        self._app = app
+        self._monitor = RedisMonitor(client, keys, limits)
+        self._teams = OpenTeams(lambda task_id: engine.frozen_teams.get(task_id))
+
+    def queues(self) -> list[QueueStats]:
+        """Return Roboco's queues."""
+        return read_queue_stats(self._app, QUEUES)
+
+    def rates(self) -> list[RateReport]:
+        """Return the operator's rate limits, and those of the teams of some open tasks."""
+        teams = self._teams.update(self._monitor.task_ids(SAMPLED_TASKS))
+        return self._monitor.rates(teams.items(), all_of_operator=True)
+
+    def open_tasks(self) -> int:
+        """Return the number of tasks that have not ended."""
+        return self._monitor.open_tasks()
+
+
+class Operations:
+    """Blocking calls. They raise TransientError, with the remedy, if a server does not answer or refuses its user."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queues: Callable[[], list[QueueStats]],
+        rates: Callable[[], list[RateReport]],
+        open_tasks: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._queues = queues
+        self._rates = rates
+        self._open_tasks = open_tasks
+
+    def overview(self) -> Overview:
+        """Return the numbers of open tasks and dead letters."""
+        return Overview(open_tasks=self._open_tasks(), dead_letters=self._engine.dead_letters.count())
+
+    def queues(self) -> list[QueueReport]:
+        """Return each queue, and how long its oldest message waits. The clocks of two machines may differ."""
+        now = datetime.now(UTC).timestamp()
+        return [
+            QueueReport(
+                name=one.name,
+                waiting=one.waiting,
+                oldest_age=None if one.oldest is None else max(0.0, now - one.oldest),
+            )
+            for one in self._queues()
+        ]
+
+    def workers(self, limit: int) -> WorkersReport:
+        """Return the pools, and at most `limit` workers of each, the last registration first."""
+        found = {pool: self._engine.workers.pool_status(pool, min(limit, MAX_WORKERS)) for pool in POOLS}
+        pools = [PoolReport(name=name, live=one.live, registered=one.registered) for name, one in found.items()]
+        return WorkersReport(pools=pools, workers=_merged(found))
+
+    def rates(self) -> list[RateReport]:
+        """Return the use of rate limits: the operator's, and those of the teams of some open tasks."""
+        return self._rates()
+
+
+def _merged(pools: dict[str, PoolStatus]) -> list[WorkerReport]:
+    """Return each worker once, with all of its pools."""
+    found: dict[str, WorkerReport] = {}
+    for pool, status in pools.items():
+        for one in status.workers:
+            known = found.get(one.name)
+            found[one.name] = WorkerReport(
+                name=one.name,
+                pools=[*(known.pools if known else ()), pool],
+                alive=one.silent_for <= LIVENESS_TIMEOUT,
+                silent_for=one.silent_for,
+                active=one.load.active,
+                running=list(one.load.running),
+            )
+    return sorted(found.values(), key=lambda worker: (worker.silent_for, worker.name))
+
+
+@contextmanager
+def naming_missing_rights() -> Iterator[None]:
+    """Raise TransientError, with the remedy, if the Redis user of this process lacks a right."""
+    try:
+        yield
+    except NoPermissionError as error:
+        raise TransientError(
+            f"the Redis user of this process lacks a right ({error}): load deploy/redis-users.acl of this release"
+        ) from error

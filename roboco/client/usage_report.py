@@ -1,0 +1,33 @@
+"""UsageReport: the usage of a task, in all, by agent and by tool, its limits, and the effects of its tools."""
+
+from dataclasses import dataclass
+
+from roboco.client.task_record import TaskRecord
+from roboco.client.task_result import usage_of_task
+from roboco.domain.limits import Limits
+from roboco.domain.team.effect import Effect
+from roboco.domain.usage import Usage
+
+
+@dataclass(frozen=True)
+class UsageReport:
+    """The usage of a task so far."""
+
+    task_id: str
+    total: Usage
+    """Steps, tokens, calls, cost, and the seconds of models and tools, of the whole task."""
+    agents: dict[str, Usage]
+    """The usage of each agent."""
+    tools: dict[str, Usage]
+    """The usage of each tool."""
+    limits: Limits
+    """The limits that apply now: those of the team, with later changes."""
+    effects: dict[str, Effect]
+    """The effect of each tool that the team declares. The metadata of a step has those that MCP servers declare."""
+
+
+def usage_report(task: TaskRecord) -> UsageReport:
+    """Return the usage of a task. Cost: its summary, its team, and that of its limits."""
+    summary = task.summary()
+    effects = {tool.name: tool.effect for tool in task.team().tools}
+    return UsageReport(summary.task_id, usage_of_task(summary), summary.agents, summary.tools, task.limits(), effects)
