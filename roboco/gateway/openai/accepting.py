@@ -1,0 +1,288 @@
+"""accepting: bring the turn of a request to a task: a new one, one that waits, or a branch of one.
+
+    no earlier response ─────────────► new task
+    response or conversation at rest ─► send; for answers and decisions of calls, see `answering.py`
+    response that is not the newest, or whose task has ended ─► fork
+    running ─► 409
+
+What if a request arrives twice: see `repetition.py`; an answer or decision of a call counts once, the first one. If the
+process dies after the acceptance, the task goes on, and a repetition of the request finds it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from roboco.client.task import Task
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import fork_item_id, qualified_id, tenant_of
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.merged import Cursor
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.errors import StateConflict
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.idempotency import NewTaskId, is_stored
+from roboco.gateway.openai.ids import ResponseId, task_of_conversation, unknown_response
+from roboco.gateway.openai.problems import unknown_model, wrong_parameter
+from roboco.gateway.openai.repetition import Repetition
+from roboco.gateway.openai.response_object import INSTRUCTIONS
+from roboco.gateway.openai.response_stream import ResponseStart
+from roboco.gateway.openai.segment import response_steps
+from roboco.gateway.openai.turn import Turn
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import Problem, unavailable
+from roboco.gateway.teams import team_of_fork, team_of_new_task
+
+_NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
+"""The tasks of conversations that POST /conversations has returned, and that have no message yet."""
+_KEY_REUSED: Final = "idempotency_key_reused"
+
+
+@dataclass(frozen=True)
+class AcceptedTurn:
+    """An accepted turn, and where its response begins."""
+
+    task: Task
+    start: ResponseStart
+    cursor: str | None = None
+    """The cursor from which the stream of the task holds the response; None for its begin."""
+
+
+@dataclass(frozen=True)
+class TurnRequest:
+    """A request that brings a turn to a task."""
+
+    gateway: Gateway
+    caller: Principal
+    repetition: Repetition
+    team: str
+    turn: Turn
+    immediate: bool
+    """True if its answer begins as soon as the turn is accepted."""
+    task_options: dict[str, Any]
+    """Options of a new task."""
+    message_options: dict[str, Any]
+    """Options of a message, such as the functions of the client."""
+
+    @property
+    def of_message(self) -> dict[str, Any]:
+        """The options of the message, with the instructions and the caller."""
+        view = {"client_context": {INSTRUCTIONS: self.turn.instructions}} if self.turn.instructions else {}
+        return {**self.message_options, **view, "by": self.caller.by}
+
+    def item_id(self, task: Task, position: int) -> str:
+        """Return the id of the message that becomes the step at a position of the task."""
+        return self.repetition.item_id(task.task_id, position)
+
+
+@dataclass(frozen=True)
+class TaskNow:
+    """A task as of now, with its steps from a position on."""
+
+    summary: TaskSummary
+    cursor: str | None
+    """The cursor of this moment if the task waits, else None."""
+    steps: Sequence[TaskStep]
+
+    @property
+    def last(self) -> TaskStep:
+        """The newest step."""
+        return self.steps[-1]
+
+
+async def accept_new(request: TurnRequest, task_id: str | None = None) -> AcceptedTurn:
+    """Submit a new task, or find that of an earlier attempt at the request."""
+    gateway, caller, repetition = request.gateway, request.caller, request.repetition
+    caller.require(Scope.SUBMIT)
+    position = len(request.turn.history)
+    reads = gateway.calls.reads
+    found = await reads.run(repetition.find_task, gateway.orchestrator, request.immediate) if task_id is None else None
+    if found is not None:
+        return AcceptedTurn(await gateway.task(caller, found), ResponseStart(position))
+    new = _new_id(request, caller.tenant, task_id or repetition.new_task_id(), task_id is not None)
+    options: dict[str, Any] = {
+        **request.of_message,
+        **request.task_options,
+        "task_id": new.task_id,
+        "tenant": caller.tenant,
+    }
+    if request.turn.history:
+        options["history"] = [{"role": said.role, "text": said.text} for said in request.turn.history]
+
+    def submit() -> Task:
+        return gateway.orchestrator.run(_team(request, new), request.turn.prompt, **options)
+
+    task = await _created(request, new, submit)
+    return AcceptedTurn(task, ResponseStart(position))
+
+
+async def accept_after_response(request: TurnRequest, previous: ResponseId) -> AcceptedTurn:
+    """Send the message after a response: to its task if it is the newest one and the task waits, else to a branch."""
+    gateway, caller = request.gateway, request.caller
+    caller.require(Scope.CONTROL)
+    task = await gateway.task(caller, previous.task_id)
+    state = await gateway.calls.reads.run(read_state, task, previous.position)
+    if not state.steps:
+        raise unknown_response(str(previous))
+    own, followed = response_steps(state.steps)
+    end, newest = own[-1].seq + 1, not followed
+    if (known := await _attempted_before(request, task, state, end)) is not None:
+        return known
+    if newest and state.cursor is not None:
+        return await _send(request, task, state)
+    if newest and not state.summary.status.ended:
+        raise Problem(409, "response_in_progress", f"response {previous} has not ended", "wait for it, or cancel it")
+    return await _fork(request, task, None if newest else end - 1)
+
+
+async def accept_in_conversation(request: TurnRequest, conversation: str) -> AcceptedTurn:
+    """Send the message to the task of a conversation, or submit its first one."""
+    gateway, caller = request.gateway, request.caller
+    task_id = task_of_conversation(conversation)
+    try:
+        task = await gateway.task(caller, task_id)
+    except Problem as problem:
+        if problem.status != 404 or _NEW_CONVERSATION.fullmatch(task_id) is None:
+            raise
+        return await accept_new(request, task_id)
+    state = await gateway.calls.reads.run(read_state, task, 0 if request.repetition.may_repeat else None)
+    starts = [step.seq for step in state.steps if "item_id" in step.metadata]
+    if (known := await _attempted_before(request, task, state, max(starts, default=0))) is not None:
+        return known
+    if not starts and (first := await _first_message_again(request, state, task_id)) is not None:
+        return first
+    caller.require(Scope.CONTROL)
+    if state.cursor is not None:
+        return await _send(request, task, state)
+    if state.summary.status.ended:
+        remedy = "continue after its last response with previous_response_id, in a branch"
+        raise Problem(409, "ended", f"conversation {conversation!r} has ended", remedy)
+    raise Problem(409, "conversation_locked", f"conversation {conversation!r} is at work", "wait for its response")
+
+
+def read_state(task: Task, position: int | None) -> TaskNow:
+    """Return the task as of now, with its steps from a position on, or with the last one."""
+    cursor = task.resting_cursor()
+    summary = task.summary()
+    if cursor is None and summary.status.waiting:
+        raise unavailable(f"task {task.task_id!r} is being restored")
+    count = summary.steps if cursor is None else Cursor.parse(cursor).steps
+    first = max(0, count - 1) if position is None else position
+    return TaskNow(summary, cursor, [step for step in task.steps(first) if cursor is None or step.seq < count])
+
+
+def _new_id(request: TurnRequest, tenant: str | None, task_id: str, named: bool = False) -> NewTaskId:
+    """Return the whole id of a new task. Another request may have it if the client names it, or sends a key."""
+    return NewTaskId(qualified_id(tenant, task_id), named or request.repetition.key is not None)
+
+
+def _team(request: TurnRequest, new: NewTaskId) -> Team:
+    """Return the team of the request. Raise Problem `model_not_found` if the caller has none of this name."""
+    try:
+        return team_of_new_task(request.gateway, request.caller, new, request.team)
+    except Problem as problem:
+        raise unknown_model(request.team) if problem.status == 404 else problem from None
+
+
+async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Task]) -> Task:
+    """Create a task, and return it. A key that was used for another request raises Problem 422."""
+    gateway = request.gateway
+    try:
+        return await gateway.create_task(request.caller, new, create)
+    except StateConflict as error:
+        if request.repetition.key is None or not await gateway.calls.reads.run(gateway.exists, new.task_id):
+            raise
+        raise _key_reused(error) from error
+
+
+def _key_reused(error: StateConflict) -> Problem:
+    return Problem(422, _KEY_REUSED, str(error), "use another Idempotency-Key")
+
+
+async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, position: int) -> AcceptedTurn | None:
+    """Return the response of an earlier attempt, if the step at this position is its message, or None.
+
+    Raise Problem 422 if the message has the request's key, and differs.
+    """
+    repetition = request.repetition
+    if not repetition.may_repeat:
+        return None
+    item_id = request.item_id(task, position)
+    found = next((step for step in state.steps if step.metadata.get("item_id") == item_id), None)
+    if found is None or (repetition.key is None and found.created_at < repetition.since(request.immediate)):
+        return None
+    if repetition.key is not None:
+        await _store_message(request, task, item_id)  # it is stored: this compares the contents
+    return AcceptedTurn(task, ResponseStart(found.seq))
+
+
+async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: str) -> AcceptedTurn | None:
+    """Return the response to the first message of a conversation if an earlier attempt has sent that, or None."""
+    repetition = request.repetition
+    recent = state.summary.created_at >= repetition.since(request.immediate)
+    if not repetition.may_repeat or not recent or state.steps[0].text != request.turn.prompt:
+        return None
+    try:
+        return await accept_new(request, task_id)
+    except StateConflict:
+        return None
+    except Problem as problem:
+        if problem.code == _KEY_REUSED:
+            return None
+        raise
+
+
+async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTurn:
+    if state.last.calls:
+        refuse_open_calls(request, [call.id for call in state.last.calls])
+    if state.summary.status is TaskStatus.PAUSED:
+        await request.gateway.calls.reads.run(_check_within_limits, task)
+    position = state.last.seq + 1
+    item_id = request.item_id(task, position)
+    await request.gateway.admit_message(request.caller, lambda: is_stored(task, item_id))
+    await _store_message(request, task, item_id)
+    return AcceptedTurn(task, ResponseStart(position, item_id, state.last), state.cursor)
+
+
+async def _store_message(request: TurnRequest, task: Task, item_id: str) -> None:
+    """Send the message. Raise Problem 422 if another one was sent with the key of the request."""
+    calls = request.gateway.calls
+    try:
+        await calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **request.of_message)
+    except StateConflict as error:
+        if request.repetition.key is None or not await calls.reads.run(is_stored, task, item_id):
+            raise
+        raise _key_reused(error) from error
+
+
+def _check_within_limits(task: Task) -> None:
+    """Raise Problem if the task is paused at a limit: a message would wait until an operator raises it."""
+    if task.pending_actions().at_limit():
+        detail = f"task {task.task_id!r} is paused at a limit: {task.summary().reason}"
+        raise Problem(409, "limit_reached", detail, "raise the limit with the REST API, and send the message again")
+
+
+async def _fork(request: TurnRequest, task: Task, seq: int | None) -> AcceptedTurn:
+    """Send the message to a new task with the steps up to `seq`, or find that of an earlier attempt."""
+    gateway, repetition = request.gateway, request.repetition
+    found = await gateway.calls.reads.run(repetition.find_task, gateway.orchestrator, request.immediate)
+    if found is not None:
+        known = await gateway.task(request.caller, found)
+        return AcceptedTurn(known, ResponseStart(item_id=fork_item_id(known.task_id)))
+    named = repetition.new_task_id(f"{task.task_id}/{seq}")
+    new = _new_id(request, tenant_of(task.task_id) or None, named)
+    options = {**request.of_message, "task_id": new.task_id}
+
+    def branch_off() -> Task:
+        return task.fork(seq, request.turn.prompt, team=team_of_fork(request.caller, task.team()), **options)
+
+    branch = await _created(request, new, branch_off)
+    return AcceptedTurn(branch, ResponseStart(item_id=fork_item_id(branch.task_id)))
+
+
+def refuse_open_calls(request: TurnRequest, call_ids: Sequence[str]) -> None:
+    """Raise Problem: these calls have to be answered first."""
+    named = ", ".join(call_ids)
+    raise wrong_parameter(request.turn.param, f"no output found for the calls {named}", "answer all calls at once")

@@ -1,0 +1,82 @@
+"""answering: bring results of a client's functions, and decisions on calls, to the task that waits for them.
+
+    calls open ─► usage of the day, for results ─► each answered, one after another ─► response
+    answered before, at work or as a step ─► the same response
+    unknown, answered twice, or not all answered ─► 400
+
+A request that arrives twice, or whose first attempt has brought some answers only, answers each call once: the first
+answer counts.
+"""
+
+from typing import Final
+
+from roboco.client.task import Task
+from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
+from roboco.domain.ids import answer_id, approval_id, change_id
+from roboco.gateway.idempotency import are_answered, is_stored
+from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest, read_state, refuse_open_calls
+from roboco.gateway.openai.ids import split_call_id
+from roboco.gateway.openai.problems import wrong_parameter
+from roboco.gateway.openai.response_stream import ResponseStart
+from roboco.gateway.openai.turn import Decided
+from roboco.gateway.principal import Scope
+
+MAX_NAMED: Final = 200
+"""Characters of unknown calls that an error names: a client may send thousands."""
+
+
+async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
+    """Answer the calls for which a task waits, or find the response of an earlier attempt at the request."""
+    gateway, caller, turn = request.gateway, request.caller, request.turn
+    caller.require(Scope.CONTROL)
+    if any(isinstance(answer, Decided) for answer in turn.answers):
+        caller.require(Scope.APPROVE)
+    task = await gateway.task(caller, task_id)
+    given = {split_call_id(answer.call_id)[0] for answer in turn.answers}
+    if len(given) < len(turn.answers):
+        raise wrong_parameter(turn.param, "has more than one result of a call", "send one result of each call")
+    state = await gateway.calls.reads.run(read_state, task, None)
+    if state.cursor is None or not given <= {call.id for call in state.last.calls}:
+        return await gateway.calls.reads.run(_answered_before, request, task, given, state.last)
+    await gateway.calls.reads.run(_check_all_answered, request, task, given)
+    results = [split_call_id(answer.call_id)[0] for answer in turn.answers if not isinstance(answer, Decided)]
+    if results:
+        await gateway.admit_message(caller, lambda: are_answered(task, results))
+    for answer in turn.answers:
+        call_id, by = split_call_id(answer.call_id)[0], caller.by
+        controls = gateway.calls.controls
+        if isinstance(answer, Decided):
+            decide = task.approve if answer.approve else task.deny
+            await controls.run(decide, call_id, reason=answer.reason, by=by)
+        else:
+            await controls.run(task.answer, call_id, answer.text, by=by)
+    return AcceptedTurn(task, ResponseStart(state.last.seq + 1, before=state.last), state.cursor)
+
+
+def _answered_before(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:
+    """Return the response that follows the results of these calls. Raise Problem if the calls are not open.
+
+    Approved calls may be at work still: then the response has no step yet.
+    """
+    for step in task.steps():
+        if step.agent_name == TOOL_EXECUTOR and given <= {result.tool_call_id for result in step.results}:
+            return AcceptedTurn(task, ResponseStart(step.seq))
+    if given <= {call.id for call in last.calls} and all(_has_answer(task, call_id) for call_id in given):
+        return AcceptedTurn(task, ResponseStart(last.seq + 1))
+    named = ", ".join(sorted(given))
+    raise wrong_parameter(
+        request.turn.param, f"no open calls {named[:MAX_NAMED]}", "answer the calls of the newest response"
+    )
+
+
+def _has_answer(task: Task, call_id: str) -> bool:
+    """Return True if a result of the call, or a decision on it, is accepted."""
+    return any(is_stored(task, item_id(call_id)) for item_id in (answer_id, approval_id, change_id))
+
+
+def _check_all_answered(request: TurnRequest, task: Task, given: set[str]) -> None:
+    """Raise Problem unless the request answers all calls for which the task waits."""
+    pending = task.pending_actions()
+    missing = [call.id for call in (*pending.unanswered(), *pending.unapproved()) if call.id not in given]
+    if missing:
+        refuse_open_calls(request, missing)

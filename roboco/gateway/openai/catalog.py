@@ -1,0 +1,62 @@
+"""catalog: the teams as models, and new conversations."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter
+
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import TheGateway
+from roboco.gateway.openai.bodies import ConversationBody
+from roboco.gateway.openai.ids import conversation_id, task_of_conversation
+from roboco.gateway.openai.problems import OpenAIRoute, unknown_model
+from roboco.gateway.principal import Scope
+from roboco.gateway.teams import team_names
+
+router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+
+
+@router.get("/models", summary="List the teams")
+async def list_models(caller: Caller, gateway: TheGateway) -> dict[str, Any]:
+    """Return the teams that the caller may use, each as a model."""
+    caller.require(Scope.READ)
+    return {
+        "object": "list",
+        "data": [_model(name) for name in await gateway.calls.reads.run(team_names, gateway, caller)],
+    }
+
+
+@router.get("/models/{name}", summary="Get a team")
+async def get_model(name: str, caller: Caller, gateway: TheGateway) -> dict[str, Any]:
+    """Return a team as a model."""
+    caller.require(Scope.READ)
+    if name not in await gateway.calls.reads.run(team_names, gateway, caller):
+        raise unknown_model(name[:80])
+    return _model(name)
+
+
+@router.post("/conversations", summary="Create a conversation")
+async def create_conversation(body: ConversationBody, caller: Caller) -> dict[str, Any]:
+    """Return the id of a new conversation. Nothing is stored: its first response creates the task."""
+    caller.require(Scope.SUBMIT)
+    return _conversation(f"task_{uuid.uuid4().hex}", datetime.now(UTC))
+
+
+@router.get("/conversations/{name}", summary="Get a conversation")
+async def get_conversation(name: str, caller: Caller, gateway: TheGateway) -> dict[str, Any]:
+    """Return a conversation that has a response."""
+    caller.require(Scope.READ)
+    task_id = task_of_conversation(name)
+    task = await gateway.task(caller, task_id)
+    summary = await gateway.calls.reads.run(task.stored_summary)
+    return _conversation(task_id, summary.created_at)
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "roboco"}
+
+
+def _conversation(task_id: str, created_at: datetime) -> dict[str, Any]:
+    created = int(created_at.timestamp())
+    return {"id": conversation_id(task_id), "object": "conversation", "created_at": created, "metadata": {}}

@@ -1,0 +1,158 @@
+"""chat: the route of OpenAI's chat completions. Each request is a task."""
+
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import JSONResponse
+
+from roboco.client.task import Task
+from roboco.errors import RobocoError
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai.bodies import ChatBody
+from roboco.gateway.openai.chat_messages import chat_entries
+from roboco.gateway.openai.chat_stream import ChatStream
+from roboco.gateway.openai.following import answer_while_connected, chat_deltas, frame
+from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.outputs import chat_usage
+from roboco.gateway.openai.parameters import CHAT, check_parameters
+from roboco.gateway.openai.problems import OpenAIRoute, error_object, wrong_parameter
+from roboco.gateway.openai.repetition import repetition_of
+from roboco.gateway.openai.sse import EventStream, OnDisconnect
+from roboco.gateway.openai.tools import client_tools
+from roboco.gateway.openai.turn import turn_of
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import Problem
+
+router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+_DONE: Final = b"data: [DONE]\n\n"
+OnDisconnectHeader = Annotated[Literal["continue", "stop"] | None, Header(alias="X-Roboco-On-Disconnect")]
+
+
+@dataclass(frozen=True)
+class _Completion:
+    """A request for a completion that a task has accepted."""
+
+    body: ChatBody
+    accepted: accepting.AcceptedTurn
+    on_disconnect: Literal["continue", "stop"] | None
+
+
+@router.post("/chat/completions", summary="Create a chat completion")
+async def create_chat_completion(
+    request: Request,
+    body: ChatBody,
+    caller: Caller,
+    gateway: TheGateway,
+    x_roboco_on_disconnect: OnDisconnectHeader = None,
+) -> Response:
+    """Give a conversation to a team, and return its answer, whole or as chunks."""
+    caller.require(Scope.READ)
+    async with AsyncExitStack() as held:  # before the task is accepted: nothing of a refused request is left
+        await held.enter_async_context(gateway.limits.open_stream(caller))
+        accepted = await _accept(request, body, caller, gateway)
+        return await _answer(request, gateway, caller, _Completion(body, accepted, x_roboco_on_disconnect), held)
+
+
+async def _answer(
+    request: Request, gateway: Gateway, caller: Principal, completion: _Completion, held: AsyncExitStack
+) -> Response:
+    """Return the answer to a completion, whole or as a stream, which takes over what is held."""
+    body, accepted = completion.body, completion.accepted
+    task_id = shown_task_id(caller, accepted.task.task_id)
+    start = accepted.start
+    stream = ChatStream(task_id, start.position, last=start.before, begun=start.before is not None)
+    deltas = chat_deltas(accepted.task, stream, accepted.cursor)
+    stops = (completion.on_disconnect or gateway.settings.openai_on_disconnect) == "stop"
+    on_disconnect = _stopper(gateway, caller, accepted.task) if stops else None
+    about = {
+        "id": f"chatcmpl-{task_id}_{start.position}",
+        "created": int(datetime.now(UTC).timestamp()),
+        "model": body.model,
+    }
+    if body.stream:
+        usage = body.stream_options is not None and body.stream_options.include_usage
+        chunks = _chunks(about, deltas, stream, usage)
+        return EventStream(chunks, gateway.closing, gateway.settings.ping_seconds, held.pop_all(), on_disconnect)
+    await answer_while_connected(request, gateway.closing, _drained(deltas), on_disconnect)
+    if stream.problem is not None:
+        raise stream.problem
+    return JSONResponse(_completion(about, stream))
+
+
+async def _accept(request: Request, body: ChatBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
+    check_parameters(body.others, CHAT, gateway.settings.openai_ignore)
+    turn = turn_of(chat_entries(body.messages), "messages", continues=False)
+    tools = {"client_tools": client_tools(body.tools, nested=True)} if body.tools else {}
+    accepted = accepting.TurnRequest(
+        gateway=gateway,
+        caller=caller,
+        repetition=await repetition_of(request, caller),
+        team=body.model,
+        turn=turn,
+        immediate=bool(body.stream),
+        task_options=body.roboco.of_task(),
+        message_options={**body.roboco.of_message(), **tools},
+    )
+    if not turn.answers:
+        return await accepting.accept_new(accepted)
+    if not turn.answered_task:
+        raise wrong_parameter("messages", "the results belong to no call of this gateway")
+    return await answering.accept_answers(accepted, turn.answered_task)
+
+
+async def _chunks(
+    about: dict[str, Any], deltas: AsyncGenerator[dict[str, Any], None], stream: ChatStream, usage: bool
+) -> AsyncGenerator[bytes, None]:
+    """Yield the frames of a streamed completion. An error is the last frame, which both of OpenAI's packages raise."""
+    empty = {"usage": None} if usage else {}
+
+    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return frame({**about, "object": "chat.completion.chunk", "choices": [choice], **empty})
+
+    yield chunk({"role": "assistant", "content": ""})
+    async with aclosing(deltas):
+        async for delta in deltas:
+            yield chunk(delta)
+    if stream.problem is not None:
+        yield frame(error_object(stream.problem))
+        return
+    yield chunk({}, stream.finish_reason)
+    if usage:
+        spent = chat_usage(stream.usage)
+        yield frame({**about, "object": "chat.completion.chunk", "choices": [], "usage": spent})
+    yield _DONE
+
+
+async def _drained(deltas: AsyncGenerator[dict[str, Any], None]) -> None:
+    async with aclosing(deltas):
+        async for _ in deltas:
+            continue
+
+
+def _completion(about: dict[str, Any], stream: ChatStream) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": stream.content or None, "refusal": None}
+    if stream.tool_calls:
+        message["tool_calls"] = stream.tool_calls
+    elif message["content"] is None:
+        message["content"] = ""
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": stream.finish_reason}
+    return {**about, "object": "chat.completion", "choices": [choice], "usage": chat_usage(stream.usage)}
+
+
+def _stopper(gateway: Gateway, caller: Principal, task: Task) -> OnDisconnect:
+    """Return the function that stops the task whose client has gone."""
+
+    async def stop() -> None:
+        reason, item_id = "the client of the chat completion has disconnected", f"oa-gone-{uuid.uuid4().hex}"
+        with suppress(RobocoError, Problem):  # no client is left that could read the error; the limits end the task
+            await gateway.calls.controls.run(task.stop, reason, item_id, by=caller.by)
+
+    return stop

@@ -1,0 +1,141 @@
+"""messages: the events of the messages of a response, while their texts arrive, restart and are committed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.domain.stream.item import TextPartDelta
+from roboco.gateway.openai.attempt import Attempt
+from roboco.gateway.openai.events import DeltaSpan, ResponseEvent
+from roboco.gateway.openai.ids import message_item_id
+from roboco.gateway.openai.numbering import MESSAGE_BEGINS, PART_BEGINS, Numbering
+from roboco.gateway.openai.outputs import OutputItem, message_item, text_part
+
+
+@dataclass
+class _Message:
+    """A message whose text arrives."""
+
+    step_id: str
+    attempt: int
+    item_id: str
+    index: int
+    begins: int
+    pieces: list[str] = field(default_factory=list)
+    length: int = 0
+
+    @property
+    def text(self) -> str:
+        """The text so far. Cost: its length."""
+        return "".join(self.pieces)
+
+
+@dataclass
+class Messages:
+    """The messages of one response, at most one of them open. `index` is the output index of the next item."""
+
+    numbering: Numbering
+    attempt: Attempt
+    index: int = 0
+    _open: _Message | None = None
+    _void: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def add(self, delta: TextPartDelta) -> Iterator[ResponseEvent]:
+        """Yield the events of a piece of text, or of the whole text of a message."""
+        if self._open is not None and not _continues(self._open, delta):
+            yield from self.void()
+        elif delta.replace and not self.attempt.is_of(delta):
+            yield from self._void_unseen()  # the step of an earlier attempt replaces the running one
+        if not delta.text or (self._open is None and self.attempt.lacks_begin(delta)):
+            return
+        if self._open is None:
+            yield from self._begin(delta.step_id, delta.attempt)
+        message = self._open
+        if message is not None:
+            text = delta.text[message.length :] if delta.replace else delta.text
+            yield from self._append(message, text)
+
+    def restart(self) -> Iterator[ResponseEvent]:
+        """Yield the events that close the message of an attempt that is void, if it had text.
+
+        The log may hold its text no more. The events of its begin and end follow nevertheless, so that the indexes of
+        later items are those that other readers have seen.
+        """
+        yield from self._void_unseen()
+        yield from self.void()
+
+    def void(self) -> Iterator[ResponseEvent]:
+        """Yield the events that close the open message as incomplete, if there is one. It is not part of the output."""
+        if (message := self._open) is not None:
+            key = (message.step_id, message.attempt)
+            self._void[key] = self._void.get(key, 0) + 1
+            yield from self._close("incomplete")
+
+    def commit(self, step_id: str, attempt: int, text: str, status: str) -> Iterator[ResponseEvent]:
+        """Yield the events that complete the message of a committed step, if the step has text."""
+        whole = TextPartDelta(text=text, step_id=step_id, agent_name="", attempt=attempt, replace=True)
+        yield from self.add(whole)
+        if text:
+            yield from self._close(status)
+        self.attempt.end()
+
+    def committed_item(self, step_id: str, attempt: int, text: str, status: str) -> OutputItem:
+        """Return the output item of a committed text."""
+        return message_item(self._item_id(step_id, attempt), text, status)
+
+    def _void_unseen(self) -> Iterator[ResponseEvent]:
+        """Yield the events of a void message whose text the log holds no more, if the attempt had text."""
+        attempt = self.attempt
+        if self._open is None and attempt.had_text():
+            yield from self._begin(attempt.step_id, attempt.number)
+            yield from self.void()
+
+    def _item_id(self, step_id: str, attempt: int) -> str:
+        return message_item_id(step_id, attempt, self._void.get((step_id, attempt), 0))
+
+    def _begin(self, step_id: str, attempt: int) -> Iterator[ResponseEvent]:
+        item_id, place = self._item_id(step_id, attempt), self.attempt.place
+        begins = self.numbering.of_message(place, MESSAGE_BEGINS)
+        message = _Message(step_id, attempt, item_id, self.index, begins)
+        self._open = message
+        self.index += 1
+        item = message_item(item_id, None, "in_progress")
+        fields: dict[str, Any] = {"output_index": message.index, "item": item}
+        yield ResponseEvent(begins, "response.output_item.added", fields)
+        part = self.numbering.of_message(place, PART_BEGINS)
+        yield ResponseEvent(part, "response.content_part.added", _at(message) | {"part": text_part("")})
+
+    def _append(self, message: _Message, text: str) -> Iterator[ResponseEvent]:
+        if not text:
+            return
+        start = message.length
+        message.pieces.append(text)
+        message.length += len(text)
+        fields = _at(message) | {"delta": text, "logprobs": []}
+        number = self.numbering.of_text(message.length)
+        yield ResponseEvent(number, "response.output_text.delta", fields, DeltaSpan(message.begins, start))
+
+    def _close(self, status: str) -> Iterator[ResponseEvent]:
+        message = self._open
+        if message is None:
+            return
+        self._open = None
+        at, text = _at(message), message.text
+        yield self._event("response.output_text.done", at | {"text": text, "logprobs": []})
+        yield self._event("response.content_part.done", at | {"part": text_part(text)})
+        item = message_item(message.item_id, text, status)
+        yield self._event("response.output_item.done", {"output_index": message.index, "item": item})
+
+    def _event(self, kind: str, fields: dict[str, Any]) -> ResponseEvent:
+        return ResponseEvent(self.numbering.of_event(), kind, fields)
+
+
+def _at(message: _Message) -> dict[str, Any]:
+    return {"item_id": message.item_id, "output_index": message.index, "content_index": 0}
+
+
+def _continues(message: _Message, delta: TextPartDelta) -> bool:
+    """Return True if the piece, or the whole text, continues the message."""
+    if (message.step_id, message.attempt) != (delta.step_id, delta.attempt):
+        return False
+    return not delta.replace or delta.text.startswith(message.text)

@@ -1,0 +1,92 @@
+"""problems: errors in OpenAI's shape, `{"error": {"message", "type", "param", "code"}}`.
+
+Clients repeat a request after 408, 409, 429 and 5xx, unless `x-should-retry` says otherwise. So an error that the same
+request would meet again carries `x-should-retry: false`, and a refusal before acceptance `true`.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from roboco.domain.canonical_json import well_formed
+from roboco.errors import RobocoError
+from roboco.gateway.problem import Problem, problem_of
+
+PARAM: Final = "param"
+"""The member of `Problem.extra` that names the parameter."""
+_TYPES: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+}
+_CODES: Final = {"unauthorized": "invalid_api_key", "rate_limited": "rate_limit_exceeded"}
+_RETRIED_STATUSES: Final = (429, 503)
+"""Refusals before acceptance: the same request may succeed later."""
+
+
+def wrong_parameter(param: str, detail: str, remedy: str = "", code: str = "invalid") -> Problem:
+    """Return the Problem of a parameter that is wrong or not supported."""
+    problem = Problem(400, code, f"{param}: {detail}", remedy)
+    problem.extra[PARAM] = param
+    return problem
+
+
+def unknown_model(name: str) -> Problem:
+    """Return the Problem of a team that the caller has not."""
+    problem = Problem(404, "model_not_found", f"no team {name!r}", "list the teams with GET /models")
+    problem.extra[PARAM] = "model"
+    return problem
+
+
+def error_object(problem: Problem) -> dict[str, Any]:
+    """Return the error in OpenAI's shape."""
+    kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
+    message = f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
+    code = _CODES.get(problem.code, problem.code)
+    param = problem.extra.get(PARAM)
+    shown = None if param is None else well_formed(str(param))
+    return {"error": {"message": well_formed(message), "type": kind, "param": shown, "code": code}}
+
+
+def error_response(problem: Problem) -> JSONResponse:
+    """Return the response of a Problem."""
+    again = "true" if problem.status in _RETRIED_STATUSES else "false"
+    return JSONResponse(error_object(problem), problem.status, {**problem.headers, "x-should-retry": again})
+
+
+class OpenAIRoute(APIRoute):
+    """A route whose errors have OpenAI's shape, also those of authentication and of the request's form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of requests."""
+        handle = super().get_route_handler()
+
+        async def handle_with_errors(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Problem as problem:
+                return error_response(problem)
+            except RobocoError as error:
+                return error_response(problem_of(error))
+            except RequestValidationError as error:
+                return error_response(_of_validation(error))
+            except HTTPException as error:
+                code = "not_found" if error.status_code == 404 else "invalid"
+                return error_response(Problem(error.status_code, code, str(error.detail), headers=error.headers))
+
+        return handle_with_errors
+
+
+def _of_validation(error: RequestValidationError) -> Problem:
+    """Return 400 with the first wrong parameter, and without its value, which may be a secret."""
+    mistake = error.errors()[0]
+    where = [str(part) for part in mistake["loc"] if part not in ("body", "query", "path", "header")]
+    return wrong_parameter(".".join(where)[:200] or "body", str(mistake["msg"]))

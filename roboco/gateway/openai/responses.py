@@ -1,0 +1,253 @@
+"""responses: the routes of OpenAI's Responses API.
+
+POST /responses ─► turn of the request ─► accepted by a task ─► its stream ─► events, or the whole response
+GET  /responses/ID ─► history of the task; with stream=true its stream, from the begin or after a number
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from roboco.client.task import Task
+from roboco.domain.canonical_json import sha256
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai.bodies import Order, ResponseBody
+from roboco.gateway.openai.events import ResponseEvent
+from roboco.gateway.openai.following import (
+    StreamCut,
+    answer_while_connected,
+    response_events,
+    response_frames,
+    whole_response,
+)
+from roboco.gateway.openai.ids import ResponseId, shown_task_id, task_of_conversation
+from roboco.gateway.openai.parameters import RESPONSES, check_parameters
+from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
+from roboco.gateway.openai.reading import input_items, read_response
+from roboco.gateway.openai.repetition import repetition_of
+from roboco.gateway.openai.response_items import input_entries
+from roboco.gateway.openai.response_object import ResponseHead
+from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
+from roboco.gateway.openai.sse import EventStream
+from roboco.gateway.openai.tools import client_tools
+from roboco.gateway.openai.turn import turn_of
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import Problem, unavailable
+
+router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+CANCEL_SECONDS = 5.0
+"""Seconds for which a cancellation waits until the work has ended."""
+
+Batches = AsyncGenerator[list[ResponseEvent], None]
+
+
+@dataclass(frozen=True)
+class _Accepted:
+    """A request for a response that a task has accepted."""
+
+    body: ResponseBody
+    turn: accepting.AcceptedTurn
+    head: ResponseHead
+
+
+@router.post("/responses", summary="Create a response")
+async def create_response(request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway) -> Response:
+    """Bring a message, or results of functions, to a team, and return its response or a stream of events."""
+    caller.require(Scope.READ)
+    async with AsyncExitStack() as held:  # before the turn is accepted: nothing of a refused request is left
+        if body.stream or not body.background:
+            await held.enter_async_context(gateway.limits.open_stream(caller))
+        accepted = await _accept(request, body, caller, gateway)
+        head = await _head(gateway, caller, accepted.task, body)
+        return await _answer(request, gateway, _Accepted(body, accepted, head), held)
+
+
+async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: AsyncExitStack) -> Response:
+    """Return the response, or as much as the client asks for. A stream takes over what is held."""
+    body, accepted, head = of.body, of.turn, of.head
+    stream = ResponseStream(head, accepted.start)
+    batches = response_events(accepted.task, stream, accepted.cursor)
+    position = accepted.start.position
+    known_position = accepted.start.item_id is None
+    if body.background and not body.stream and known_position:
+        await batches.aclose()
+        return JSONResponse(await gateway.calls.reads.run(read_response, accepted.task, head, position))
+    if body.stream and known_position:
+        return _event_stream(gateway, response_frames(batches, None), held)
+    if body.stream or body.background:
+        first = await answer_while_connected(request, gateway.closing, _first(batches, gateway.settings.call_timeout))
+        if body.stream:
+            return _event_stream(gateway, response_frames(batches, None, first), held)
+        await batches.aclose()
+        return JSONResponse(stream.result)
+    return JSONResponse(await answer_while_connected(request, gateway.closing, whole_response(batches, stream)))
+
+
+@router.get("/responses/{response_id}", summary="Get a response")
+async def get_response(
+    response_id: str,
+    caller: Caller,
+    gateway: TheGateway,
+    stream: bool = False,
+    starting_after: Annotated[int | None, Query(ge=0)] = None,
+) -> Response:
+    """Return a response as of now, or stream its events, all or those after a sequence number."""
+    caller.require(Scope.READ)
+    found = ResponseId.parse(response_id)
+    line = gateway.calls.streams if stream else gateway.calls.reads  # many clients resume their streams at once
+    task, head, whole = await line.run(_find_response, gateway, caller, found)
+    if not stream:
+        return JSONResponse(whole)
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(gateway.limits.open_stream(caller))
+        events = response_events(task, ResponseStream(head, ResponseStart(found.position)), None)
+        return _event_stream(gateway, response_frames(events, starting_after), held)
+
+
+@router.post("/responses/{response_id}/cancel", summary="Cancel a response")
+async def cancel_response(response_id: str, caller: Caller, gateway: TheGateway) -> JSONResponse:
+    """End the work on a response: the connection to the model closes, the text so far stays, and the task waits.
+
+    A response that has ended stays as it is.
+    """
+    caller.require(Scope.CONTROL)
+    found = ResponseId.parse(response_id)
+    reads = gateway.calls.reads
+    task, head, now = await reads.run(_find_response, gateway, caller, found)
+    if now["status"] in ("queued", "in_progress"):
+        item_id = f"oa-cancel-{sha256(f'{task.task_id}/{found.position}')[:32]}"
+        seconds = min(CANCEL_SECONDS, gateway.settings.call_timeout / 2)
+        await gateway.calls.controls.run(task.interrupt, item_id=item_id, timeout=seconds, by=caller.by)
+        now = await reads.run(read_response, task, head, found.position)
+    return JSONResponse(now)
+
+
+@router.get("/responses/{response_id}/input_items", summary="List the input of a response")
+async def list_input_items(
+    response_id: str,
+    caller: Caller,
+    gateway: TheGateway,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Order = "desc",
+    after: str | None = None,
+) -> dict[str, Any]:
+    """Return a page of the messages and results that led to a response."""
+    caller.require(Scope.READ)
+    found = ResponseId.parse(response_id)
+    task = await gateway.task(caller, found.task_id)
+    head = await _head(gateway, caller, task)
+    items = await gateway.calls.reads.run(input_items, task, head, found.position)
+    items = items[::-1] if order == "desc" else items
+    ids = [item["id"] for item in items]
+    if after is not None and after not in ids:
+        raise wrong_parameter("after", f"no item {after[:80]!r}")
+    first = 0 if after is None else ids.index(after) + 1
+    page = items[first : first + limit]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": first + limit < len(items),
+    }
+
+
+@router.delete("/responses/{response_id}", summary="Not possible: histories are not erased")
+async def delete_response(response_id: str, caller: Caller, gateway: TheGateway) -> Response:
+    """Refuse: a response is a part of a history, whose steps are never erased one by one."""
+    caller.require(Scope.CONTROL)
+    found = ResponseId.parse(response_id)
+    await gateway.task(caller, found.task_id)
+    detail = "a response is a part of the history of its task, which is kept as a whole"
+    remedy = "stop the task with the REST API; the operator's retention removes tasks"
+    raise Problem(405, "method_not_allowed", detail, remedy, {"Allow": "GET"})
+
+
+async def _accept(request: Request, body: ResponseBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
+    check_parameters(body.others, RESPONSES, gateway.settings.openai_ignore)
+    if body.include and any("logprobs" in name for name in body.include):
+        raise wrong_parameter("include", "log probabilities are not recorded")
+    conversation, previous = body.conversation_id, body.previous_response_id
+    if conversation is not None and previous is not None:
+        raise wrong_parameter("previous_response_id", "cannot be combined with conversation")
+    turn = turn_of(input_entries(body.input), "input", conversation is not None or previous is not None)
+    if body.instructions:
+        turn = replace(turn, instructions="\n\n".join(filter(None, (body.instructions, turn.instructions))))
+    options = body.roboco
+    tools = {"client_tools": client_tools(body.tools, nested=False)} if body.tools else {}
+    accepted = accepting.TurnRequest(
+        gateway=gateway,
+        caller=caller,
+        repetition=await repetition_of(request, caller),
+        team=body.model,
+        turn=turn,
+        immediate=bool(body.stream or body.background),
+        task_options={"conversation": True, **options.of_task()},
+        message_options={**options.of_message(), **tools},
+    )
+    if turn.answers:
+        return await answering.accept_answers(accepted, _answered_task(body, turn.answered_task))
+    if previous is not None:
+        return await accepting.accept_after_response(accepted, ResponseId.parse(previous))
+    if conversation is not None:
+        return await accepting.accept_in_conversation(accepted, conversation)
+    return await accepting.accept_new(accepted)
+
+
+def _answered_task(body: ResponseBody, named: str) -> str:
+    """Return the task whose calls the request answers. Raise Problem if its fields name different ones, or none."""
+    if body.previous_response_id is not None:
+        expected = ResponseId.parse(body.previous_response_id).task_id
+    elif body.conversation_id is not None:
+        expected = task_of_conversation(body.conversation_id)
+    else:
+        expected = named
+    if not expected or named not in ("", expected):
+        raise wrong_parameter("input", "the results belong to calls of another response")
+    return expected
+
+
+def _find_response(gateway: Gateway, caller: Principal, found: ResponseId) -> tuple[Task, ResponseHead, dict[str, Any]]:
+    """Return the task of a response, and the response as of now. Raise Problem `not_found` if there is none."""
+    task = gateway.find_task(caller, found.task_id)
+    head = _head_of(caller, task)
+    return task, head, read_response(task, head, found.position)
+
+
+async def _head(gateway: Gateway, caller: Principal, task: Task, body: ResponseBody | None = None) -> ResponseHead:
+    return await gateway.calls.reads.run(_head_of, caller, task, body)
+
+
+def _head_of(caller: Principal, task: Task, body: ResponseBody | None = None) -> ResponseHead:
+    summary = task.stored_summary()
+    previous = None if body is None else body.previous_response_id
+    return ResponseHead(
+        task_id=shown_task_id(caller, task.task_id),
+        team=summary.team,
+        previous_response_id=previous,
+        background=None if body is None else bool(body.background),
+    )
+
+
+def _event_stream(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: AsyncExitStack) -> EventStream:
+    return EventStream(frames, gateway.closing, gateway.settings.ping_seconds, held.pop_all())
+
+
+async def _first(batches: Batches, seconds: float) -> list[ResponseEvent]:
+    """Return the first events of a response: its position is known as soon as a worker has applied its message."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(batches)
+    except TimeoutError:
+        raise unavailable("no worker has applied the message yet; it is accepted, and a repetition finds it") from None
+    except StreamCut as error:
+        raise Problem(409, "ended", str(error), "continue after its last response, in a branch") from error
+    except StopAsyncIteration:
+        raise unavailable("the stream of the task has ended") from None

@@ -1,0 +1,173 @@
+"""turn: the contribution of a request to a task: a message or answers to open calls, after an earlier conversation.
+
+    messages of a chat  ─┐
+    input of a response ─┴─► entries ─► Turn: instructions, history, and prompt or answers
+
+OpenAI's clients send the whole conversation again with each request, unless they name an earlier response. So the last
+message of the user is the prompt, and all before it is history. If results of functions end the list, their calls name
+the task that waits for them, and the rest is known to it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final, Literal
+
+from roboco.gateway.openai.ids import split_call_id
+from roboco.gateway.openai.problems import wrong_parameter
+
+Role = Literal["user", "assistant"]
+_INSTRUCTING: Final = ("system", "developer")
+_TEXT_TYPES: Final = ("text", "input_text", "output_text", "refusal", "summary_text")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True)
+class Instructed:
+    """Instructions of the client."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call of a client's function."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The result of a client's function."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A person's decision on a call."""
+
+    call_id: str
+    approve: bool
+    reason: str
+
+
+Entry = Said | Instructed | Called | Returned | Decided
+Answer = Returned | Decided
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The contribution of a request to a task: `prompt`, or `answers` to the calls for which it waits."""
+
+    prompt: str = ""
+    answers: tuple[Answer, ...] = ()
+    history: tuple[Said, ...] = ()
+    """The conversation before the prompt."""
+    instructions: str = ""
+    param: str = "input"
+    """The parameter that holds the conversation, for errors."""
+
+    @property
+    def answered_task(self) -> str:
+        """The task whose calls are answered, as their ids name it, or "". Raise Problem if they name several."""
+        tasks = {split_call_id(answer.call_id)[1] for answer in self.answers}
+        if len(tasks) > 1:
+            raise wrong_parameter(self.param, "the results belong to calls of different responses")
+        return next(iter(tasks), "")
+
+
+def turn_of(entries: Iterable[Entry], param: str, continues: bool) -> Turn:
+    """Return the contribution of these entries. `continues` says that the request names an earlier response.
+
+    Raise Problem if they end with neither a message of the user nor answers, or if they cannot continue a task.
+    """
+    whole = list(entries)
+    instructions = "\n\n".join(entry.text for entry in whole if isinstance(entry, Instructed))
+    said = [entry for entry in whole if not isinstance(entry, Instructed)]
+    answers = list(takewhile(lambda entry: isinstance(entry, Returned | Decided), reversed(said)))[::-1]
+    before = said[: len(said) - len(answers)]
+    if answers:
+        given = tuple(answer for answer in answers if isinstance(answer, Returned | Decided))
+        return Turn(answers=given, instructions=instructions, param=param)
+    if continues:
+        return Turn(_joined_message(before, param), instructions=instructions, param=param)
+    match before[-1:]:
+        case [Said("user", text)] if text.strip():
+            return Turn(text, history=_history(before[:-1]), instructions=instructions, param=param)
+        case _:
+            pass
+    raise wrong_parameter(param, "must end with a message of the user or with results of functions")
+
+
+def _joined_message(entries: Sequence[Entry], param: str) -> str:
+    texts = [entry.text for entry in entries if isinstance(entry, Said) and entry.role == "user"]
+    if len(texts) < len(entries) or not "".join(texts).strip():
+        raise wrong_parameter(
+            param,
+            "after an earlier response, only messages of the user or results of functions may follow",
+            "leave out the items that the conversation holds already",
+        )
+    return "\n\n".join(texts)
+
+
+def _history(entries: Sequence[Entry]) -> tuple[Said, ...]:
+    """Return the conversation as messages. Calls and results of functions become text of the assistant."""
+    found: list[Said] = []
+    for entry in entries:
+        match entry:
+            case Said() if entry.text.strip():
+                found.append(entry)
+            case Called():
+                found.append(Said("assistant", f"(called {entry.name} with {entry.arguments})"))
+            case Returned():
+                found.append(Said("assistant", f"(the result of call {split_call_id(entry.call_id)[0]}: {entry.text})"))
+            case _:
+                pass
+    return tuple(found)
+
+
+def text_of(content: Any, where: str) -> str:
+    """Return the text of a content: a text, or a list of text parts. Raise Problem for images, files and audio."""
+    match content:
+        case None:
+            return ""
+        case str():
+            return content
+        case list():
+            return "".join(_part_text(part, f"{where}.{index}") for index, part in enumerate(content))
+        case _:
+            pass
+    raise wrong_parameter(where, "must be a text or a list of parts")
+
+
+def _part_text(part: Any, where: str) -> str:
+    if isinstance(part, dict) and part.get("type") in _TEXT_TYPES:
+        text = part.get("refusal" if part["type"] == "refusal" else "text")
+        if isinstance(text, str):
+            return text
+    raise wrong_parameter(
+        where, "only text is supported", "upload files to a task with the REST API, or put links into the text"
+    )
+
+
+def message_entry(role: Any, content: Any, where: str) -> Said | Instructed:
+    """Return the entry of a message. Raise Problem for an unknown role."""
+    text = text_of(content, f"{where}.content")
+    if role in _INSTRUCTING:
+        return Instructed(text)
+    if role == "user":
+        return Said("user", text)
+    if role == "assistant":
+        return Said("assistant", text)
+    raise wrong_parameter(f"{where}.role", "must be system, developer, user, assistant or tool")

@@ -1,0 +1,152 @@
+"""Problem: the error of a request, which each protocol writes in its own form.
+
+The REST routes use RFC 9457, `application/problem+json`: type, title, status, detail, and the members `code`, for
+programs, and `remedy`, for people. Other protocols map `status` and `code` to their own errors.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from roboco.errors import CorruptHistory, RetryLater, RobocoError, TransientError, UsageError
+
+_log = logging.getLogger(__name__)
+STATUS_OF_CODE: Final[Mapping[str, int]] = {
+    "not_found": 404,
+    "ended": 409,
+    "conflict": 409,
+    "invalid": 400,
+    "usage": 400,
+    "invalid_team": 400,
+    "forbidden": 403,
+    "overloaded": 429,
+}
+"""The HTTP status of the codes of UsageError and Overloaded."""
+TITLES: Final[Mapping[str, str]] = {
+    "not_found": "Not found",
+    "ended": "The task has ended",
+    "conflict": "Conflict",
+    "invalid": "Invalid request",
+    "usage": "Invalid request",
+    "invalid_team": "Invalid team",
+    "not_runnable": "A tool cannot run",
+    "method_not_allowed": "Method not allowed",
+    "range_not_satisfiable": "Range not satisfiable",
+    "unauthorized": "Not authenticated",
+    "forbidden": "Forbidden",
+    "overloaded": "Overloaded",
+    "rate_limited": "Too many requests",
+    "unavailable": "Temporarily unavailable",
+    "too_large": "Too large",
+    "internal": "Internal error",
+}
+PROBLEM_JSON: Final = "application/problem+json"
+REMEDIES: Final[Mapping[str, str]] = {
+    "not_found": "check the id; GET /v1/tasks and GET /v1/teams list what this key reaches",
+    "ended": "fork the task with POST /v1/tasks/{task_id}/fork, or submit a new one",
+    "conflict": "read the task's state; use another id or Idempotency-Key for other content",
+    "invalid": "correct the request as the detail says; GET /v1/openapi.json describes each request",
+    "invalid_team": "correct each mistake of the team that the detail names",
+    "not_runnable": "an operator installs the module that the detail names",
+    "method_not_allowed": "use a method that the header Allow names",
+    "forbidden": "use a key that may do this, or ask the operator",
+    "too_large": "send less; files of any size are uploaded with PUT /v1/tasks/{task_id}/files/{name}",
+    "range_not_satisfiable": "ask for a range within the size that the header Content-Range names",
+    "internal": "an operator finds the cause in the log of the gateway",
+}
+"""The remedy of problems that name none, by code."""
+RETRY_SECONDS: Final = 2
+"""`Retry-After` of an error whose server has named no time."""
+MAX_DETAIL: Final = 2000
+"""Characters of a detail."""
+
+
+class Problem(Exception):
+    """A request that fails. `detail` says what is wrong, and `remedy` what the caller can do."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, remedy: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, code, detail)
+        self.status = status
+        self.code = code
+        self.detail = detail[:MAX_DETAIL]
+        self.remedy = remedy
+        self.headers = dict(headers or {})
+        self.extra: dict[str, Any] = {}
+        """Further members of the problem document."""
+
+    @property
+    def title(self) -> str:
+        """The short name of this kind of problem."""
+        return TITLES.get(self.code, "Error")
+
+    def document(self) -> dict[str, Any]:
+        """Return the problem document of RFC 9457."""
+        found = {
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+        }
+        return found | {"remedy": self.remedy or REMEDIES.get(self.code, REMEDIES["invalid"])} | self.extra
+
+
+def problem_response(problem: Problem) -> Response:
+    """Return the problem document as a response, in ASCII: a text of the request may hold a lone surrogate."""
+    return Response(json.dumps(problem.document()), problem.status, problem.headers, PROBLEM_JSON)
+
+
+def not_found(detail: str, remedy: str = "") -> Problem:
+    """Return the Problem of something that does not exist, or belongs to another tenant."""
+    return Problem(404, "not_found", detail, remedy)
+
+
+def forbidden(detail: str, remedy: str = "") -> Problem:
+    """Return the Problem of a request that the caller may not make."""
+    return Problem(403, "forbidden", detail, remedy)
+
+
+def invalid(detail: str, remedy: str = "", status: int = 400) -> Problem:
+    """Return the Problem of a wrong request."""
+    return Problem(status, "invalid", detail, remedy)
+
+
+def rate_limited(limit: str, seconds: float) -> Problem:
+    """Return the Problem of a request that reaches a limit."""
+    wait = str(max(1, math.ceil(seconds)))
+    remedy = f"repeat the request after {wait} s"
+    problem = Problem(429, "rate_limited", f"the limit {limit} is reached", remedy, {"Retry-After": wait})
+    problem.extra["limit"] = limit
+    return problem
+
+
+def unavailable(detail: str, seconds: float = RETRY_SECONDS) -> Problem:
+    """Return the Problem of a server that does not answer. The same request may succeed later."""
+    wait = str(max(1, round(seconds)))
+    return Problem(503, "unavailable", detail, f"repeat the request after {wait} s", {"Retry-After": wait})
+
+
+def problem_of(error: RobocoError) -> Problem:
+    """Return the Problem of an error of the client library."""
+    match error:
+        case UsageError():
+            status = STATUS_OF_CODE.get(error.code, 400)
+            return Problem(status, error.code, str(error))
+        case RetryLater():
+            return unavailable(str(error), error.seconds)
+        case TransientError() if error.code == "overloaded":
+            wait = {"Retry-After": str(RETRY_SECONDS)}
+            return Problem(429, "overloaded", str(error), "submit again later", wait)
+        case TransientError():
+            _log.warning("a request fails: %s", error)  # its text has addresses of servers
+            return unavailable("a server behind the gateway does not answer, or is busy")
+        case CorruptHistory():
+            return Problem(500, error.code, str(error), "an operator must repair the history: `roboco dead-letters`")
+        case _:
+            return Problem(500, "internal", str(error))

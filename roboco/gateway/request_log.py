@@ -1,0 +1,152 @@
+"""request_log: the id, the security headers and the log lines of each request.
+
+    request ─► id (the client's X-Request-Id, if it is well formed) ─► application ─► response with id and headers
+                                                                        ├── roboco.access: one line for each response
+                                                                        └── roboco.audit: one for each write
+The lines hold no key, no cookie, no query and no body. An unexpected error becomes 500 and a line with its traceback.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roboco.gateway.origin import HEALTH_PATHS, SAFE_METHODS, path_of
+from roboco.gateway.principal import ACCESS, Principal
+from roboco.gateway.problem import Problem, problem_response, unavailable
+
+REQUEST_ID: Final = "roboco.request_id"
+"""The field of an ASGI scope with the id of the request."""
+SECURITY_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Headers of responses that do not set them."""
+MAX_PATH: Final = 300
+"""Characters of a path in a log line."""
+_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_access = logging.getLogger("roboco.access")
+_audit = logging.getLogger("roboco.audit")
+_log = logging.getLogger("roboco.gateway")
+
+
+class RequestLogMiddleware:
+    """The outermost middleware but for metrics."""
+
+    def __init__(self, app: ASGIApp, closing: asyncio.Event) -> None:
+        self._app = app
+        self._closing = closing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an ASGI request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope[REQUEST_ID] = request_id_of(scope)
+        answer = LoggedResponse(scope, send)
+        try:
+            await self._app(scope, receive, answer.send)
+        except asyncio.CancelledError:
+            if not self._closing.is_set():
+                raise
+            if not answer.status:  # else the server closes the connection of the unfinished response
+                await problem_response(unavailable("the gateway is about to exit"))(scope, receive, answer.send)
+        except Exception:
+            _log.exception("request %s failed", scope[REQUEST_ID])
+            if answer.status:
+                raise  # the server closes the connection: no client takes the part for the whole
+            problem = Problem(500, "internal", "an unexpected error", f"give the operator the id {scope[REQUEST_ID]}")
+            await problem_response(problem)(scope, receive, answer.send)
+        finally:
+            answer.log()
+
+
+class LoggedResponse:
+    """The response to a request: its status and size, and the time that it has taken."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._began = time.perf_counter()
+        self._bytes = 0
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        """Send a message of the response, the first one with the id and the security headers."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self._scope[REQUEST_ID]
+            for name, value in SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+            self._log_write()
+        else:
+            self._bytes += len(message.get("body", b""))
+        await self._send(message)
+
+    def log(self) -> None:
+        """Write the line of the access log, unless the request asks for the process's health."""
+        path = path_of(self._scope)
+        if path in HEALTH_PATHS or not _access.isEnabledFor(logging.INFO):
+            return
+        peer = self._scope.get("client") or ("", 0)
+        line = self._facts() | {
+            "method": self._scope["method"],
+            "path": path[:MAX_PATH],
+            "status": self.status,
+            "bytes": self._bytes,
+            "ms": round((time.perf_counter() - self._began) * 1000, 1),
+            "client": peer[0],
+        }
+        _access.info(json.dumps(line))
+
+    def _log_write(self) -> None:
+        """Write the line of the audit log, if the request may change something."""
+        if self._scope["method"] in SAFE_METHODS:
+            return
+        line = self._facts() | {
+            "action": _action(self._scope),
+            "task": self._scope.get("path_params", {}).get("task_id"),
+            "path": path_of(self._scope)[:MAX_PATH],
+            "status": self.status,
+            "outcome": "accepted" if self.status < 400 else "refused" if self.status < 500 else "failed",
+        }
+        _audit.info(json.dumps(line))
+
+    def _facts(self) -> dict[str, Any]:
+        caller = caller_of(self._scope)
+        return {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "request": self._scope[REQUEST_ID],
+            "by": None if caller is None else caller.by,
+            "tenant": None if caller is None else caller.tenant,
+        }
+
+
+def caller_of(scope: Scope) -> Principal | None:
+    """Return the caller of a request, or None if it is not known."""
+    signed_in: Principal | None = scope.get("roboco.by")
+    access: Any = scope.get(ACCESS)
+    return signed_in if signed_in is not None or access is None else access.principal
+
+
+def request_id_of(scope: Scope) -> str:
+    """Return the client's id of a request if it has exactly one that is well formed, else a new one."""
+    given = [value for name, value in scope["headers"] if name == b"x-request-id"]
+    return given[0].decode() if len(given) == 1 and _ID.fullmatch(given[0]) else uuid.uuid4().hex
+
+
+def _action(scope: Scope) -> str:
+    """Return the name of the route, such as `stop_task`, or the method if there is no route."""
+    name = getattr(scope.get("route"), "name", None)
+    return str(name or scope["method"])

@@ -1,0 +1,215 @@
+"""files: the files of a task, up and down, in pieces.
+
+    up:    client ─► UploadBody ─► thread ─► store, under a name that no reader knows ─► version ─► its place
+    down:  store ─► thread: one piece ─► event loop ─► client, which takes it before the next piece is read
+
+A piece that cannot be read ends the connection before all bytes are sent: the client sees that its file is incomplete.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, BinaryIO, Final, cast
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from roboco.client.task import Task
+from roboco.domain.history.part import Artifact
+from roboco.errors import UsageError
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import Problem, not_found
+from roboco.gateway.rest.answers import as_json, read_task
+from roboco.gateway.rest.caching import has_match
+from roboco.gateway.rest.file_headers import file_etag, file_headers
+from roboco.gateway.rest.models import FileList
+from roboco.gateway.rest.parameters import FileName, NewName, TaskId
+from roboco.gateway.rest.ranges import ByteRange, Unsatisfiable, requested_range
+from roboco.gateway.rest.responses import problems, readable
+from roboco.gateway.rest.upload_body import UploadBody, too_large
+
+router = APIRouter(tags=["files"])
+PIECE_BYTES: Final = 256 * 1024
+"""Bytes that are read from the store at a time."""
+_BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
+_CONTENT: Final = {"application/octet-stream": _BINARY, "*/*": _BINARY}
+_FILE: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The whole file.", "content": _CONTENT},
+    206: {"description": "The range of the file that Content-Range names.", "content": _CONTENT},
+    307: {"description": "The file at the S3 store, in the header Location."},
+}
+_UPLOAD: Final = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
+
+
+@router.get("/tasks/{task_id}/files", response_model=FileList, responses=readable(404), summary="List files")
+async def list_files(
+    request: Request,
+    gateway: TheGateway,
+    caller: Caller,
+    task_id: TaskId,
+    after: Annotated[str, Query(max_length=128, description="The last name of the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=200)] = 100,
+) -> Response:
+    """Return the task's files by name, with their types, sizes, digests and versions. `next` is for `after`."""
+    caller.require(Scope.READ)
+
+    def page(task: Task) -> dict[str, Any]:
+        found = task.artifact_page(after, limit)
+        return {"files": found, "next": found[-1].name if len(found) == limit else None}
+
+    return await read_task(request, gateway, caller, task_id, page)
+
+
+@router.put(
+    "/tasks/{task_id}/files/{name}",
+    status_code=201,
+    response_model=Artifact,
+    responses=problems(404, 408, 413),
+    openapi_extra=_UPLOAD,
+    summary="Upload a file",
+)
+async def put_file(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, name: FileName) -> Response:
+    """Store the body as a file of the task, which need not be created yet. A message names it in `artifacts`.
+
+    If the task has another file of this name, both stay, and the response has the name of the new version. An upload
+    that fails leaves nothing.
+    """
+    return await _stored(request, gateway, caller, task_id, name)
+
+
+@router.post(
+    "/tasks/{task_id}/files",
+    status_code=201,
+    response_model=Artifact,
+    responses=problems(404, 408, 413),
+    openapi_extra=_UPLOAD,
+    summary="Upload a file whose name is in the query",
+)
+async def post_file(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, name: NewName) -> Response:
+    """Do the same as PUT of a file with this name."""
+    return await _stored(request, gateway, caller, task_id, name)
+
+
+async def _stored(request: Request, gateway: Gateway, caller: Principal, task_id: str, name: str) -> Response:
+    caller.require_any(Scope.SUBMIT, Scope.CONTROL)
+    limit = gateway.settings.max_upload
+    if (length := request.headers.get("content-length", "")).isdecimal() and int(length[:20]) > limit:
+        raise too_large(limit)
+    body = UploadBody(request.stream(), limit)
+
+    def store() -> Artifact:
+        whole_id = _upload_target(gateway, caller, task_id)
+        return gateway.orchestrator.upload(whole_id, cast(BinaryIO, body), name)
+
+    with gateway.calls.upload_shares.hold(caller.owner):
+        file = await gateway.calls.uploads.run(store)
+    headers = {"Location": f"/v1/tasks/{task_id}/files/{file.name}", "ETag": file_etag(file)}
+    return Response(as_json(file), 201, headers, "application/json")
+
+
+@router.api_route(
+    "/tasks/{task_id}/files/{name}",
+    methods=["GET"],
+    response_class=Response,
+    responses=_FILE | readable(404, 416),
+    summary="Download a file",
+)
+async def get_file(
+    request: Request,
+    gateway: TheGateway,
+    caller: Caller,
+    task_id: TaskId,
+    name: FileName,
+    redirect: Annotated[
+        bool, Query(description="Redirect to the S3 store, if the operator allows it (ROBOCO_GATEWAY_LINK_SECONDS).")
+    ] = False,
+) -> Response:
+    """Return the bytes of a file, or the part that the header Range names (one range of bytes, also with If-Range)."""
+    caller.require(Scope.READ)
+    task, file = await _find(gateway, caller, task_id, name)
+    seconds = gateway.settings.link_seconds
+    if redirect and seconds:
+        url = await gateway.calls.files.run(task.artifact_url, name, seconds)
+        if url is not None:
+            return Response(status_code=307, headers={"Location": url, "Cache-Control": "no-store"})
+    status, part, headers = _selection(request, file)
+    if status == 304:
+        return Response(status_code=304, headers=headers)
+    if status == 416:
+        raise _unsatisfiable(headers["Content-Range"])
+    return StreamingResponse(_pieces(gateway, task, name, part), status, headers)
+
+
+@router.head(
+    "/tasks/{task_id}/files/{name}",
+    response_class=Response,
+    responses=readable(404),
+    summary="Show the headers of a file",
+)
+async def head_file(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, name: FileName) -> Response:
+    """Return the headers of a file: its size, type and entity tag. The header Range has no meaning here."""
+    caller.require(Scope.READ)
+    _, file = await _find(gateway, caller, task_id, name)
+    status = 304 if has_match(request.headers.get("if-none-match"), file_etag(file)) else 200
+    return Response(status_code=status, headers=file_headers(file) | {"Content-Length": str(file.size)})
+
+
+async def _find(gateway: Gateway, caller: Principal, task_id: str, name: str) -> tuple[Task, Artifact]:
+    def find() -> tuple[Task, Artifact]:
+        task = gateway.find_task(caller, task_id)
+        try:
+            return task, task.artifact_info(name)
+        except UsageError:
+            raise not_found(f"no file {name!r} in this task", f"GET /v1/tasks/{task_id}/files lists them") from None
+
+    return await gateway.calls.files.run(find)
+
+
+def _selection(request: Request, file: Artifact) -> tuple[int, ByteRange, dict[str, str]]:
+    """Return the status, the bytes and the headers of a response."""
+    etag, headers, asked = file_etag(file), file_headers(file), request.headers
+    whole = ByteRange(0, file.size)
+    if has_match(asked.get("if-none-match"), etag):
+        return 304, whole, headers
+    match requested_range(asked.get("range"), asked.get("if-range"), etag, file.size):
+        case None:
+            return 200, whole, headers | {"Content-Length": str(file.size)}
+        case Unsatisfiable():
+            return 416, whole, headers | {"Content-Range": f"bytes */{file.size}"}
+        case part:
+            sizes = {"Content-Length": str(part.length), "Content-Range": part.header(file.size)}
+            return 206, part, headers | sizes
+
+
+def _unsatisfiable(size: str) -> Problem:
+    """Return the Problem of a range that contains no byte of the file."""
+    return Problem(416, "range_not_satisfiable", f"the file has no such bytes: {size}", headers={"Content-Range": size})
+
+
+async def _pieces(gateway: Gateway, task: Task, name: str, part: ByteRange) -> AsyncIterator[bytes]:
+    """Yield the bytes of a part. Raise Problem in its middle if the store fails: the connection then ends.
+
+    Downloads take turns: one piece each, and owners of downloads do, too.
+    """
+    place, end = part.start, part.start + part.length
+    while place < end:
+        async with gateway.pieces.hold():  # a full line would end a download that is under way
+            piece = await gateway.calls.files.run(task.artifact_bytes, name, place, min(PIECE_BYTES, end - place))
+        if not piece:
+            raise not_found(f"file {name!r} has ended early")
+        yield piece
+        place += len(piece)
+
+
+def _upload_target(gateway: Gateway, caller: Principal, task_id: str) -> str:
+    """Return the whole id of a task that exists and is the caller's, or of one that does not exist yet.
+
+    The agents of a task that exists find its new files: that is a control.
+    """
+    whole_id = caller.task_id(task_id)
+    stored = gateway.orchestrator.stored_summary(whole_id)
+    if stored is not None and caller.teams is not None and stored.team not in caller.teams:
+        raise caller.unknown_task(task_id)
+    if stored is not None:
+        caller.require(Scope.CONTROL)
+    return whole_id

@@ -1,0 +1,184 @@
+"""operations: queues, workers, rate limits and dead letters of the whole deployment, for operators.
+
+    request ─► scope `operate`, all tenants ─► line `operation`: four threads ─► one server ─► JSON
+                (403)                           (full or late: 503)              (silent: 503, with its name)
+
+They concern all tenants: a key of a tenant, or of some teams, gets 403, and never a filtered answer, since a filter
+with a mistake would show the work of others. Each route asks one server. If it does not answer, the others still do,
+and the problem names it, because its reader is the operator. Nothing here delays the reads of tasks.
+Dead letters: a requeued letter is sent before it is removed, so a process that dies in between leaves it on the list,
+and a message that is sent twice has its effect once. A dismissed letter is gone. A repeated request gets 404.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from roboco.client.operator.dead_letters import may_requeue
+from roboco.client.operator.operations import WorkersReport, naming_missing_rights
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.rate_report import RateReport
+from roboco.errors import NotFound, Overloaded, RetryLater, TransientError
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.principal import Principal
+from roboco.gateway.problem import not_found, unavailable
+from roboco.gateway.rest.answers import Outcome, as_json, tagged_json, tagged_response
+from roboco.gateway.rest.operation_models import (
+    DeadLetterDecision,
+    DeadLetterEntry,
+    DeadLetterList,
+    OperationsOverview,
+    QueueList,
+    RateList,
+)
+from roboco.gateway.rest.parameters import LetterId
+from roboco.gateway.rest.responses import problems, readable
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/operations", response_model=OperationsOverview, responses=readable(), summary="Show the deployment")
+async def get_operations(request: Request, gateway: TheGateway, caller: Caller) -> Response:
+    """Return the numbers of open tasks and dead letters, and the address of Flower."""
+
+    def read() -> dict[str, Any]:
+        found = gateway.orchestrator.operations.overview()
+        return {**found.model_dump(), "flower_url": gateway.settings.flower_url}
+
+    return await _read(request, gateway, caller, read)
+
+
+@router.get("/operations/queues", response_model=QueueList, responses=readable(), summary="Show the queues")
+async def get_queues(request: Request, gateway: TheGateway, caller: Caller) -> Response:
+    """Return how many messages wait in each queue, and with Redis as broker, for how long."""
+    return await _read(request, gateway, caller, lambda: {"queues": gateway.orchestrator.operations.queues()})
+
+
+@router.get("/operations/workers", response_model=WorkersReport, responses=readable(), summary="Show the workers")
+async def get_workers(
+    request: Request, gateway: TheGateway, caller: Caller, limit: Annotated[int, Query(ge=1, le=1000)] = 200
+) -> Response:
+    """Return the pools, and at most `limit` workers of each that have registered in 24 hours, the latest first."""
+    return await _read(request, gateway, caller, lambda: gateway.orchestrator.operations.workers(limit))
+
+
+@router.get("/operations/rates", response_model=RateList, responses=readable(), summary="Show the rate limits")
+async def get_rates(request: Request, gateway: TheGateway, caller: Caller) -> Response:
+    """Return the use of the limits of models: the operator's, and those of the teams of 50 open tasks."""
+
+    def read() -> dict[str, list[RateReport]]:
+        return {"rates": gateway.orchestrator.operations.rates()}
+
+    return await _read(request, gateway, caller, read)
+
+
+@router.get(
+    "/operations/dead-letters", response_model=DeadLetterList, responses=readable(), summary="List dead letters"
+)
+async def list_dead_letters(
+    request: Request,
+    gateway: TheGateway,
+    caller: Caller,
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+    cursor: Annotated[str, Query(max_length=100, description="The cursor of the page before.")] = "",
+) -> Response:
+    """Return a page of dead letters without their bodies, the newest first. A page is short if its letters are long."""
+
+    def read() -> dict[str, Any]:
+        page = gateway.orchestrator.dead_letter_page(limit, cursor)
+        return {"dead_letters": [_entry(letter) for letter in page.letters], "cursor": page.cursor}
+
+    return await _read(request, gateway, caller, read)
+
+
+@router.get(
+    "/operations/dead-letters/{letter_id}",
+    response_model=DeadLetter,
+    responses=readable(404),
+    summary="Show a dead letter",
+)
+async def get_dead_letter(request: Request, gateway: TheGateway, caller: Caller, letter_id: LetterId) -> Response:
+    """Return a dead letter with its headers and its body, which may hold the text of a user."""
+
+    def read() -> DeadLetter:
+        try:
+            return gateway.orchestrator.dead_letter(letter_id)
+        except NotFound:
+            raise _unknown_letter(letter_id) from None
+
+    return await _read(request, gateway, caller, read)
+
+
+@router.post(
+    "/operations/dead-letters/{letter_id}/requeue",
+    response_model=DeadLetterDecision,
+    responses=problems(404, 409),
+    summary="Requeue a dead letter",
+)
+async def requeue_dead_letter(gateway: TheGateway, caller: Caller, letter_id: LetterId) -> Response:
+    """Send a dead letter again, with its attempts reset, and remove it from the list.
+
+    After 503 it may have been sent: repeat the request. A message that is sent twice has its effect once.
+    """
+
+    def requeue() -> dict[str, str]:
+        try:
+            letter = gateway.orchestrator.requeue_dead_letter(letter_id)
+        except NotFound:
+            raise _unknown_letter(letter_id) from None
+        return {"letter_id": letter.letter_id, "name": letter.name, "status": "requeued"}
+
+    return Response(as_json(await _run(gateway, caller, requeue)), media_type="application/json")
+
+
+@router.post(
+    "/operations/dead-letters/{letter_id}/dismiss",
+    response_model=DeadLetterDecision,
+    responses=problems(404),
+    summary="Dismiss a dead letter",
+)
+async def dismiss_dead_letter(gateway: TheGateway, caller: Caller, letter_id: LetterId) -> Response:
+    """Delete a dead letter for good, without sending it. If its cause persists, an equal letter is stored again."""
+
+    def dismiss() -> dict[str, str]:
+        letter = gateway.orchestrator.dismiss_dead_letter(letter_id)
+        if letter is None:
+            raise _unknown_letter(letter_id)
+        return {"letter_id": letter.letter_id, "name": letter.name, "status": "dismissed"}
+
+    return Response(as_json(await _run(gateway, caller, dismiss)), media_type="application/json")
+
+
+async def _read(request: Request, gateway: Gateway, caller: Principal, read: Callable[[], object]) -> Response:
+    return tagged_response(request, await _run(gateway, caller, lambda: tagged_json(read)))
+
+
+async def _run(gateway: Gateway, caller: Principal, call: Callable[[], Outcome]) -> Outcome:
+    """Return the result of the call for an operator. Raise Problem `unavailable` with the name of a silent server."""
+    caller.require_operator()
+
+    def named() -> Outcome:
+        with naming_missing_rights():
+            return call()
+
+    try:
+        return await gateway.calls.operations.run(named)
+    except (Overloaded, RetryLater):
+        raise
+    except TransientError as error:
+        raise unavailable(str(error)) from None
+
+
+def _entry(letter: DeadLetter) -> DeadLetterEntry:
+    """Return a letter without its body and headers."""
+    fields = letter.model_dump(include=set(DeadLetterEntry.model_fields))
+    return DeadLetterEntry(**fields, name=letter.name, may_requeue=may_requeue(letter))
+
+
+def _unknown_letter(letter_id: str) -> Exception:
+    return not_found(
+        f"no dead letter {letter_id!r}: it was requeued or dismissed, or never existed",
+        "list dead letters with GET /v1/operations/dead-letters",
+    )

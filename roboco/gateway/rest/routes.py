@@ -1,0 +1,18 @@
+"""routes: all routes of the REST API, below `/v1`. Each operation has the name of its function as its id."""
+
+from fastapi import APIRouter, Depends
+from fastapi.routing import APIRoute
+
+from roboco.gateway.rest import calls, controls, files, operations, records, tasks, teams
+from roboco.gateway.rest.parameters import refuse_unknown_parameters
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+router = APIRouter(
+    prefix="/v1", generate_unique_id_function=_operation_id, dependencies=[Depends(refuse_unknown_parameters)]
+)
+for part in (teams, tasks, controls, calls, records, files, operations):
+    router.include_router(part.router)

@@ -1,0 +1,89 @@
+"""submission: check what a caller may submit, and find the team of a new task.
+
+    body ─► scopes (teams, notify, priority) ─► team: by name, or its object ─► caller's budget ─► client library
+
+A repetition uses the team that the first request has frozen, so that a team file may change between both.
+"""
+
+from typing import Any
+
+from pydantic import JsonValue
+
+from roboco.domain.team.team import Team
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.idempotency import NewTaskId
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import forbidden
+from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, given_options
+from roboco.gateway.teams import frozen_team, limited_team, named_team, team_of_fork
+
+SERVER_FIELDS = ("base_url", "api_key_env")
+"""Fields of a model profile that choose the server, and the variable with its key."""
+
+
+def create_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTaskId) -> CreatedTask:
+    """Submit the task, in a thread of `calls`.
+
+    Raise Problem or UsageError if the caller may not, or if the body is wrong.
+    """
+    check_submission(caller, body)
+    stored = gateway.orchestrator.stored_summary(new.task_id) if new.repeatable else None
+    wanted = chosen_team(gateway, caller, body.team)
+    team = limited_team(caller, wanted)
+    if stored is not None:
+        team = _repeated_team(gateway, new.task_id, wanted, body) or team
+    options = given_options(body, "team", "prompt", "tenant", "task_id")
+    tenant = caller.tenant or body.tenant
+    task = gateway.orchestrator.run(team, body.prompt, by=caller.by, task_id=new.task_id, tenant=tenant, **options)
+    return CreatedTask(task_id=task.task_id, team=team.name, created=stored is None)
+
+
+def check_submission(caller: Principal, body: NewTask) -> None:
+    """Raise Problem `forbidden` if the caller lacks a scope for an option, or may not use the tenant."""
+    if body.notify:
+        caller.require(Scope.NOTIFY)
+    if body.priority == "high":
+        caller.require(Scope.PRIORITY)
+    if caller.tenant is not None and body.tenant not in (None, caller.tenant):
+        raise forbidden(f"this key submits for tenant {caller.tenant!r} alone", "leave tenant out")
+
+
+def chosen_team(gateway: Gateway, caller: Principal, team: str | dict[str, JsonValue]) -> Team:
+    """Return the team that a request names or contains. Raise Problem if the caller may not use it."""
+    if isinstance(team, str):
+        return named_team(gateway, caller, team)
+    caller.require(Scope.TEAMS)
+    if caller.teams is not None:
+        raise forbidden("this key may use named teams alone", "name a team that GET /v1/teams lists")
+    found = gateway.orchestrator.sent_team(team)
+    if Scope.OPERATE not in caller.scopes:
+        _check_addresses(found)
+    return found
+
+
+def fork_options(gateway: Gateway, caller: Principal, source: Team, body: ForkTask) -> dict[str, Any]:
+    """Return the options of a fork. Its team, or that of its source, is held within the caller's budget."""
+    options = given_options(body, "task_id", "team")
+    team = None if body.team is None else chosen_team(gateway, caller, body.team)
+    limited = team_of_fork(caller, source, team)
+    return options if limited is None else options | {"team": limited}
+
+
+def _repeated_team(gateway: Gateway, task_id: str, wanted: Team, body: NewTask) -> Team | None:
+    """Return the frozen team of a task that exists, if the request asks for that team, or None."""
+    frozen = frozen_team(gateway, task_id)
+    if frozen is None or isinstance(body.team, str):
+        return frozen if frozen is not None and frozen.name == wanted.name else None
+    same = wanted if body.model is None else wanted.with_profile(body.model)
+    return frozen if frozen.model_copy(update={"limits": same.limits}) == same else None
+
+
+def _check_addresses(team: Team) -> None:
+    """Raise Problem `forbidden` if a sent team chooses its model server: it could read the operator's keys there."""
+    for name, profile in team.models.items():
+        if chosen := [field for field in SERVER_FIELDS if getattr(profile, field) is not None]:
+            raise forbidden(
+                f"models.{name}.{chosen[0]}: only an operator's key may choose it", f"leave out {chosen[0]}"
+            )
+    for member in team.teams.values():
+        _check_addresses(member)

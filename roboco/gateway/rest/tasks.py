@@ -1,0 +1,156 @@
+"""tasks: create, list, show and fork tasks."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from roboco.client.options import TaskFilterOptions
+from roboco.domain.ids import tenant_of
+from roboco.domain.task_filter import STATUS_NAMES, parse_time
+from roboco.domain.task_summary import TaskSummary
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import forbidden
+from roboco.gateway.rest.answers import as_json, read_json, read_task
+from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TenantName
+from roboco.gateway.rest.parameters import TaskId
+from roboco.gateway.rest.responses import problems, readable
+from roboco.gateway.rest.submission import create_task as submit_task
+from roboco.gateway.rest.submission import fork_options
+
+router = APIRouter(tags=["tasks"])
+_TeamName = Annotated[str, Query(max_length=64)]
+Time = Annotated[
+    str | None,
+    Query(max_length=64, description="A time in ISO 8601, or a duration before now: 30m, 2h, 1d.", examples=["1d"]),
+]
+_CREATED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The same request was made before: this is its task.", "model": CreatedTask},
+    201: {"headers": {"Location": {"description": "The address of the task.", "schema": {"type": "string"}}}},
+}
+
+
+@router.post(
+    "/tasks",
+    status_code=201,
+    response_model=CreatedTask,
+    responses={**_CREATED, **problems(404, 409, 413)},
+    summary="Create a task",
+)
+async def create_task(gateway: TheGateway, caller: Caller, body: NewTask, key: IdempotencyKey = None) -> Response:
+    """Submit a task. Once this returns, workers finish it.
+
+    With `Idempotency-Key` or `task_id` the request can be repeated safely: the repetition returns the same task with
+    status 200. The same key with another body is refused with 422, the same `task_id` with 409. After 503 without
+    either of them, the task may exist.
+    """
+    caller.require(Scope.SUBMIT)
+    new = new_task_id(caller.tenant or body.tenant, body.task_id, key)
+    return await _created(gateway, caller, new, key, lambda: submit_task(gateway, caller, body, new))
+
+
+@router.get("/tasks", response_model=TaskList, responses=readable(), summary="List tasks")
+async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
+    request: Request,
+    gateway: TheGateway,
+    caller: Caller,
+    status: Annotated[
+        list[str] | None, Query(max_length=20, description=f"Statuses or groups: {', '.join(STATUS_NAMES)}.")
+    ] = None,
+    team: Annotated[list[_TeamName] | None, Query(max_length=20, description="Names of teams.")] = None,
+    since: Time = None,
+    until: Time = None,
+    text: Annotated[str | None, Query(max_length=200, description="A part of the title.")] = None,
+    tenant: Annotated[TenantName | None, Query(description="A tenant, for a key of all tenants.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    cursor: Annotated[str, Query(max_length=200, description="The cursor of the page before.")] = "",
+) -> Response:
+    """Return a page of the tasks that meet all conditions, the latest change of a status first.
+
+    A page may be short, or even empty, and have a cursor. A task that changes meanwhile moves to the front.
+    """
+    caller.require(Scope.READ)
+    now = datetime.now(UTC)
+    filters = TaskFilterOptions(
+        status=status,
+        tenant=_listed_tenant(caller, tenant),
+        team=_listed_teams(caller, team),
+        since=None if since is None else parse_time(since, now),
+        until=None if until is None else parse_time(until, now),
+        text=text,
+    )
+
+    def page() -> dict[str, Any]:
+        found = gateway.orchestrator.task_page(limit=limit, cursor=cursor, **filters)
+        return {"tasks": found.entries, "cursor": found.cursor, "complete": found.complete}
+
+    return await read_json(request, gateway, page)
+
+
+@router.get("/tasks/{task_id}", response_model=TaskSummary, responses=readable(404), summary="Show a task")
+async def get_task(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId) -> Response:
+    """Return the status, usage and times of a task."""
+    caller.require(Scope.READ)
+    return await read_task(request, gateway, caller, task_id, lambda task: task.summary())
+
+
+@router.post(
+    "/tasks/{task_id}/fork",
+    status_code=201,
+    response_model=CreatedTask,
+    responses={**_CREATED, **problems(404, 409, 413)},
+    summary="Fork a task",
+)
+async def fork_task(
+    gateway: TheGateway, caller: Caller, task_id: TaskId, body: ForkTask, key: IdempotencyKey = None
+) -> Response:
+    """Create a task with the first steps of this one, and let it continue with a message, team or model.
+
+    This task stays as it is. Tool calls of the copied steps are not run again.
+    """
+    caller.require(Scope.CONTROL)
+    source_tenant = tenant_of(caller.task_id(task_id)) or None
+    new = new_task_id(source_tenant, body.task_id, key, "fork", task_id.rpartition(":")[2])
+
+    def fork() -> CreatedTask:
+        source = gateway.find_task(caller, task_id)
+        team = source.team()
+        options = fork_options(gateway, caller, team, body)
+        before = gateway.orchestrator.stored_summary(new.task_id) if new.repeatable else None
+        created = source.fork(task_id=new.task_id, by=caller.by, **options)
+        name = options["team"].name if "team" in options else team.name
+        return CreatedTask(task_id=created.task_id, team=name, created=before is None)
+
+    return await _created(gateway, caller, new, key, fork)
+
+
+async def _created(
+    gateway: Gateway, caller: Principal, new: NewTaskId, key: str | None, create: Callable[[], CreatedTask]
+) -> Response:
+    """Create a task, and return 201 with its address, or 200 if an earlier request has created it."""
+
+    def created() -> CreatedTask:
+        with reporting_reuse(key, lambda: gateway.exists(new.task_id)):
+            return create()
+
+    task = await gateway.create_task(caller, new, created)
+    headers = {"Location": f"/v1/tasks/{task.task_id}"}
+    return Response(as_json(task), 201 if task.created else 200, headers, "application/json")
+
+
+def _listed_tenant(caller: Principal, tenant: str | None) -> str | None:
+    """Return the tenant whose tasks are listed. Raise Problem `forbidden` for another one than the caller's."""
+    if caller.tenant is not None and tenant not in (None, caller.tenant):
+        raise forbidden("this key lists the tasks of one tenant alone", "leave tenant out")
+    return tenant if caller.tenant is None else caller.tenant
+
+
+def _listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None:
+    """Return the teams whose tasks are listed, or None for all. Teams that the caller may not use are left out."""
+    if caller.teams is None:
+        return teams or None
+    return sorted(caller.teams.intersection(teams) if teams else caller.teams)

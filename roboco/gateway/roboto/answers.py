@@ -1,0 +1,24 @@
+"""Answers with a session, and the header of requests that names a tenant."""
+
+from typing import Annotated
+
+from fastapi import Header
+from fastapi.responses import JSONResponse
+
+from roboco.client.task import Task
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.roboto.errors import enveloped
+from roboco.gateway.roboto.record import session_record
+
+OrgId = Annotated[str | None, Header(alias="X-Roboto-Org-Id", max_length=64)]
+
+
+async def answer_with_session(gateway: Gateway, task: Task, shown: int | None = None) -> JSONResponse:
+    """Return the answer with the record of the session and its first messages, or all of them."""
+    return await gateway.calls.reads.run(_answer, task, shown)
+
+
+def _answer(task: Task, shown: int | None) -> JSONResponse:
+    session = task.session()
+    poll = task.poll(session.continuation_token)
+    return enveloped(session_record(session, poll.continues, task.team().name, shown))

@@ -1,0 +1,102 @@
+"""The envelope of answers, and errors in roboto.ai's form: {"error": {"error_code": ..., "message": ...}}.
+
+The client makes an exception from the two fields, and any other field would become an argument of it. It repeats a
+POST after 429, 502 and 503. So a request that may have been carried out gets 504, unless its repetition is harmless.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from roboco.domain.canonical_json import well_formed
+from roboco.errors import RobocoError
+from roboco.gateway.problem import Problem, invalid, problem_of
+
+_CODES: Final[Mapping[str, tuple[int, str]]] = {
+    "unauthorized": (401, "RobotoUnauthorizedException"),
+    "forbidden": (401, "RobotoUnauthorizedException"),
+    "not_found": (404, "RobotoNotFoundException"),
+    "ended": (400, "RobotoInvalidStateTransitionException"),
+    "busy": (400, "RobotoInvalidStateTransitionException"),
+    "conflict": (409, "RobotoConflictException"),
+    "rate_limited": (429, "RobotoLimitExceededException"),
+    "overloaded": (429, "RobotoServiceUnavailableException"),
+    "unavailable": (503, "RobotoServiceUnavailableException"),
+    "method_not_allowed": (404, "RobotoUnknownOperationException"),
+}
+"""The status and exception of the codes of problems."""
+_OTHER: Final[Mapping[int, str]] = {
+    401: "RobotoUnauthorizedException",
+    403: "RobotoLimitExceededException",
+    404: "RobotoNotFoundException",
+    409: "RobotoConflictException",
+    429: "RobotoLimitExceededException",
+}
+"""The exception of other codes, by status."""
+
+
+def enveloped(data: object) -> JSONResponse:
+    """Return the answer with this data. No cache may keep it."""
+    return JSONResponse({"data": data}, headers={"Cache-Control": "no-store"})
+
+
+def error_response(problem: Problem, repeatable: bool = True) -> JSONResponse:
+    """Return the problem in roboto.ai's form. If the request is not repeatable, it gets no status that is repeated."""
+    status, code = _code_of(problem)
+    if status == 503 and not repeatable:
+        status, code = 504, "RobotoServiceTimeoutException"
+    message = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
+    return JSONResponse({"error": {"error_code": code, "message": well_formed(message)}}, status, problem.headers)
+
+
+class RobotoRoute(APIRoute):
+    """A route whose errors have roboto.ai's form."""
+
+    repeatable = True
+    """True if the same request again changes nothing more."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the route, with its errors translated."""
+        handle = super().get_route_handler()
+
+        async def handle_request(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (Problem, RobocoError, RequestValidationError, HTTPException) as error:
+                return error_response(_problem(error), self.repeatable)
+
+        return handle_request
+
+
+class CreatingRoute(RobotoRoute):
+    """A route that creates a session with each request."""
+
+    repeatable = False
+
+
+def _problem(error: Problem | RobocoError | RequestValidationError | HTTPException) -> Problem:
+    match error:
+        case Problem():
+            return error
+        case RobocoError():
+            return problem_of(error)
+        case RequestValidationError():
+            wrong = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()[:20])
+            return invalid("; ".join(wrong))
+        case HTTPException():
+            return Problem(error.status_code, "invalid", str(error.detail), headers=error.headers)
+
+
+def _code_of(problem: Problem) -> tuple[int, str]:
+    if (known := _CODES.get(problem.code)) is not None:
+        return known
+    if problem.status >= 500:
+        return 500, "RobotoInternalException"
+    if problem.status in _OTHER:
+        return problem.status, _OTHER[problem.status]
+    return 400, "RobotoInvalidRequestException"

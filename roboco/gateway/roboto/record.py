@@ -1,0 +1,47 @@
+"""A session as roboto.ai's record: whole, with the token from which its deltas go on."""
+
+from typing import Any
+
+from roboco.domain.ids import tenant_of
+from roboco.domain.session.agent_session import AgentSessionStatus, agent_session
+from roboco.domain.session.session import ContinuationToken, Session
+from roboco.gateway.roboto.changes import GivenToken, running_text, session_status, without_blank_turn
+from roboco.gateway.roboto.goals import goal_records
+
+VISIBILITY = "org"
+"""The callers that may read a session: all keys of its tenant."""
+
+
+def session_record(session: Session, continues: bool, team: str, shown: int | None = None) -> dict[str, Any]:
+    """Return the record with the first `shown` messages, or with all, and the token of a client that has these.
+
+    The client yields events of deltas alone. So the record of a new session holds the messages of its request, and
+    everything that the team has written meanwhile follows in deltas. Until then it is the team's turn.
+    """
+    at = ContinuationToken.parse(session.continuation_token)
+    token = GivenToken.after(at, running_text(session.messages))
+    messages = without_blank_turn(session.messages)
+    status = session_status(session.status, continues)
+    if shown is not None:
+        more_follow = 0 < shown < len(session.messages)
+        status = AgentSessionStatus.ROBOTO_TURN if more_follow else status
+        token, messages = GivenToken(ContinuationToken(steps=shown)), messages[:shown]
+    record = agent_session(session.model_copy(update={"messages": messages}))
+    data = record.model_dump(mode="json", exclude={"goals"})
+    return data | {
+        "thread_id": session.task_id,
+        "org_id": tenant_of(session.task_id),
+        "created_by": created_by(session),
+        "created_from_agent_id": team,
+        "visibility": VISIBILITY,
+        "status": status,
+        "goals": [goal.model_dump(mode="json") for goal in goal_records(session.goals)],
+        "continuation_token": str(token),
+    }
+
+
+def created_by(session: Session) -> str:
+    """Return the caller that has started or forked the session, or the author of its first message."""
+    first = session.messages[0] if session.messages else None
+    by = session.lineage.forked_by or (first.by if first is not None else None)
+    return by or (first.agent_name if first is not None else "user")

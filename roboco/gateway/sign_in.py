@@ -1,0 +1,82 @@
+"""sign_in: browsers exchange a key for a cookie that scripts cannot read, and callers see who they are."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from roboco.gateway import session_cookie
+from roboco.gateway.access import Caller
+from roboco.gateway.authentication import principal_of
+from roboco.gateway.gateway import TheGateway
+from roboco.gateway.origin import check_origin, host_name
+from roboco.gateway.principal import Principal
+from roboco.gateway.problem import Problem
+
+router = APIRouter(prefix="/v1", tags=["sign-in"])
+
+
+class SignIn(BaseModel):
+    """The key of a caller that signs in."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    key: str = Field(max_length=200, repr=False)
+    """The text of the key: `rbk_ID_SECRET`."""
+
+
+class Me(BaseModel):
+    """The caller of a request."""
+
+    by: str
+    """Its identity in histories and logs."""
+    tenant: str | None
+    """The tenant whose tasks it reaches, or null for all."""
+    scopes: list[str]
+    """The kinds of requests that it may make."""
+    teams: list[str] | None
+    """The teams that it may use, or null for all."""
+    limits: dict[str, Any]
+    """Its limits; one that is absent is none."""
+
+
+@router.post("/sign-in", response_model=Me, summary="Sign in with a key")
+async def sign_in(request: Request, gateway: TheGateway, body: SignIn) -> JSONResponse:
+    """Set a cookie that a page of this host sends with each request. It ends with the key, or after some hours."""
+    check_origin(request.scope)
+    settings = gateway.settings
+    if not settings.cookie_secret:
+        remedy = "an operator sets ROBOCO_GATEWAY_COOKIE_SECRET, the same for all processes"
+        raise Problem(403, "forbidden", "browsers cannot sign in at this gateway", remedy)
+    key = await gateway.authenticator.key(body.key)
+    caller = principal_of(key, settings.caller_limits())
+    request.scope["roboco.by"] = caller
+    value = session_cookie.issue(key, settings.cookie_secret, time.time(), settings.session_seconds)
+    cookie = session_cookie.set_cookie(host_name(request.scope), value, settings.session_seconds)
+    return JSONResponse(me_of(caller), headers={"Set-Cookie": cookie})
+
+
+@router.post("/sign-out", status_code=204, response_class=Response, summary="Sign out")
+async def sign_out(request: Request, caller: Caller) -> Response:
+    """Delete the cookie of this browser. Revoke the key to end all of its sessions."""
+    cookie = session_cookie.set_cookie(host_name(request.scope), "", 0)
+    return Response(status_code=204, headers={"Set-Cookie": cookie})
+
+
+@router.get("/me", response_model=Me, summary="Show the caller")
+async def me(caller: Caller) -> dict[str, Any]:
+    """Return the identity, the tenant, the scopes and the limits of the caller."""
+    return me_of(caller)
+
+
+def me_of(caller: Principal) -> dict[str, Any]:
+    """Return the caller as JSON."""
+    return {
+        "by": caller.by,
+        "tenant": caller.tenant,
+        "scopes": sorted(caller.scopes),
+        "teams": None if caller.teams is None else sorted(caller.teams),
+        "limits": caller.limits.model_dump(exclude_none=True),
+    }

@@ -1,0 +1,57 @@
+"""Selection: the items of a stream that a client asks for. Pure: it depends on the item alone, not on those before.
+
+Therefore a stream that is cut and resumed shows exactly the items of the whole one.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from roboco.domain.stream.event import AgentHandedOff, AgentSelected
+from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta, ToolCallItem
+
+ALWAYS_SHOWN: Final = frozenset(
+    {"event_turn_restart", "event_stream_reset", "event_error", "event_unknown", "event_task_end"}
+)
+"""Items of every channel: they announce void or missing text, the end, and messages of a newer release."""
+
+
+class StreamChannel(StrEnum):
+    """A part of the stream."""
+
+    CONTENT = "content"
+    """Texts, tool calls, tool results and steps."""
+    EVENTS = "events"
+    """Execution events."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Conditions on items. An item is shown if it meets all of them."""
+
+    channel: StreamChannel | None = None
+    agent: str | None = None
+    """The name of an agent. Items that name no agent concern the whole task, and are shown."""
+
+    def shows(self, item: StreamItem) -> bool:
+        """Return True if the client asks for the item."""
+        return item.type in ALWAYS_SHOWN or (self._is_of_channel(item) and self._is_of_agent(item))
+
+    def _is_of_channel(self, item: StreamItem) -> bool:
+        return self.channel is None or (self.channel is StreamChannel.EVENTS) == item.type.startswith("event_")
+
+    def _is_of_agent(self, item: StreamItem) -> bool:
+        return self.agent is None or self.agent in _agents_of(item, self.agent)
+
+
+def _agents_of(item: StreamItem, otherwise: str) -> tuple[str, ...]:
+    """Return the agents that the item names, or `otherwise` if it names none."""
+    match item.data:
+        case TextPartDelta(agent_name=name) | ToolCallItem(agent_name=name) | AgentSelected(agent_name=name):
+            return (name,)
+        case StepFinal(step=step):
+            return (step.agent_name,) if step.by_agent else (otherwise,)
+        case AgentHandedOff(from_agent=before, to_agent=after):
+            return before, after
+        case _:
+            return (otherwise,)

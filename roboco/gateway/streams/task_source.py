@@ -1,0 +1,65 @@
+"""TaskSource: the stream of one task.
+
+    task.astream_with_gaps(place) ─► item ─► selection: shown ─► frame with the item's cursor as its id
+                                                        hidden ─► the next ping, or every 200th, names the place
+
+An item that is hidden moves the place, so that a client that resumes does not read it again.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from roboco.client.task import Task
+from roboco.domain.stream.item import StreamItem
+from roboco.gateway.streams.ending import Ending
+from roboco.gateway.streams.form import Form
+from roboco.gateway.streams.place import end_place
+from roboco.gateway.streams.selection import Selection
+
+_last_frames: Final[dict[type[Form], tuple[StreamItem, bytes]]] = {}
+"""The newest frame of each form. Live followers of a task get the same item in turn, and share its frame."""
+MAX_HIDDEN: Final = 200
+"""Hidden items after which a frame names the place: a client that resumes reads at most these again."""
+
+
+class TaskSource:
+    """The items of a task after a place, as frames of one form."""
+
+    def __init__(self, task: Task, place: str, selection: Selection, form: type[Form]) -> None:
+        self.form = form
+        self.place = place
+        self._task = task
+        self._selection = selection
+        self._hidden = 0
+
+    def items(self) -> AsyncGenerator[StreamItem | None, None]:
+        """Yield the items after the place."""
+        return self._task.astream_with_gaps(self.place or None)
+
+    def frame(self, item: StreamItem) -> bytes:
+        """Return the frame of an item, or b"" if the client does not ask for it."""
+        self.place = item.cursor
+        if self._selection.shows(item):
+            self._hidden = 0
+            return _shared_frame(self.form, item)
+        self._hidden += 1
+        return self.form.ping(self.take_unsent_place()) if self._hidden >= MAX_HIDDEN else b""
+
+    def take_unsent_place(self) -> str:
+        """Return the place if no frame has named it, else "". The next frame names it."""
+        unsent, self._hidden = self.place if self._hidden else "", 0
+        return unsent
+
+    def last_place(self, ending: Ending) -> str:
+        """Return the place, or the one after the end of the task."""
+        return end_place(self.place) if ending.final else self.place
+
+
+def _shared_frame(form: type[Form], item: StreamItem) -> bytes:
+    """Return the frame of an item: the same object for all streams of one form that show the item in turn."""
+    last = _last_frames.get(form)
+    if last is not None and last[0] is item:
+        return last[1]
+    frame = form.frame(item.cursor, item.type, item.data_json)
+    _last_frames[form] = item, frame
+    return frame

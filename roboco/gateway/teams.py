@@ -1,0 +1,81 @@
+"""teams: the teams that a caller may use, and the team of a new task. All protocols share this.
+
+    name, never a path ─► the caller's teams (404) ─► file ─► within the caller's budget ─► client library
+
+A broken file is the operator's matter. A repetition uses the team that the first request has frozen, so that a team
+file may change between both.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from roboco.domain.team.team import Team
+from roboco.errors import InvalidTeam, UsageError
+from roboco.gateway.budget import default_limits, within_budget
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.idempotency import NewTaskId
+from roboco.gateway.principal import Principal
+from roboco.gateway.problem import Problem, not_found
+
+_log = logging.getLogger(__name__)
+
+
+def named_team(gateway: Gateway, caller: Principal, name: str) -> Team:
+    """Return the team of this name, never of a path. Raise Problem if it is unknown, not allowed, or broken."""
+    if caller.teams is not None and name not in caller.teams:
+        raise _unknown_team(name)
+    try:
+        return gateway.orchestrator.sent_team(name)
+    except InvalidTeam as error:
+        _log.warning("team %r cannot be used: %s", name, error)
+        remedy = f"an operator runs `roboco validate` on the file of team {name[:64]}"
+        raise Problem(500, "invalid_team", f"the file of team {name[:64]!r} has mistakes", remedy) from error
+    except UsageError:
+        raise _unknown_team(name) from None
+
+
+def team_names(gateway: Gateway, caller: Principal) -> list[str]:
+    """Return the names of the teams that the caller may use, sorted. No file is read."""
+    return [name for name in gateway.orchestrator.team_names() if caller.teams is None or name in caller.teams]
+
+
+def usable_teams(gateway: Gateway, caller: Principal) -> Iterator[tuple[str, Team]]:
+    """Yield the teams that the caller may use, each with its name. A team whose file has mistakes is left out."""
+    for name in team_names(gateway, caller):
+        try:
+            yield name, named_team(gateway, caller, name)
+        except Problem:
+            continue  # named_team has logged it
+
+
+def team_of_new_task(gateway: Gateway, caller: Principal, new: NewTaskId, name: str) -> Team:
+    """Return the team of this name within the caller's budget, or as an earlier request for the task has frozen it."""
+    team = named_team(gateway, caller, name)
+    if new.repeatable and gateway.orchestrator.stored_summary(new.task_id) is not None:
+        frozen = frozen_team(gateway, new.task_id)
+        if frozen is not None and frozen.name == team.name:
+            return frozen
+    return limited_team(caller, team)
+
+
+def team_of_fork(caller: Principal, source: Team, wanted: Team | None = None) -> Team | None:
+    """Return the team of a fork within the caller's budget, or None if it is the team of its source as it is."""
+    limited = limited_team(caller, wanted or source)
+    return None if limited is source else limited
+
+
+def limited_team(caller: Principal, team: Team) -> Team:
+    """Return the team with each limit lowered to the caller's budget."""
+    return within_budget(team, default_limits(caller))
+
+
+def frozen_team(gateway: Gateway, task_id: str) -> Team | None:
+    """Return the team with which a task was submitted, or None if there is no such task."""
+    try:
+        return gateway.orchestrator.task(task_id).team()
+    except UsageError:
+        return None
+
+
+def _unknown_team(name: str) -> Problem:
+    return not_found(f"no team {name[:64]!r}", "list teams with GET /v1/teams")

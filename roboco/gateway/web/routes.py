@@ -1,0 +1,100 @@
+"""routes: the page of the web view and its files. They are public: all data need a caller, and come from the API.
+
+browser ─► /            index.html ─► ui/js/..., ui/css/..., ui/vendor/...   (ETag: a new release is seen at once)
+           unknown file: 404         content policy: only files and requests of this origin
+"""
+
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from roboco.gateway.problem import not_found
+from roboco.gateway.rest.caching import has_match
+
+router = APIRouter(include_in_schema=False)
+_TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+"""The types of the files that are served. Others, such as licences, are only part of the package."""
+_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' blob:",
+        "worker-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+    "Vary": "Accept-Encoding",
+}
+
+
+@router.get("/")
+async def page(request: Request) -> Response:
+    """Return the page."""
+    return _file(request, "index.html")
+
+
+@router.get("/ui/{path:path}")
+async def asset(request: Request, path: str) -> Response:
+    """Return a file of the page."""
+    return _file(request, path)
+
+
+def _file(request: Request, path: str) -> Response:
+    found = _assets().get(path)
+    if found is None:
+        raise not_found(f"the web view has no file {path[:80]!r}")
+    headers = _HEADERS | {"ETag": f"W/{found.etag}"}
+    if has_match(request.headers.get("if-none-match"), found.etag):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(found.compressed, headers=headers | {"Content-Encoding": "gzip"}, media_type=found.media_type)
+    return Response(found.content, headers=headers, media_type=found.media_type)
+
+
+@dataclass(frozen=True)
+class _Asset:
+    """A file of the page."""
+
+    media_type: str
+    content: bytes
+    compressed: bytes
+    etag: str
+
+
+@cache
+def _assets() -> dict[str, _Asset]:
+    """Return each file by its path. They are read and compressed once: some 120 KB."""
+    folder = resources.files("roboco.gateway.web") / "assets"
+    return {
+        path: _Asset(kind, content, gzip.compress(content, 9, mtime=0), f'"{sha256(content).hexdigest()[:32]}"')
+        for path, kind, content in _read_folder(folder)
+    }
+
+
+def _read_folder(folder: Traversable, prefix: str = "") -> list[tuple[str, str, bytes]]:
+    found = []
+    for entry in folder.iterdir():
+        media_type = _TYPES.get("." + entry.name.rpartition(".")[2])
+        if entry.is_dir():
+            found += _read_folder(entry, f"{prefix}{entry.name}/")
+        elif media_type is not None:
+            found.append((f"{prefix}{entry.name}", media_type, entry.read_bytes()))
+    return found
