@@ -30,13 +30,14 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "demo": ("commands.demo:demo", "Run a shipped team on TOPIC."),
         "init": ("commands.init:init", "Create a project: a team, a tool, a service, a test and settings."),
         "run": ("commands.run:run", "Run a team here and show it live."),
-        "dev": ("commands.dev:dev", "Run a whole stack: Redis, S3, workers and Flower."),
+        "dev": ("commands.dev:dev", "Run a whole stack: Redis, S3, workers, Flower and HTTP."),
+        "serve": ("gateway.serve:serve", "Serve HTTP: start, follow, steer and stop tasks."),
         "submit": ("commands.submit:submit", "Submit a task to running workers and print its id."),
         "watch": ("commands.watch:watch", "Show a task live until it has ended."),
     },
     "Control": {
         "send": ("commands.submit:send", "Send a message to a task."),
-        "interrupt": ("commands.control:interrupt", "Interrupt a task with a message."),
+        "interrupt": ("commands.control:interrupt", "Interrupt a task, with or without a message."),
         "stop": ("commands.control:stop", "Stop a task: it ends as cancelled."),
         "pause": ("commands.control:pause", "Pause a task before its next step."),
         "step": ("commands.control:step", "Run one step of a task, show it, and pause the task."),
@@ -68,7 +69,8 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
         "doctor": ("doctor.command:doctor", "Check everything that a deployment needs."),
         "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
-        "dead-letters": ("commands.dead_letters:dead_letters", "List, requeue or delete dead letters."),
+        "keys": ("gateway.keys:keys", "Create, list or revoke keys of the HTTP gateway."),
+        "dead-letters": ("commands.dead_letters:dead_letters", "List, requeue or dismiss dead letters."),
     },
 }
 """The commands by section: the place of each below `roboco.cli`, and the first line of its help."""

@@ -9,8 +9,8 @@ from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
+from roboco.client.context_report import context_changes, context_report, find_turn
 from roboco.domain.history.step import TaskStep
-from roboco.errors import UsageError
 
 
 @click.command()
@@ -24,37 +24,11 @@ def context(task_id: str, seq: int | None, as_json: bool) -> None:
     tokens, and the changes since the previous step of the same agent.
     """
     with open_task(task_id) as task:
-        steps = [step for step in task.history() if step.by_agent and "context" in step.metadata]
-    step = _select_step(task_id, steps, seq)
-    before = next((one for one in reversed(steps) if one.seq < step.seq and one.agent_name == step.agent_name), None)
+        step, before = find_turn(task_id, task.steps(), seq)
     if as_json:
-        record = {"step": step.seq, "agent_name": step.agent_name, "context": step.metadata["context"]}
-        print_json(record | {"changes": None if before is None else changes(before, step)})
+        print_json(context_report(step, before))
     else:
         _print(Screen(sys.stdout), step, before)
-
-
-def _select_step(task_id: str, steps: list[TaskStep], seq: int | None) -> TaskStep:
-    if not steps:
-        raise UsageError(f"no agent of task {task_id!r} has had a turn yet")
-    matching = [step for step in steps if seq is None or step.seq == seq]
-    if not matching:
-        possible = ", ".join(str(step.seq) for step in steps[-20:])
-        raise UsageError(f"--step {seq}: is no turn of an agent in task {task_id!r}; those are {possible}")
-    return matching[-1]
-
-
-def changes(before: TaskStep, step: TaskStep) -> dict[str, Any]:
-    """Return the steps that the prompt of a step contained and that of the one before did not, and vice versa."""
-    old, new = (_positions(one.metadata["context"].get("included") or []) for one in (before, step))
-    tokens, old_tokens = (_total_tokens(one) for one in (step, before))
-    return {
-        "since": before.seq,
-        "added": sorted(new - old),
-        "removed": sorted(old - new),
-        "tokens": tokens - old_tokens,
-        "summary": step.metadata["context"].get("summary") != before.metadata["context"].get("summary"),
-    }
 
 
 def _print(screen: Screen, step: TaskStep, before: TaskStep | None) -> None:
@@ -72,7 +46,7 @@ def _print(screen: Screen, step: TaskStep, before: TaskStep | None) -> None:
     usage = step.metadata.get("usage") or {}
     screen.line((f"   the model counted {usage.get('tokens_in', 0)} in, {usage.get('tokens_out', 0)} out", "dim"))
     if before is not None:
-        _print_changes(screen, changes(before, step))
+        _print_changes(screen, context_changes(before, step))
 
 
 def _print_changes(screen: Screen, found: dict[str, Any]) -> None:
@@ -83,14 +57,6 @@ def _print_changes(screen: Screen, found: dict[str, Any]) -> None:
     if found["summary"]:
         parts.append("with another summary")
     screen.line((f"   compared with its step {found['since']}: {'; '.join(parts)}", "cyan"))
-
-
-def _positions(ranges: list[list[int]]) -> set[int]:
-    return {seq for first, last in ranges for seq in range(first, last + 1)}
-
-
-def _total_tokens(step: TaskStep) -> int:
-    return int((step.metadata["context"].get("tokens") or {}).get("total", 0))
 
 
 def _range_text(ends: list[int]) -> str:

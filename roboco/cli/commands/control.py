@@ -30,15 +30,15 @@ _NO_STEP_AFTER: Final = 0.5
 
 @click.command()
 @click.argument("task_id")
-@click.argument("message")
+@click.argument("message", required=False)
 @options.answering_agent
 @options.timeout(5)
 @options.as_json
-def interrupt(task_id: str, message: str, agent: str | None, timeout: float, as_json: bool) -> None:
-    """Interrupt a task with a message.
+def interrupt(task_id: str, message: str | None, agent: str | None, timeout: float, as_json: bool) -> None:
+    """Interrupt a task, with or without a message.
 
-    The text that an agent has streamed so far stays. The command prints the effect, after --timeout seconds at the
-    latest.
+    It continues with MESSAGE, or waits for one. The text that an agent has streamed so far stays. The command prints
+    the effect, after --timeout seconds at the latest.
     """
     with open_task(task_id) as task:
         receipt = task.interrupt(message, agent, timeout=timeout)

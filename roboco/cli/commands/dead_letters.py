@@ -1,4 +1,4 @@
-"""roboco dead-letters: list, show, requeue and delete dead letters."""
+"""roboco dead-letters: list, show, requeue and dismiss dead letters."""
 
 import sys
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _letters_argument = click.argument("letter_ids", metavar="LETTERS", nargs=-1)
 @options.as_json
 @click.pass_context
 def dead_letters(context: click.Context, as_json: bool) -> None:
-    """List, requeue or delete dead letters.
+    """List, requeue or dismiss dead letters.
 
     Dead letters are messages that no worker could read, refused submissions, and turns and tool calls that were lost
     too often. Without a subcommand they are listed.
@@ -91,12 +91,12 @@ def requeue_letters(letter_ids: tuple[str, ...], as_json: bool) -> None:
         print_json([{"letter_id": letter.letter_id, "name": letter.name, "requeued": True} for letter in sent])
 
 
-@dead_letters.command("delete")
+@dead_letters.command("dismiss")
 @_letters_argument
-@click.option("--all", "every", is_flag=True, help="Delete all letters that are on the list now.")
+@click.option("--all", "every", is_flag=True, help="Dismiss all letters that are on the list now.")
 @options.as_json
-def delete_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> None:
-    """Delete dead letters without sending them again.
+def dismiss_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Delete dead letters for good, without sending them again.
 
     Also those of tasks that have ended. A letter that is not on the list is no error.
     """
@@ -104,13 +104,15 @@ def delete_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> N
         raise click.UsageError("name the letters, or use --all; roboco dead-letters lists them")
     with _open_orchestrator() as orchestrator:
         chosen = [letter.letter_id for letter in orchestrator.dead_letters()] if every else letter_ids
-        deleted = {letter_id: orchestrator.delete_dead_letter(letter_id) for letter_id in chosen}
+        dismissed = {letter_id: orchestrator.dismiss_dead_letter(letter_id) for letter_id in chosen}
     if as_json:
-        print_json([{"letter_id": letter_id, "deleted": letter is not None} for letter_id, letter in deleted.items()])
+        print_json(
+            [{"letter_id": letter_id, "dismissed": letter is not None} for letter_id, letter in dismissed.items()]
+        )
         return
-    for letter_id, letter in deleted.items():
-        click.echo(_deletion_message(letter_id, letter))
-    if not deleted:
+    for letter_id, letter in dismissed.items():
+        click.echo(_dismissal_message(letter_id, letter))
+    if not dismissed:
         click.echo("no dead letters")
 
 
@@ -120,10 +122,10 @@ def _open_orchestrator() -> Iterator[Orchestrator]:
         yield orchestrator
 
 
-def _deletion_message(letter_id: str, letter: DeadLetter | None) -> str:
+def _dismissal_message(letter_id: str, letter: DeadLetter | None) -> str:
     if letter is None:
-        return f"{one_line(letter_id, 80)} is not on the list: it was deleted or sent again, or never existed"
-    return f"{letter_id} is deleted ({one_line(letter.name, 64)}: {one_line(letter.reason, 160)})"
+        return f"{one_line(letter_id, 80)} is not on the list: it was dismissed or sent again, or never existed"
+    return f"{letter_id} is dismissed ({one_line(letter.name, 64)}: {one_line(letter.reason, 160)})"
 
 
 def _table(letters: list[DeadLetter], now: datetime) -> Table:

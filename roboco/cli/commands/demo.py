@@ -50,8 +50,9 @@ SHIPPED_TEAMS = {
     "--team", "name", type=click.Choice(list(SHIPPED_TEAMS)), default="demo", show_default=True, help="Which team."
 )
 @click.option("--list", "listed", is_flag=True, help="List the teams, and run none.")
+@options.web
 @options.as_json
-def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
+def demo(topic: str | None, name: str, listed: bool, web: bool, as_json: bool) -> int:
     """Run a shipped team on TOPIC.
 
     It is a writer and a critic, unless another team is named. It needs no server and no key, and uses OPENAI_API_KEY if
@@ -66,7 +67,7 @@ def demo(topic: str | None, name: str, listed: bool, as_json: bool) -> int:
     team = shipped_team(name)
     allowed = tuple(join(server.command) for server in team.mcp_servers.values() if server.command)
     prompt = example.prompt.format(topic=topic or example.topic)
-    code = run_team(team, RunOptions(prompt, as_json=as_json, allowed=allowed, tools=_tool_modules(team)))
+    code = run_team(team, RunOptions(prompt, as_json=as_json, allowed=allowed, tools=_tool_modules(team), web=web))
     if code == 0 and not as_json:
         Screen(sys.stdout).paragraph((f"make your own: {_program()} init my-team", "dim"))
     return code

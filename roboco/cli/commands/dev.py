@@ -1,4 +1,4 @@
-"""roboco dev: all servers and workers of Roboco on this machine, until Ctrl-C."""
+"""roboco dev: all servers and workers of Roboco on this machine, and its HTTP gateway, until Ctrl-C."""
 
 import os
 import sys
@@ -15,13 +15,13 @@ from roboco.cli.terminal.signals import Interrupted
 
 @click.command()
 @click.option(
-    "--port-base", type=click.IntRange(1024, 65000), help="First of 13 ports; by default those of the last run."
+    "--port-base", type=click.IntRange(1024, 65000), help="First of 14 ports; by default those of the last run."
 )
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(".roboco/dev"), show_default=True
 )
 def dev(port_base: int | None, folder: Path) -> None:
-    """Run a whole stack: Redis, S3, workers and Flower.
+    """Run a whole stack: Redis, S3, workers, Flower and HTTP.
 
     The command prints their addresses, restarts each process that dies, and ends on Ctrl-C. The folder keeps the data.
     """
@@ -47,6 +47,7 @@ def _print_addresses(screen: Screen, stack: DevStack) -> None:
     place = exports.get("ROBOCO_S3_ENDPOINT_URL", "")
     table.add_row("workspace", Text(f"{exports['ROBOCO_WORKSPACE']} {place and f'at {place}'}".rstrip()))
     table.add_row("flower", Text(f"{stack.flower} user roboco, password {stack.password}"))
+    table.add_row("web view", Text(f"{stack.gateway}/ and HTTP gateway, for this machine alone, without a key"))
     table.add_row("workers", Text(", ".join(POOLS)))
     here = os.path.relpath(stack.folder)
     table.add_row("logs", Text(f"{here}/*.log"))

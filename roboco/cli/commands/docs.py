@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from roboco.cli.terminal.screen import Screen
-from roboco.errors import UsageError
+from roboco.errors import NotFound
 
 _FOLDER = resources.files("roboco") / "docs"
 _INDEX = "index"
@@ -45,7 +45,7 @@ def text_of(page: str) -> str:
     """Return the Markdown of a guide, without the comments for tests. Raise UsageError if there is no such guide."""
     name = page.removesuffix(".md")
     if name not in pages():
-        raise UsageError(f"there is no guide {page!r}; guides: {', '.join(pages())}")
+        raise NotFound(f"there is no guide {page!r}; guides: {', '.join(pages())}")
     return _COMMENT.sub("", _file(name).read_text(encoding="utf-8"))
 
 

@@ -9,6 +9,7 @@ from roboco.cli.stack.celery_process import environment
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import SUCCESS, USAGE, print_error
 from roboco.cli.terminal.json_output import print_json
+from roboco.errors import UsageError
 from roboco.settings import load_settings
 
 
@@ -28,7 +29,7 @@ def health(pool: str, as_json: bool) -> int:
         click.echo(ended.stdout, nl=False)
         click.echo(ended.stderr, nl=False, err=True)
     elif ended.returncode == USAGE:
-        print_error("usage", message, as_json)
+        print_error(UsageError.code, message, as_json)
     else:
         print_json({"pool": pool, "healthy": ended.returncode == SUCCESS, "message": message})
     return ended.returncode

@@ -19,6 +19,7 @@ from roboco.cli.terminal import options
 @options.title
 @options.task_id
 @options.as_json
+@options.web
 @click.option("--worker", is_flag=True, help="Start a worker even if ROBOCO_REDIS_URL is set.")
 def run(file: Path, prompt: str, **given: Any) -> int:
     """Run a team here and show it live.

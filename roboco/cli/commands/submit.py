@@ -33,6 +33,7 @@ from roboco.settings import Settings, load_settings
     metavar="NAME",
     help="The tenant that it belongs to: its id is then NAME:TASK_ID. ROBOCO_TENANT by default.",
 )
+@click.option("--conversation", is_flag=True, help="Wait for a message where the task would complete.")
 @notification_options.options
 @options.as_json
 def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: Any) -> None:

@@ -12,7 +12,8 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
-from roboco.domain.replay.explain import StepExplanation, current_status, explain
+from roboco.client.task_explanation import explain_task
+from roboco.domain.replay.explain import StepExplanation
 from roboco.domain.status import TaskStatus
 
 MAX_LINE_CHARS: Final = 240
@@ -34,19 +35,17 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
         past = replay.recorded(with_router=False)
         changes = replay.open_changes()
         missing = "" if past.status.ended else replay.missing_worker()
-    scenes, end = explain(past, step), f"it waits ({past.status}): {missing}" if missing else current_status(past)
+    found = explain_task(task_id, past, step, missing, changes)
     if as_json:
-        record = {"task_id": task_id, "team": past.team.name, "status": past.status, "reason": past.reason}
-        steps = [scene.record() for scene in scenes]
-        print_json(record | {"steps": steps, "end": end, "missing_worker": missing, "changes": changes})
+        print_json(found)
         return
     screen = Screen(sys.stdout)
-    screen.line(("task ", "dim"), task_id, (f" · team {past.team.name}", "dim"))
-    for scene in scenes:
+    screen.line(("task ", "dim"), task_id, (f" · team {found.team}", "dim"))
+    for scene in found.steps:
         _print_step(screen, scene)
     for change in changes:
         show_change(screen, change)
-    _print_end(screen, past.status, end)
+    _print_end(screen, found.status, found.end)
 
 
 def _print_step(screen: Screen, scene: StepExplanation) -> None:

@@ -17,6 +17,7 @@ from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.decision.decide import STOPPED
 from roboco.domain.history.call_failure import CallFailure
+from roboco.domain.history.interruption import INTERRUPTED_BY_USER
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
@@ -191,7 +192,8 @@ class LiveView:
     def _interrupted(self, event: UserInterrupted) -> None:
         """Print how the work was interrupted. A message that interrupted it is printed already."""
         by_message = self._last_user_message[: len(event.reason)] == event.reason
-        reason = "" if by_message else f"interrupted: {one_line(event.reason, _MAX_REASON_CHARS)}"
+        said = "" if event.reason == INTERRUPTED_BY_USER else "interrupted: "
+        reason = "" if by_message else f"{said}{one_line(event.reason, _MAX_REASON_CHARS)}"
         closed = describe_connection_end(event.receipt)
         if reason or closed:
             between = " · " if reason and closed else ""

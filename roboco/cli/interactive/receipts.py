@@ -6,13 +6,24 @@ from typing import Any
 
 from roboco.client.receipt import Receipt
 
+_EFFECTS = {
+    "reply_ended": "the reply has ended",
+    "calls_closed": "the open calls are closed",
+    "turn_replaced": "the turn was ended before its text",
+    "nothing_running": "no agent and no tool was at work",
+    "already_waiting": "nothing was running",
+}
+"""The effects of an interruption without a message as parts of a sentence."""
+
 
 def describe_effect(receipt: Receipt, task_id: str) -> str:
-    """Return the effect of a message that was sent to interrupt the task."""
+    """Return the effect of an interruption of the task, with or without a message."""
     if receipt.expired:
-        return f"{task_id} has ended before it could apply the message"
+        return f"{task_id} has ended before it could apply this"
     if receipt.applied_at_seq is None:
         return f"{task_id} has accepted it, and no worker has applied it yet"
+    if receipt.effect is not None and receipt.seen_at is None:
+        return f"{_EFFECTS[receipt.effect]}; continue with: roboco send {task_id} MESSAGE"
     if receipt.seen_at is None:
         return f"it is step {receipt.applied_at_seq} of {task_id}; no agent was speaking"
     return f"interrupted {task_id}: {describe_reply_end(receipt)}"

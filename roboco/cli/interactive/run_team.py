@@ -4,11 +4,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.interactive.live_view import LiveView
@@ -32,6 +33,7 @@ STOP_TIMEOUT: Final = 15.0
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds that a coordinator has to complete the workspace of an ended task."""
 _POLL_INTERVAL: Final = 0.02
+_SERVING_INTERVAL: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class RunOptions:
     """MCP servers that the worker of this command may start."""
     tools: tuple[str, ...] = ()
     """Modules of tools that the worker of this command imports."""
+    web: bool = False
+    """Serve the web view of the task, until Ctrl-C."""
 
 
 def run_team(team: Team, options: RunOptions) -> int:
@@ -70,8 +74,11 @@ def run_team(team: Team, options: RunOptions) -> int:
         # Built while the model loads: a wrong configuration is reported before it has arrived.
         orchestrator = Orchestrator(stack.settings)
         stack.close_at_end(orchestrator.close)
+        page = stack.start_gateway() if options.web else ""
         stack.wait_model()
         task = _submit(orchestrator, team, options)
+        if page:
+            _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
         check = stack.check if stack.has_worker else _no_local_worker
         try:
             as_json = Conversation(task, JsonLines(sys.stdout), check=check) if options.as_json else None
@@ -84,7 +91,18 @@ def run_team(team: Team, options: RunOptions) -> int:
         finally:
             screen.status("")
         notes.line((f"files: {_files_location(settings.workspace, task.task_id)}", "dim"))
+        if page:
+            _serve_until_interrupted(stack, notes)
         return code
+
+
+def _serve_until_interrupted(stack: LocalStack, notes: Screen) -> None:
+    """Keep the web view and the worker running. Raise TransientError if a server of this command dies."""
+    _note(notes, "the web view stays until Ctrl-C")
+    with suppress(Interrupted):
+        while True:
+            stack.check()
+            time.sleep(_SERVING_INTERVAL)
 
 
 def _no_local_worker() -> None:

@@ -1,4 +1,4 @@
-"""DevStack: a permanent Roboco on one machine: servers, three workers and Flower, with their data in a folder."""
+"""DevStack: a permanent Roboco on one machine: servers, workers, Flower and the gateway, with data in a folder."""
 
 import os
 import secrets
@@ -15,6 +15,7 @@ from roboco.adapters.local.seaweed import find_weed, start_seaweed
 from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, start_celery, start_worker
 from roboco.cli.stack.component import Component
+from roboco.cli.stack.gateway_process import start_gateway
 from roboco.cli.stack.local_model import (
     Report,
     begin_local_model,
@@ -30,8 +31,8 @@ from roboco.settings import load_settings
 POOLS = ("coordinator", "agents", "tools")
 FLOWER_COLUMNS = "name,args,uuid,state,received,runtime,worker"
 """Flower's columns, with the worker of each task. Flower shows the arguments on request only."""
-_PORT_COUNT = 13
-"""Valkey, Flower, the local model, and ten of the S3 server."""
+_PORT_COUNT = 14
+"""Valkey, Flower, the local model, ten of the S3 server, and the gateway."""
 _CONFLICTING_VARIABLES = ("AWS_PROFILE", "AWS_SESSION_TOKEN")
 """Variables of the user's environment that do not fit the keys of the S3 server that is started here."""
 
@@ -56,9 +57,18 @@ class DevStack:
         """Flower's address."""
         return f"http://{LOOPBACK}:{self._first_port + 1}"
 
+    @property
+    def gateway(self) -> str:
+        """The gateway's address."""
+        return f"http://{LOOPBACK}:{self._gateway_port}"
+
+    @property
+    def _gateway_port(self) -> int:
+        return self._first_port + _PORT_COUNT - 1
+
     def start(self) -> None:
         """Start everything. The model is downloaded beside the servers; the workers and Flower get ready later."""
-        for extra in ("workers", "flower"):
+        for extra in ("workers", "flower", "gateway"):
             require_extra(extra, "roboco dev", "dev-server")
         with ExitStack() as undone:
             model = self._begin_model()
@@ -74,8 +84,10 @@ class DevStack:
         self._start_workspace()
         env = self._environment(self._start_model(model))
         for pool in POOLS:
-            self._add_celery(pool, b" ready.", partial(start_worker, pool, f"roboco.workers.{pool}", env))
-        self._add_celery("flower", b"Visit me at", partial(self._start_flower, env))
+            self._add_part(pool, b" ready.", partial(start_worker, pool, f"roboco.workers.{pool}", env))
+        self._add_part("flower", b"Visit me at", partial(self._start_flower, env))
+        with_flower = {"ROBOCO_GATEWAY_FLOWER_URL": self.flower, **env}
+        self._add_part("gateway", b"roboco serve listens", partial(start_gateway, self._gateway_port, with_flower))
         _write_private(self.folder / "env", self.export_lines())
 
     def export_lines(self) -> str:
@@ -132,7 +144,7 @@ class DevStack:
         env = environment(settings, self.exports | model)
         return {name: value for name, value in env.items() if name not in foreign}
 
-    def _add_celery(self, name: str, sign: bytes, begin: Callable[[Path], Server]) -> None:
+    def _add_part(self, name: str, sign: bytes, begin: Callable[[Path], Server]) -> None:
         log = self.folder / f"{name}.log"
         log.unlink(missing_ok=True)
         self.supervisor.add(Component(name, log, lambda: begin(log), sign))

@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import Self
 
 from roboco.adapters.extras import require_extra
-from roboco.adapters.local.process import Server, free_port, wait_ready
+from roboco.adapters.local.process import LOOPBACK, Server, free_port, wait_ready
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.stack.celery_process import environment, kill, start_worker
+from roboco.cli.stack.gateway_process import listens, start_gateway
 from roboco.cli.stack.local_model import LocalModel, Report, model_environment, names_model
 from roboco.cli.terminal.signals import Interrupted, ignore_signals
 from roboco.domain.team.team import Team
@@ -23,6 +24,7 @@ from roboco.settings import Settings
 
 _WORKER_NAME = "run"
 _UNLIMITED_SECONDS = 10.0 * 365 * 86_400
+_GATEWAY_TIMEOUT = 30.0
 _WARM_SHUTDOWN_TIMEOUT = 10.0
 """Seconds that a worker on a shared Redis has to finish its work."""
 
@@ -94,6 +96,18 @@ class LocalStack:
         """True if a worker runs that was started here."""
         return self._missing.worker
 
+    def start_gateway(self) -> str:
+        """Start the HTTP gateway for this machine alone, without keys. Return the address of its page when it answers.
+
+        Raises UsageError if its packages are missing, and TransientError if it does not start.
+        """
+        require_extra("gateway", "the web view", "local,gateway")
+        port = free_port()
+        server = start_gateway(port, environment(self.settings, {}), self._folder / "gateway.log")
+        self._servers.append(server)
+        wait_ready(server, lambda: listens(port), _GATEWAY_TIMEOUT)
+        return f"http://{LOOPBACK}:{port}/"
+
     def check(self) -> None:
         """Raise TransientError, with the end of its log, if a server that was started here has died."""
         for server in self._servers:
@@ -107,9 +121,8 @@ class LocalStack:
         """
         if self._missing.worker:
             require_extra("workers", "a worker on this machine", "local")
-        folder = Path(
-            self._exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True))
-        )
+        scratch = tempfile.TemporaryDirectory(prefix="roboco-", ignore_cleanup_errors=True)
+        self._folder = folder = Path(self._exits.enter_context(scratch))
         port = free_port() if self._missing.model else None
         if port is not None:
             self._model = LocalModel(folder, port, self._report)

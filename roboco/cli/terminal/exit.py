@@ -33,7 +33,7 @@ EXIT_CODES: Final = (
 """The exit codes of all commands, as the help shows them."""
 ERROR_FORMAT: Final = (
     "With --json, an error is one JSON object on a line of standard error, with its `code` and `message`, such as "
-    '{"code": "usage", "message": "..."}; standard output holds the result alone.'
+    '{"code": "invalid", "message": "..."}; standard output holds the result alone.'
 )
 
 
@@ -53,7 +53,7 @@ def report(error: RobocoError, as_json: bool) -> int:
 def report_usage(error: click.ClickException, as_json: bool) -> int:
     """Print the mistake that click found in the command line. Return the exit code."""
     if as_json:
-        print_error("usage" if error.exit_code == USAGE else "error", error.format_message(), as_json)
+        print_error(UsageError.code if error.exit_code == USAGE else "error", error.format_message(), as_json)
     else:
         error.show()
     return error.exit_code

@@ -66,6 +66,7 @@ task_id = click.option(
     "--id", "task_id", metavar="TASK_ID", help="The task's id; the same task again is followed, or continued."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs; errors too.")
+web = click.option("--web", is_flag=True, help="Serve the web view of the task too, until Ctrl-C.")
 always_json = click.option(
     "--json", is_flag=True, expose_value=False, help="Print errors as JSON too; the output always is."
 )

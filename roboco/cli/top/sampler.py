@@ -12,13 +12,11 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.monitor import LiveTask, RedisMonitor
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
+from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
-from roboco.errors import RobocoError, TransientError
-
-MAX_NEW_TEAMS = 5
-"""Teams that are read from the workspace for one picture. The others follow with the next pictures."""
+from roboco.errors import TransientError
 
 
 class Sampler:
@@ -31,7 +29,8 @@ class Sampler:
         self._client = connect(settings.redis_url)
         self._redis = RedisMonitor(self._client, Keys(settings.prefix), model_limits(settings))
         self._heartbeats = heartbeats
-        self._known: dict[str, Team | None] = {}
+        self._open_teams = OpenTeams(lambda task_id: orchestrator.stored_task(task_id).team())
+        self._known: dict[str, Team] = {}
         self._last = TopSnapshot(time.time())
 
     def close(self) -> None:
@@ -51,7 +50,7 @@ class Sampler:
 
     def _sample_redis(self, now: TopSnapshot, most: int) -> TopSnapshot:
         tasks = self._redis.tasks(most)
-        self._read_teams([task.task_id for task in tasks])
+        self._known = self._open_teams.update(task.task_id for task in tasks)
         before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
         seconds = now.at - self._last.at
         return replace(
@@ -59,7 +58,7 @@ class Sampler:
             open_tasks=self._redis.open_tasks(),
             dead_letters=self._redis.dead_letters(),
             tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
-            rates=tuple(self._redis.rates(self._known_teams())),
+            rates=tuple(self._redis.rates(self._known.items())),
         )
 
     def _sample_queues(self, now: TopSnapshot, most: int) -> TopSnapshot:
@@ -69,15 +68,3 @@ class Sampler:
         team = self._known.get(task.task_id)
         rate = None if before is None or seconds <= 0 else max(0.0, (task.tokens_out - before) / seconds)
         return TaskRow(task, "" if team is None else team.name, rate)
-
-    def _read_teams(self, task_ids: list[str]) -> None:
-        """Read some teams that are not known yet. A team that cannot be read has no name."""
-        self._known = {task_id: self._known[task_id] for task_id in task_ids if task_id in self._known}
-        for task_id in [one for one in task_ids if one not in self._known][:MAX_NEW_TEAMS]:
-            try:
-                self._known[task_id] = self._orchestrator.stored_task(task_id).team()
-            except (RobocoError, OSError):
-                self._known[task_id] = None
-
-    def _known_teams(self) -> list[tuple[str, Team]]:
-        return [(task_id, team) for task_id, team in self._known.items() if team is not None]

@@ -5,7 +5,8 @@ from typing import Any
 
 from roboco.adapters.celery.queue_stats import QueueStats
 from roboco.adapters.celery.worker_monitor import WorkerInfo
-from roboco.adapters.redis.monitor import LiveTask, RateUsage
+from roboco.adapters.redis.monitor import LiveTask
+from roboco.domain.rate_report import RateReport
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class TopSnapshot:
     tasks: tuple[TaskRow, ...] = ()
     workers: tuple[WorkerInfo, ...] = ()
     queues: tuple[QueueStats, ...] = ()
-    rates: tuple[RateUsage, ...] = ()
+    rates: tuple[RateReport, ...] = ()
     errors: tuple[str, ...] = ()
     """The servers that did not answer."""
 
@@ -52,6 +53,6 @@ class TopSnapshot:
             "tasks": [asdict(row.task) | {"team": row.team, "rate": row.rate} for row in self.tasks],
             "workers": [asdict(one) | {"alive": one.alive(self.at)} for one in self.workers],
             "queues": [asdict(one) | {"workers": self.consumers(one.name)} for one in self.queues],
-            "rates": [asdict(one) for one in self.rates],
+            "rates": [one.model_dump() for one in self.rates],
             "errors": list(self.errors),
         }

@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from roboco.adapters.celery.worker_monitor import WorkerInfo
-from roboco.adapters.redis.monitor import RateUsage
 from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.top.columns import Column, fitted, natural_width
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
+from roboco.domain.rate_report import RateReport
 from roboco.domain.status import TaskStatus
 
 BESIDE_WIDTH = 150
@@ -102,7 +102,7 @@ def _queue_columns(snapshot: TopSnapshot) -> list[Column]:
     ]
 
 
-def _rate_columns(rates: Sequence[RateUsage]) -> list[Column]:
+def _rate_columns(rates: Sequence[RateReport]) -> list[Column]:
     return [
         Column("model", _plain(one_line(one.model, 100) for one in rates), is_id=True, keep_end=True),
         Column("requests/min", [_usage_cell(one.requests, one.max_requests) for one in rates], 2, right=True),

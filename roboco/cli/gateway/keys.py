@@ -1,0 +1,151 @@
+"""roboco keys: create, list and revoke keys of the HTTP gateway."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from roboco.cli.terminal import options
+from roboco.cli.terminal.format import age
+from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.sanitize import one_line
+from roboco.cli.terminal.screen import Screen
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.access_key import DEFAULT_SCOPES, AccessKey, CallerLimits, Scope
+from roboco.settings import load_settings
+
+_DURATION = re.compile(r"(\d{1,5})([hd])")
+_UNITS: Final = {"h": "hours", "d": "days"}
+
+
+def _expiry(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    if (found := _DURATION.fullmatch(text)) is None or int(found[1]) == 0:
+        raise click.BadParameter(f"must be a number of hours or days, such as 12h or 90d (found {text!r})")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _limits(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    limits: dict[str, str] = {}
+    for value in values:
+        name, _sign, number = value.partition("=")
+        if name not in CallerLimits.model_fields or not number:
+            raise click.BadParameter(f"must be NAME=NUMBER with a name of {', '.join(CallerLimits.model_fields)}")
+        limits[name] = number
+    return limits
+
+
+@click.group()
+def keys() -> None:
+    """Create, list or revoke keys of the HTTP gateway.
+
+    Clients send a key with each request: Authorization: Bearer KEY. The workspace stores only a digest of its secret.
+    """
+
+
+@keys.command("create")
+@click.argument("name")
+@click.option("--tenant", metavar="NAME", help="The tenant whose tasks the key reaches; without it all tasks.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice([scope.value for scope in Scope]),
+    help=f"A kind of requests that it allows; may be repeated. By default {', '.join(DEFAULT_SCOPES)}.",
+)
+@click.option("--team", "teams", metavar="NAME", multiple=True, help="A team that it may use; may be repeated.")
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=NUMBER",
+    multiple=True,
+    callback=_limits,
+    help=f"A limit; may be repeated: {', '.join(CallerLimits.model_fields)}.",
+)
+@click.option("--expires", metavar="DURATION", callback=_expiry, help="How long it is valid, such as 12h or 90d.")
+@options.as_json
+def create(*, name: str, expires: timedelta | None, as_json: bool, **fields: Any) -> None:
+    """Create a key with this name, and print it once."""
+    chosen = {field: value for field, value in fields.items() if value}
+    expires_at = None if expires is None else datetime.now(UTC) + expires
+    with _open_orchestrator() as orchestrator:
+        text, key = orchestrator.create_key(name=name, expires_at=expires_at, **chosen)
+    if as_json:
+        print_json({"key": text, **_public(key)})
+        return
+    click.echo(text)
+    click.echo("keep it now: it cannot be shown again", err=True)
+
+
+@keys.command("list")
+@options.as_json
+def list_keys(as_json: bool) -> None:
+    """List all keys, without their secrets."""
+    with _open_orchestrator() as orchestrator:
+        found = sorted(orchestrator.keys(), key=lambda key: (key.created_at, key.id))
+    if as_json:
+        print_json(list(map(_public, found)))
+    elif found:
+        Screen(sys.stdout).table(_table(found, datetime.now(UTC)))
+    else:
+        click.echo("no keys; `roboco keys create NAME` makes one")
+
+
+@keys.command("revoke")
+@click.argument("key_ids", metavar="KEYS", nargs=-1, required=True)
+@options.as_json
+def revoke(key_ids: tuple[str, ...], as_json: bool) -> None:
+    """Revoke keys by their ids. Gateways refuse them within ten seconds."""
+    revoked: list[AccessKey] = []
+    try:
+        with _open_orchestrator() as orchestrator:
+            for key_id in key_ids:
+                revoked.append(key := orchestrator.revoke_key(key_id))
+                if not as_json:
+                    click.echo(f"{key.id} is revoked ({one_line(key.name, 64)})")
+    finally:
+        if as_json and revoked:  # also those before a key that is unknown
+            print_json(list(map(_public, revoked)))
+
+
+@contextmanager
+def _open_orchestrator() -> Iterator[Orchestrator]:
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        yield orchestrator
+
+
+def _public(key: AccessKey) -> dict[str, Any]:
+    """Return the key as JSON, without its digest."""
+    return key.model_dump(mode="json", exclude={"digest"}) | {"status": key.status_at(datetime.now(UTC))}
+
+
+def _table(found: list[AccessKey], now: datetime) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("key", no_wrap=True)
+    for heading in ("name", "tenant", "scopes", "teams", "limits"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("age", "status"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for key in found:
+        limits = key.limits.model_dump(exclude_none=True)
+        columns = (
+            key.name,
+            key.tenant or "",
+            " ".join(key.scopes),
+            "all" if key.teams is None else " ".join(key.teams),
+        )
+        table.add_row(
+            Text(key.id),
+            *(Text(one_line(text, 200)) for text in columns),
+            Text(" ".join(f"{name}={value:g}" for name, value in limits.items())),
+            Text(age((now - key.created_at).total_seconds())),
+            Text(key.status_at(now)),
+        )
+    return table
