@@ -1,11 +1,19 @@
 #!/bin/sh
-# Create the bucket, and for each pool a user that may only read and write tasks. A second run changes nothing.
+# Create the bucket, and a user for each pool, for the gateway, and for the operator who creates keys of the gateway. All
+# of them may read and write tasks; the policies differ in the folder of the gateway's keys. A second run changes nothing.
 set -eu
 minio() { mc --config-dir /tmp/mc "$@"; }
 minio mb --ignore-existing store/roboco
 minio admin policy create store roboco-tasks /etc/minio/s3-policy.json
-for pool in COORDINATOR AGENTS TOOLS; do
-    eval "key=\$S3_ACCESS_KEY_$pool secret=\$S3_SECRET_KEY_$pool"
+minio admin policy create store roboco-gateway /etc/minio/s3-policy-gateway.json
+minio admin policy create store roboco-operator /etc/minio/s3-policy-operator.json
+for user in COORDINATOR AGENTS TOOLS GATEWAY OPERATOR; do
+    case $user in
+    GATEWAY) policy=roboco-gateway ;;
+    OPERATOR) policy=roboco-operator ;;
+    *) policy=roboco-tasks ;;
+    esac
+    eval "key=\$S3_ACCESS_KEY_$user secret=\$S3_SECRET_KEY_$user"
     printf '%s\n%s\n' "$key" "$secret" | minio admin user add store
-    minio admin user info store "$key" | grep -q roboco-tasks || minio admin policy attach store roboco-tasks --user "$key"
+    minio admin user info store "$key" | grep -q "$policy" || minio admin policy attach store "$policy" --user "$key"
 done

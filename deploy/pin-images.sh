@@ -13,5 +13,6 @@ PYTHON_IMAGE python:3.13-slim
 REDIS_IMAGE redis:8
 MINIO_IMAGE quay.io/minio/minio:RELEASE.2025-09-07T16-13-09Z
 PROMETHEUS_IMAGE prom/prometheus:v3.13.0
+NGINX_IMAGE nginx:1.29-alpine
 GRAFANA_IMAGE grafana/grafana:12.2.0
 IMAGES
