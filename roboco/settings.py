@@ -3,10 +3,10 @@
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -16,6 +16,7 @@ from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
 
 PREFIX = "ROBOCO_"
+SettingsModel = TypeVar("SettingsModel", bound=BaseModel)
 
 
 class Settings(BaseModel):
@@ -173,7 +174,7 @@ class Settings(BaseModel):
     tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
     """Tenant of a client, which can then name only that tenant's tasks; without it all tasks."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port at which a worker serves Prometheus metrics; 0 serves none."""
+    """Port at which a worker or a gateway serves Prometheus metrics; 0 serves none."""
     metrics_address: str = "0.0.0.0"  # noqa: S104  # as exporters of metrics do; nothing listens without a port
     """Address to which the metrics' port is bound."""
     log_format: Literal["text", "json"] = "text"
@@ -245,26 +246,45 @@ class Settings(BaseModel):
         return {variable_of(name): _to_text(value) for name, value in fields.items() if value != ()}
 
 
-_LISTS = frozenset(name for name, field in Settings.model_fields.items() if field.annotation == tuple[str, ...])
 _READ_ELSEWHERE = frozenset({"local_model"})
 """Variables with the prefix that are no fields: the local model is chosen before there are settings."""
 
 
 def load_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of the environment. Raise UsageError with each wrong variable, its value and the problem."""
+    return parse_settings(Settings, PREFIX, environment, _is_read_elsewhere)
+
+
+def parse_settings(
+    model: type[SettingsModel], prefix: str, environment: Mapping[str, str], ignores: Callable[[str], bool]
+) -> SettingsModel:
+    """Return the settings of the variables with this prefix. Raise UsageError with each wrong variable.
+
+    Each field of `model` is a variable, unless `ignores` returns True for its name. A field that is a tuple of texts
+    is a list, whose entries are separated by commas.
+    """
+    lists = {name for name, field in model.model_fields.items() if field.annotation == tuple[str, ...]}
     fields: dict[str, object] = {}
     for variable, value in environment.items():
-        name = variable.removeprefix(PREFIX).lower()
-        if variable.startswith(PREFIX) and name not in _READ_ELSEWHERE and value != "":
-            fields[name] = _split(value) if name in _LISTS else value
+        name = variable.removeprefix(prefix).lower()
+        if variable.startswith(prefix) and not ignores(name) and value != "":
+            fields[name] = _split(value) if name in lists else value
     try:
-        return Settings.model_validate(fields)
+        return model.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(
-            "; ".join(
-                _message(str(wrong["loc"][0]), wrong["type"], wrong["msg"], wrong["input"]) for wrong in error.errors()
-            )
-        ) from error
+        known = [f"{prefix}{name.upper()}" for name in model.model_fields]
+        messages = (
+            _message(f"{prefix}{str(wrong['loc'][0]).upper()}", wrong["type"], wrong["msg"], wrong["input"], known)
+            if wrong["loc"]
+            else wrong["msg"].removeprefix("Value error, ")  # of several settings together
+            for wrong in error.errors()
+        )
+        raise UsageError("; ".join(messages)) from error
+
+
+def _is_read_elsewhere(name: str) -> bool:
+    """Return True for the variables of the HTTP gateway, and for that of the local model."""
+    return name in _READ_ELSEWHERE or name.startswith("gateway_")
 
 
 def variable_of(field: str) -> str:
@@ -276,11 +296,10 @@ def _split(value: str) -> tuple[str, ...]:
     return tuple(filter(None, (entry.strip() for entry in value.split(","))))
 
 
-def _message(field: str, kind: str, message: str, value: object) -> str:
+def _message(variable: str, kind: str, message: str, value: object, known: Sequence[str]) -> str:
     """Return the message of a validation error."""
-    variable = variable_of(field)
     if kind == "extra_forbidden":
-        nearest = get_close_matches(variable, map(variable_of, Settings.model_fields), n=3)
+        nearest = get_close_matches(variable, known, n=3)
         similar = f"similar: {', '.join(nearest)}; " if nearest else ""
         return f"{variable} is not a setting; {similar}`roboco docs settings` lists all"
     if kind == "value_error":  # the value may hold a password
