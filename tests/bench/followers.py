@@ -34,44 +34,48 @@ class FollowerGroup:
     def __init__(self, stack: BenchStack, tasks: int, followers: int, chunks: int) -> None:
         self.name = new_name("crowd")
         self.followers = followers
-        self._stack = stack
-        self._tasks = [f"{self.name}-{number}" for number in range(tasks)]
-        self._chunks = chunks
+        self.stack = stack
+        self.tasks = [f"{self.name}-{number}" for number in range(tasks)]
+        self.chunks = chunks
         self._script: Any = stack.redis.register_script(
             f"{PUBLISH}\nreturn publish(KEYS[1], KEYS[2], 'chunks', 'events', ARGV[1])"
         )
-        self._log = stack.folder / f"{self.name}.log"
+        self.log = stack.folder / f"{self.name}.log"
         self.rounds: list[dict[str, Any]] = []
 
     @contextmanager
     def listening_process(self) -> Iterator[None]:
         """Run the process, with all followers connected, until the end of the block."""
-        for task in self._tasks:
-            numbers: Any = {"generation": "a", "events": 0, "chunks": 0}
-            self._stack.redis.hset(Keys().state(task), mapping=numbers)
-            self._publish_chunk(task)
-        url = f"{self._stack.settings.redis_url}?client_name={self.name}"
-        sizes = {"tasks": len(self._tasks), "followers": self.followers, "chunks": self._chunks}
-        named = {"url": url, "workspace": self._stack.settings.workspace, "name": self.name}
-        with self._stack.running_process("tests.bench.processes.many_followers", output=self._log, **named, **sizes):
-            until(lambda: self._read_rounds() == 1, TIMEOUT, "all followers are connected")
+        self.publish_first()
+        url = f"{self.stack.settings.redis_url}?client_name={self.name}"
+        sizes = {"tasks": len(self.tasks), "followers": self.followers, "chunks": self.chunks}
+        named = {"url": url, "workspace": self.stack.settings.workspace, "name": self.name}
+        with self.stack.running_process("tests.bench.processes.many_followers", output=self.log, **named, **sizes):
+            until(lambda: self.read_rounds() == 1, TIMEOUT, "all followers are connected")
             yield
+
+    def publish_first(self) -> None:
+        """Publish the first chunk of each task."""
+        for task in self.tasks:
+            numbers: Any = {"generation": "a", "events": 0, "chunks": 0}
+            self.stack.redis.hset(Keys().state(task), mapping=numbers)
+            self._publish_chunk(task)
 
     def lags(self, _: int) -> list[float]:
         """Publish some chunks of each task. Return the seconds from publishing to each receipt."""
         rounds, due = len(self.rounds), time.monotonic()
-        for _ in range(self._chunks):
-            for task in self._tasks:
+        for _ in range(self.chunks):
+            for task in self.tasks:
                 time.sleep(max(0.0, due - time.monotonic()))
                 due += 1 / CHUNKS_PER_SECOND
                 self._publish_chunk(task)
-        until(lambda: self._read_rounds() > rounds, TIMEOUT, "all chunks have arrived")
+        until(lambda: self.read_rounds() > rounds, TIMEOUT, "all chunks have arrived")
         lags: list[float] = self.rounds[-1]["lags"]
         return lags
 
     def connections(self) -> int:
         """Return the number of connections that the process has to Redis."""
-        clients: Any = self._stack.redis.client_list()
+        clients: Any = self.stack.redis.client_list()
         return sum(client["name"] == self.name for client in clients)
 
     def _publish_chunk(self, task: str) -> None:
@@ -79,8 +83,9 @@ class FollowerGroup:
         chunk = StreamChunk(task_id=task, step_id=f"step_{'0' * 32}", agent_name="writer", attempt=1, text=now)
         self._script(keys=[Keys().state(task), Keys().content(task)], args=[unnumbered_json(chunk)])
 
-    def _read_rounds(self) -> int:
-        lines = self._log.read_text().split("\n")[:-1] if self._log.exists() else []
+    def read_rounds(self) -> int:
+        """Read the lines that the process has written, and return their number."""
+        lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
         self.rounds += map(json.loads, lines[len(self.rounds) :])
         return len(self.rounds)
 

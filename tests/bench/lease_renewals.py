@@ -94,7 +94,7 @@ def _measure_hanging(cluster: Cluster, keys: Keys, size: Size) -> Result:
         leases = [AttemptLease(f"work {number}") for number in range(size.of(HANGING_LEASES, 30))]
         watched = {cluster.owner(keys.attempt_lease(lease.key)): lease for lease in leases[:30]}
         for lease in leases:
-            RedisAttempts(client, keys, SHORT_LEASE).start(lease.key)
+            RedisAttempts(Scripts(client), keys, SHORT_LEASE).start(lease.key)
         renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, SHORT_LEASE, Scripts(client))
         heartbeat = LeaseHeartbeat(renewals, SHORT_LEASE / 3)
         with ExitStack() as stack:

@@ -1,8 +1,9 @@
 """scale: 100,000 open tasks, which wait for their users: memory, refill, recovery, and how late the sweepers are.
 
-The tasks are copies of one task that a worker has run, written into the workspace with their markers. Then one and two
-coordinators start beside an empty Redis. Recovery lasts from then until every task is scheduled. A refill is the same
-with a full schedule, as it happens every 30 minutes. On S3, each request waits 40 ms in a proxy, which counts it.
+The tasks are copies of one task that a worker has run, written into the workspace with their markers. Redis is emptied
+while one or two coordinators run. Recovery lasts from then until every task is scheduled, and until each is rebuilt in
+Redis and checked once. A refill enters the tasks in a full schedule, as it happens every 30 minutes. On S3, each
+request waits 40 ms in a proxy, which counts it.
 
 It runs only by name, because it takes minutes: `python -m tests.bench scale --runs 1`.
 """
@@ -34,6 +35,7 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.paths import OPENED, open_marker_path, summary_path, team_path
 from roboco.domain.shard import SHARDS
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, DeployedStack, Size, build_team
+from tests.bench.harness.process_stats import cpu_with_children
 from tests.bench.harness.results import Figure, Goal, Result
 from tests.support.servers.gate import Gate
 from tests.support.stack import s3_environment, until
@@ -47,6 +49,9 @@ RECOVERY_GOAL = Goal(120)
 COORDINATORS = ("coordinator", "coordinator-2")
 START_TIMEOUT = 1200
 POLL_INTERVAL = 0.05
+ANSWERS = 20
+"""Tasks whose users answer, on S3."""
+QUIET_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -109,18 +114,23 @@ def _measure_folder(folder: Path, template: Template, tasks: int, short_tasks: i
     with DeployedStack(folder, pools=(), lease_seconds=15.0, redelivery_delay=10.0, sweep_interval=0.5) as stack:
         written = _write_tasks(stack, template, tasks)
         empty = _used_memory(stack)
+        _recover(stack, tasks, 2)  # the first recovery of all also writes derived files
         recoveries = {count: _recover(stack, tasks, count) for count in (1, 2)}
-        scheduled = (_used_memory(stack) - empty) / tasks
+        rebuilt = (_used_memory(stack) - empty) / tasks
         with _coordinators(stack, 2):
             refill = _time_refill(stack)
-            until(lambda: _overdue(stack) == 0, START_TIMEOUT, "every task was checked")
-            rebuilt = (_used_memory(stack) - empty) / tasks
             latest = _latest_while_busy(stack, short_tasks)
     figures = (
-        Figure(f"recovery of {tasks:,} tasks by one coordinator", (recoveries[1],), "s"),
-        Figure("by two", (recoveries[2],), "s", RECOVERY_GOAL),
+        Figure(f"one coordinator schedules {tasks:,} tasks", (recoveries[1].scheduled,), "s"),
+        Figure("two do", (recoveries[2].scheduled,), "s", RECOVERY_GOAL),
+        Figure("one rebuilds and checks them", (recoveries[1].checked,), "s"),
+        Figure("two do", (recoveries[2].checked,), "s"),
+        Figure("one / two", (recoveries[1].checked / recoveries[2].checked,), ""),
+        Figure(
+            "CPU of coordinators for a task", tuple(found.cpu / tasks * 1000 for found in recoveries.values()), "ms"
+        ),
+        Figure("CPU of Redis for a task", tuple(found.redis_cpu / tasks * 1000 for found in recoveries.values()), "ms"),
         Figure("refill", (refill,), "s"),
-        Figure("Redis memory of a scheduled task", (scheduled / 1024,), "KB"),
         Figure("Redis memory of a rebuilt task that waits for its user", (rebuilt / 1024,), "KB"),
         Figure(f"age of the oldest due task while {short_tasks:,} tasks run", (latest,), "s"),
     )
@@ -141,19 +151,54 @@ def _measure_s3(folder: Path, template: Template, tasks: int) -> Result:
         gate.delay = S3_DELAY
         gate.requests.clear()
         recovery = _recover(stack, tasks, 2)
+        recovered = gate.requests.copy()
         with _coordinators(stack, 2):
-            until(lambda: _overdue(stack) == 0, START_TIMEOUT, "every task was checked")
-            recovered = gate.requests.copy()
             gate.requests.clear()
             refill = _time_refill(stack)
             refilled = gate.requests.copy()
+            answered = _requests_of_answers(stack, gate)
     figures = (
-        Figure(f"recovery of {tasks:,} tasks by two coordinators, 40 ms a request", (recovery,), "s"),
+        Figure(f"two schedule {tasks:,} tasks, 40 ms a request", (recovery.scheduled,), "s"),
+        Figure("two rebuild and check them", (recovery.checked,), "s"),
         Figure("refill", (refill,), "s"),
         Figure("requests to recover a task, with its first pass", (sum(recovered.values()) / tasks,)),
         Figure("requests to refill a task", (sum(refilled.values()) / tasks,)),
+        Figure("requests of an answer and its turn", (sum(answered.values()) / ANSWERS,)),
     )
-    return Result("scale, S3", (), figures, (f"to recover: {_each(recovered, tasks)}; to refill: {dict(refilled)}",))
+    counts = (
+        f"to recover: {_each(recovered, tasks)}; to refill: {dict(refilled)}; an answer: {_each(answered, ANSWERS)}"
+    )
+    return Result("scale, S3", (), figures, (counts,))
+
+
+def _requests_of_answers(stack: DeployedStack, gate: Gate) -> Counter[str]:
+    """Return the requests of this number of answers to waiting tasks, each with a turn and the wait after it."""
+    team = build_team("writer", prompt="short", collaboration_model={"type": "manual"})
+    with stack.running_workers(("agents",)):
+        tasks = [stack.orchestrator.run(team, "Go.") for _ in range(ANSWERS)]
+        for task in tasks:
+            task.result(START_TIMEOUT)
+        _until_quiet(gate)
+        gate.requests.clear()
+        for task in tasks:
+            task.send("Go on.")
+        _until_quiet(gate)
+        counted = gate.requests.copy()
+        assert all(task.summary().steps >= 4 for task in tasks), "the store was quiet before all had answered"
+        return counted
+
+
+def _until_quiet(gate: Gate) -> None:
+    """Wait until no request has arrived for a second: the coordinators have archived all tasks."""
+    before, since = -1, time.monotonic()
+
+    def is_quiet() -> bool:
+        nonlocal before, since
+        if (now := sum(gate.requests.values())) != before:
+            before, since = now, time.monotonic()
+        return time.monotonic() - since > QUIET_SECONDS
+
+    until(is_quiet, START_TIMEOUT, "no request to the store")
 
 
 def _behind(gate: Gate, s3: S3Server) -> Callable[[Any], Any]:
@@ -175,14 +220,36 @@ def _write_tasks(stack: DeployedStack, template: Template, tasks: int) -> float:
     return time.monotonic() - beginning
 
 
-def _recover(stack: DeployedStack, tasks: int, coordinators: int) -> float:
-    """Empty Redis. Return the seconds until the coordinators, which run already, have scheduled every task."""
+@dataclass(frozen=True)
+class Recovery:
+    """A recovery after FLUSHALL. All times are in seconds."""
+
+    scheduled: float
+    """The time until every task was in the schedule."""
+    checked: float
+    """The time until every task was rebuilt, and checked once."""
+    cpu: float
+    """CPU of the coordinators."""
+    redis_cpu: float
+
+
+def _recover(stack: DeployedStack, tasks: int, coordinators: int) -> Recovery:
+    """Empty Redis while the coordinators run. Return how long they take."""
     with _coordinators(stack, coordinators):
+        clocks = [stack.workers[name].pid for name in COORDINATORS[:coordinators]]
         _redis(stack).flushall()
-        beginning = time.monotonic()
+        beginning, before = time.monotonic(), sum(map(cpu_with_children, clocks))
+        redis_before = cpu_with_children(stack.valkey.pid)
         schedule = _schedule(stack)
         until(lambda: schedule.count() >= tasks, START_TIMEOUT, f"{tasks} tasks are scheduled")
-        return time.monotonic() - beginning
+        scheduled = time.monotonic() - beginning
+        until(lambda: _is_checked(stack), START_TIMEOUT, "every task was checked")
+        return Recovery(
+            scheduled,
+            checked=time.monotonic() - beginning,
+            cpu=sum(map(cpu_with_children, clocks)) - before,
+            redis_cpu=cpu_with_children(stack.valkey.pid) - redis_before,
+        )
 
 
 @contextmanager
@@ -231,6 +298,12 @@ def _schedule_keys(stack: DeployedStack) -> list[str]:
 def _overdue(stack: DeployedStack) -> int:
     """Return the number of due entries."""
     return sum(int(_redis(stack).zcount(key, "-inf", time.time())) for key in _schedule_keys(stack))
+
+
+def _is_checked(stack: DeployedStack) -> bool:
+    """Return True if no entry is due. Costs a second between two looks, so that the looks cost the servers little."""
+    time.sleep(1.0)
+    return _overdue(stack) == 0
 
 
 def _oldest_age(stack: DeployedStack) -> float:

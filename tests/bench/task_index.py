@@ -63,7 +63,7 @@ def _measure(client: Any, count: int, tenants: int) -> None:
         "page of 50": TaskFilter(),
         "page of 50, one status": TaskFilter(approval),
         "page of 50, one status of a tenant": TaskFilter(approval, tenant="tenant-0001"),
-        "page of 50, one team in fifty": TaskFilter(team="team-7"),
+        "page of 50, one team in fifty": TaskFilter(teams=frozenset({"team-7"})),
         "page with a text that no title has": TaskFilter(text="none"),
     }
     for name, wanted in reads.items():

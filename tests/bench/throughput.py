@@ -23,7 +23,7 @@ from tests.support.stack import until
 TASKS = 1_000
 PROCESSES = 2
 AGENTS = ("planner", "writer", "critic")
-GOAL = Goal(0.4, at_least=True)
+GOAL = Goal(0.6, at_least=True)
 
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from roboco.gateway.settings import PREFIX as GATEWAY_PREFIX
+from roboco.gateway.settings import GatewaySettings
 from roboco.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -22,6 +24,9 @@ METRICS = {
     "roboco_cost_total",
     "roboco_dead_letters",
     "roboco_first_token_seconds",
+    "roboco_gateway_open_streams",
+    "roboco_gateway_requests_total",
+    "roboco_gateway_response_seconds",
     "roboco_lease_expirations_total",
     "roboco_open_streams",
     "roboco_open_tasks",
@@ -46,7 +51,9 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 def unknown_variables(names: set[str]) -> set[str]:
     """Return the names that no process of Roboco reads."""
-    return names - {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} - OTHER_VARIABLES
+    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields}
+    known |= {f"{GATEWAY_PREFIX}{field.upper()}" for field in GatewaySettings.model_fields}
+    return names - known - OTHER_VARIABLES
 
 
 def missing_modules(command: list[str]) -> list[str]:

@@ -15,6 +15,8 @@ import yaml
 
 from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server
 from roboco.adapters.local.valkey import find_server
+from roboco.gateway.closing import EXIT_SECONDS
+from roboco.gateway.origin import HEALTH_PATHS
 from tests.conftest import need
 from tests.deployment.files import DEPLOY, ROOT, missing_modules, unknown_variables
 from tests.support.stack import until
@@ -23,7 +25,7 @@ TEXT = (ROOT / "compose.yaml").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 POOLS = ("coordinator", "agents", "tools")
-ROBOCO_SERVICES = (*POOLS, "flower")
+ROBOCO_SERVICES = (*POOLS, "gateway", "flower")
 
 
 def test_compose_file_matches_the_schema() -> None:
@@ -53,6 +55,18 @@ def test_a_pool_runs_its_module_and_its_health_check(pool: str) -> None:
     assert int(SERVICES[pool]["stop_grace_period"].removesuffix("s")) >= 60
 
 
+def test_the_gateway_is_stopped_after_it_has_ended_its_streams() -> None:
+    """It has resources for many streams, is checked by its own routes, and always demands keys."""
+    gateway = SERVICES["gateway"]
+    assert gateway["command"] == "roboco serve --host 0.0.0.0 --port 8080"
+    assert int(gateway["stop_grace_period"].removesuffix("s")) > EXIT_SECONDS
+    assert any(path in gateway["healthcheck"]["test"][-1] for path in HEALTH_PATHS)
+    assert gateway["ports"] == ["127.0.0.1:8080:8080"]
+    assert gateway["ulimits"]["nofile"]["soft"] >= 65536
+    assert "mem_limit" in gateway
+    assert "ROBOCO_GATEWAY_AUTHENTICATION" not in gateway["environment"]
+
+
 def test_only_agents_have_the_models_key() -> None:
     assert [name for name in SERVICES if "OPENAI_API_KEY" in SERVICES[name].get("environment", {})] == ["agents"]
 
@@ -61,9 +75,8 @@ def test_no_password_has_a_default() -> None:
     """Compose refuses an unset secret, and the first use of each has a message with the remedy."""
     secrets = r"REDIS_PASSWORD_[A-Z]+|S3_[A-Z]+_KEY_[A-Z]+|MINIO_ROOT_[A-Z]+|FLOWER_BASIC_AUTH"
     used = re.findall(rf"\$\{{({secrets})(:\?[^}}]*|:-)?", TEXT)
-    optional = {
-        f"REDIS_PASSWORD_{user}" for user in ("CLIENT", "PRODUCER", "FOLLOWER")
-    }  # without a password the user does not exist
+    # without a password the user does not exist
+    optional = {f"REDIS_PASSWORD_{user}" for user in ("CLIENT", "FOLLOWER", "PRODUCER")}
     assert {name for name, required in used if required in ("", ":-")} == optional
     assert {name for name, required in used if required not in ("", ":?")} == {name for name, _ in used}
     assert "GRAFANA_PASSWORD" in str(SERVICES["grafana"]["entrypoint"])
@@ -82,8 +95,8 @@ def test_each_service_has_its_own_user_and_keys(name: str) -> None:
         "AWS_SECRET_ACCESS_KEY": f"${{S3_SECRET_KEY_{upper}:?}}",
     }
     assert keys == ({} if name == "flower" else ids)
-    assert ("ROBOCO_SIGNING_KEYS" in environment) == (name in POOLS)
-    assert ("ROBOCO_WORKSPACE" in environment) == (name in POOLS)
+    assert ("ROBOCO_SIGNING_KEYS" in environment) == (name != "flower")
+    assert ("ROBOCO_WORKSPACE" in environment) == (name != "flower")
 
 
 def test_only_redis_and_its_user_have_a_password_of_redis() -> None:
@@ -116,7 +129,7 @@ def test_packages_are_installed_with_hashes() -> None:
 
 def test_ports_are_published_on_loopback_alone() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", ())]
-    assert len(published) == 3
+    assert len(published) == 4
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
@@ -125,6 +138,8 @@ def test_dependencies_and_mounts_exist() -> None:
     for service in SERVICES.values():
         assert set(service.get("depends_on", {})) <= set(SERVICES)
         for volume in service.get("volumes", ()):
+            if volume.startswith("${TEAMS_FOLDER:-./teams}:"):
+                continue  # the user's own folder, which Docker creates
             source = volume.partition(":")[0]
             assert (ROOT / source).exists() if source.startswith("./") else source in COMPOSE["volumes"], volume
 

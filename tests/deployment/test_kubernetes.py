@@ -12,8 +12,11 @@ import yaml
 
 from roboco.adapters.sandbox.budget import read_budget
 from roboco.adapters.sandbox.limits import MIB, SandboxLimits
+from roboco.gateway.closing import EXIT_SECONDS
+from roboco.gateway.origin import HEALTH_PATHS
 from tests.deployment.files import DEPLOY, documents, missing_modules, unknown_variables
 from tests.deployment.queries import unknown_metrics
+from tests.support.documents import example
 
 FOLDER = DEPLOY / "kubernetes"
 FOLDERS = ("base", "small", "external", "keda", "sandbox")
@@ -132,9 +135,9 @@ def test_pods_have_no_excess_rights(name: str) -> None:
 @pytest.mark.parametrize("name", list(DEPLOYMENTS))
 def test_variables_are_known_and_secrets_are_references(name: str) -> None:
     """Secrets are references to keys, for which README.md of deploy/ has a command."""
-    settings = next(one for one in OBJECTS if one["kind"] == "ConfigMap")
+    settings = {variable for one in OBJECTS if one["kind"] == "ConfigMap" for variable in one["data"]}
     variables = container(name).get("env", [])
-    assert unknown_variables({one["name"] for one in variables} | set(settings["data"])) == set()
+    assert unknown_variables({one["name"] for one in variables} | settings) == set()
     readme = (DEPLOY / "README.md").read_text()
     for one in variables:
         assert set(one) == {"name", "valueFrom"}
@@ -146,7 +149,8 @@ def test_variables_are_known_and_secrets_are_references(name: str) -> None:
 def test_flower_has_no_keys() -> None:
     names = {name: {one["name"] for one in container(name)["env"]} for name in DEPLOYMENTS}
     assert {"ROBOCO_SIGNING_KEYS", "AWS_ACCESS_KEY_ID"}.isdisjoint(names["roboco-flower"])
-    assert all({"ROBOCO_SIGNING_KEYS", "AWS_ACCESS_KEY_ID"} <= names[f"roboco-{pool}"] for pool in POOLS)
+    users = (*POOLS, "gateway")
+    assert all({"ROBOCO_SIGNING_KEYS", "AWS_ACCESS_KEY_ID"} <= names[f"roboco-{user}"] for user in users)
 
 
 def test_every_image_must_be_named_with_a_digest() -> None:
@@ -252,6 +256,44 @@ def test_no_pod_reaches_cloud_metadata_and_only_agents_reach_the_internet(overla
         assert internet == (name == "roboco-agents"), name
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_only_the_ingress_controller_and_prometheus_reach_the_gateway(overlay: str) -> None:
+    labels = all_labels()["roboco-gateway"]
+    allowed = [
+        (next(iter(peer["namespaceSelector"]["matchLabels"].items())), port["port"])
+        for one in (*objects("base"), *objects(overlay))
+        if one["kind"] == "NetworkPolicy" and selects(one["spec"]["podSelector"], labels)
+        for rule in one["spec"].get("ingress", ())
+        for peer in rule["from"]
+        for port in rule["ports"]
+    ]
+    monitoring = ("kubernetes.io/metadata.name", "monitoring")
+    assert set(allowed) == {(("roboco.example.com/ingress", "true"), 8080), (monitoring, 9464), (monitoring, 5555)}
+
+
+def test_the_gateway_serves_until_load_balancers_know_that_it_ends() -> None:
+    """Its probes are its own routes; liveness depends on no server."""
+    gateway, spec = container("roboco-gateway"), pod("roboco-gateway")
+    paths = {probe: gateway[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")}
+    assert paths == {"startup": "/readyz", "readiness": "/readyz", "liveness": "/healthz"}
+    assert set(paths.values()) == HEALTH_PATHS
+    waits = gateway["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec["terminationGracePeriodSeconds"] > waits + EXIT_SECONDS
+    (service,) = (one for one in OBJECTS if kind_and_name(one) == "Service/roboco-gateway")
+    assert selects({"matchLabels": service["spec"]["selector"]}, all_labels()["roboco-gateway"])
+    assert "type" not in service["spec"], "it has no address outside of the cluster"
+
+
+def test_the_documented_ingress_leads_to_the_gateway() -> None:
+    ingress = yaml.safe_load(example("file", "ingress.yaml"))
+    for version in VERSIONS:
+        kubernetes_validate.validate(ingress, version, strict=True)
+    (path,) = (path for rule in ingress["spec"]["rules"] for path in rule["http"]["paths"])
+    (service,) = (one for one in OBJECTS if kind_and_name(one) == "Service/roboco-gateway")
+    assert path["backend"]["service"]["name"] == service["metadata"]["name"]
+    assert path["backend"]["service"]["port"]["name"] in {port["name"] for port in service["spec"]["ports"]}
+
+
 def test_traffic_without_a_policy_is_denied() -> None:
     closed = next(one for one in objects("base") if kind_and_name(one) == "NetworkPolicy/roboco-nothing")
     assert set(closed["spec"]) == {"podSelector", "policyTypes"}
@@ -289,8 +331,8 @@ def test_scaled_deployments_leave_their_replicas_to_keda() -> None:
     (patch,) = kustomization("keda")["patches"]
     assert yaml.safe_load(patch["patch"]) == [{"op": "remove", "path": "/spec/replicas"}]
     scaled = {one["spec"]["scaleTargetRef"]["name"] for one in objects("keda")}
-    assert scaled == {f"roboco-{pool}" for pool in POOLS}
-    assert patch["target"]["name"] == f"roboco-({'|'.join(POOLS)})"
+    assert scaled == {f"roboco-{name}" for name in (*POOLS, "gateway")}
+    assert patch["target"]["name"] == f"roboco-({'|'.join((*POOLS, 'gateway'))})"
 
 
 def test_the_tools_pods_have_memory_for_their_sandboxes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from tests.deployment.files import DEPLOY, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = ("workers", "flower", "mcp", "otel", "sandbox")
+EXTRAS = ("workers", "flower", "gateway", "mcp", "otel", "sandbox")
 NEEDED = {
     "build.lock": PROJECT["build-system"]["requires"],
     "requirements.lock": [

@@ -117,7 +117,7 @@ def test_scraped_services_and_mounted_files_exist() -> None:
     scraped = {
         name for job in scrape["scrape_configs"] for one in job.get("dns_sd_configs", ()) for name in one["names"]
     }
-    assert scraped == {"coordinator", "agents", "tools"} <= set(services)
+    assert scraped == {"coordinator", "agents", "tools", "gateway"} <= set(services)
     mounted = [volume.split(":")[1] for volume in (*services["prometheus"]["volumes"], *services["grafana"]["volumes"])]
     assert all(f"/etc/prometheus/{file}" in mounted for file in scrape["rule_files"])
     provider = yaml.safe_load((MONITORING / "grafana/provisioning/dashboards/roboco.yaml").read_text())["providers"][0]

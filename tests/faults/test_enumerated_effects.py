@@ -10,7 +10,7 @@ from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome, not_executed_outcome, successful_outcome
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.answer import resolve_unknown
+from roboco.engine.intake.answer import CallResolution, resolve_unknown
 from roboco.errors import TransientError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
@@ -104,9 +104,8 @@ class Payments:
                 happened = call_id in self.lines()
                 if not happened:
                     self.void_keys.add(f"{TASK}/{call_id}")
-                resolve_unknown(
-                    self.world.engine, TASK, call_id, happened, "paid" if happened else None, f"say-{call_id}"
-                )
+                resolution = CallResolution(happened, "paid" if happened else None)
+                resolve_unknown(self.world.engine, TASK, call_id, resolution, f"say-{call_id}")
 
     def results(self) -> list[ToolResult]:
         """Return the results of the payments."""

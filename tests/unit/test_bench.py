@@ -12,6 +12,8 @@ from tests.bench.harness import report
 from tests.bench.harness.plots import PLOTS, draw
 from tests.bench.harness.process_stats import BackgroundLoad, ProcessMeter
 from tests.bench.harness.results import Figure, Goal, Measurement, Result, Series, milliseconds, ratio
+from tests.bench.simulation import MARKS, checks, document
+from tests.support.stack import ROOT
 
 OURS = Measurement("ours", ((0.004, 0.006), (0.008,)))
 HOPS, PUT, CALL = (
@@ -68,3 +70,15 @@ def test_each_plot_is_drawn_from_its_points(tmp_path: Path) -> None:
     assert [path.stem for path in paths] == list(PLOTS)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
     assert draw([Result("bench", (), ())], tmp_path / "none", "some machine") == []
+
+
+def test_the_guide_of_scaling_has_the_tables_of_the_simulation() -> None:
+    guide = (ROOT / "roboco" / "docs" / "scaling.md").read_text()
+    assert MARKS[0] in guide
+    assert document(guide) == guide, "print the tables with `python -m tests.bench.simulation`"
+
+
+def test_a_waiting_task_is_checked_after_doubling_times_and_then_once_a_day() -> None:
+    """As `stay_waiting` does; `tests/unit/engine/coordinator/test_sweep.py` tests the same there."""
+    hours = [minute / 60 for minute in checks(0, 4 * 1440)]
+    assert hours == [1, 2, 4, 8, 16, 32, 56, 80]

@@ -7,6 +7,8 @@ import click
 import pytest
 
 from roboco.cli.main import commands
+from roboco.gateway.settings import PREFIX as GATEWAY_PREFIX
+from roboco.gateway.settings import GatewaySettings
 from roboco.settings import Settings, variable_of
 from tests.support.documents import GUIDES, PAGES
 from tests.support.stack import ROOT
@@ -46,6 +48,7 @@ def test_named_modules_exist() -> None:
 
 def test_named_settings_exist() -> None:
     known = {variable_of(field) for field in Settings.model_fields} | {"ROBOCO_LOCAL_MODEL"}
+    known |= {f"{GATEWAY_PREFIX}{field.upper()}" for field in GatewaySettings.model_fields}
     named = {name for text in TEXTS for name in VARIABLE.findall(text)}
     assert sorted(named - known) == []
 

@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from roboco.adapters.team.file import parse_team
+from roboco.gateway.settings import PREFIX as GATEWAY_PREFIX
+from roboco.gateway.settings import GatewaySettings
 from roboco.settings import Settings, variable_of
 from tests.support.documents import GUIDES, PAGES, Example, example, examples
 from tests.support.stack import ROOT
@@ -57,6 +59,7 @@ def test_links_lead_to_files(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_variables_are_settings(page: Path) -> None:
     known = {variable_of(field) for field in Settings.model_fields} | NO_SETTINGS
+    known |= {f"{GATEWAY_PREFIX}{field.upper()}" for field in GatewaySettings.model_fields}
     assert set(VARIABLE.findall(page.read_text())) - known == set()
 
 

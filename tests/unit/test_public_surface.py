@@ -112,6 +112,10 @@ def test_every_error_is_public() -> None:
     "error",
     [
         errors.UsageError("wrong"),
+        errors.NotFound("no such task"),
+        errors.AlreadyEnded("too late"),
+        errors.StateConflict("answered before"),
+        errors.Forbidden("of another tenant"),
         errors.InvalidTeam("team.yaml", ("name: is missing", "agents: is missing")),
         errors.TransientError("no answer"),
         errors.ModelError("http_500", "the model is away", True),

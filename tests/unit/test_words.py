@@ -169,6 +169,17 @@ def test_check_rejects_a_long_chain_of_imports(tmp_path: Path) -> None:
     assert "16 modules import one another in a chain; at most 15: roboco.workers.first -> roboco.a.m0 -> " in output
 
 
+def test_check_counts_the_chains_of_the_gateway_apart(tmp_path: Path) -> None:
+    chain = {f"roboco/gateway/m{at}.py": f"from roboco.gateway import m{at + 1}\n" for at in range(11)}
+    files = CHAIN | chain | {"roboco/gateway/__init__.py": "", "roboco/gateway/m11.py": "from roboco.a import m0\n"}
+    assert run_check(tmp_path, files)[0] == 0
+    code, output = run_check(tmp_path, files | {"roboco/gateway/first.py": "from roboco.gateway import m0\n"})
+    assert code == 1
+    assert (
+        "13 modules import one another in a chain; at most 12: roboco.gateway.first -> roboco.gateway.m0 -> " in output
+    )
+
+
 @pytest.mark.parametrize(
     "importer",
     [

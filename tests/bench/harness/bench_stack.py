@@ -1,5 +1,6 @@
 """The stack of the benches: Valkey, Roboco's three pools as in production, and the model, in separate processes."""
 
+import socket
 import sys
 import urllib.request
 import uuid
@@ -168,6 +169,15 @@ def wait_for_steps(task: Task, steps: int) -> None:
         return summary.steps >= steps and summary.status.waiting
 
     until(reached, TASK_TIMEOUT, f"{task} has {steps} steps")
+
+
+def accepts(port: int) -> bool:
+    """Return True if a server of this machine accepts connections at the port."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def _answers(url: str) -> bool:

@@ -12,6 +12,7 @@ the CPU seconds and MB of memory of the process. It ends with SIGTERM.
 import argparse
 import asyncio
 import json
+import math
 import time
 from pathlib import Path
 from resource import RUSAGE_SELF, getpagesize, getrusage
@@ -56,6 +57,13 @@ def _memory() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize() / 1e6
 
 
+def task_of_logs(task_id: str, orchestrator: Orchestrator) -> Task:
+    """Return a task that exists as logs alone: no worker can attend to it, so its followers do not check that."""
+    task = Task(task_id, orchestrator._engine, orchestrator._follower, orchestrator.settings)
+    task._stream.worker_check._due = math.inf
+    return task
+
+
 async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> None:
     """Follow all tasks in this event loop, as a web service does."""
     rounds = RoundLog(options.followers * options.chunks, options.output)
@@ -63,8 +71,7 @@ async def follow(options: argparse.Namespace, orchestrator: Orchestrator) -> Non
 
     async def follow_one(number: int) -> None:
         name = f"{options.name}-{number % options.tasks}"
-        task = Task(name, orchestrator._engine, orchestrator._follower, orchestrator.settings)
-        async for item in task.astream():
+        async for item in task_of_logs(name, orchestrator).astream():
             shown: Any = item.data
             if number not in waiting:
                 rounds.add(shown.text)

@@ -5,8 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roboco.adapters.redis import dead_letters as dead_letters
+from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
+from roboco.errors import UsageError
 from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
@@ -48,9 +50,84 @@ def test_dead_letters_are_kept_by_id_oldest_first(task: TaskUnderTest) -> None:
         dead.add(one)
     assert dead.entries() == [older, newer]
     assert (dead.get(older.letter_id), dead.get("another")) == (older, None)
+    assert dead.count() == 2
     dead.remove(older.letter_id)
     dead.remove("another")
     assert dead.entries() == [newer]
+    assert dead.count() == 1
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
+def test_pages_of_dead_letters_have_each_letter_once_newest_first(task: TaskUnderTest, limit: int) -> None:
+    letters = [make_letter(str(number), number) for number in range(5)]
+    for one in letters:
+        task.dead_letters.add(one)
+    assert read_pages(task.dead_letters, limit) == letters[::-1]
+
+
+def read_pages(dead: DeadLetters, limit: int, cursor: str = "") -> list[DeadLetter]:
+    """Return all letters from a cursor on."""
+    found: list[DeadLetter] = []
+    while True:
+        page = dead.page(limit, cursor)
+        assert len(page.letters) <= limit
+        found, cursor = found + page.letters, page.cursor
+        if not cursor:
+            return found
+
+
+def test_a_page_of_dead_letters_continues_after_letters_were_stored_and_removed(task: TaskUnderTest) -> None:
+    letters = [make_letter(str(number), number) for number in range(6)]
+    for one in letters[:5]:
+        task.dead_letters.add(one)
+    page = task.dead_letters.page(2)
+    assert page.letters == [letters[4], letters[3]]
+    task.dead_letters.add(letters[5])
+    task.dead_letters.remove(letters[3].letter_id)
+    task.dead_letters.remove(letters[2].letter_id)
+    assert read_pages(task.dead_letters, 2, page.cursor) == [letters[1], letters[0]]
+
+
+@pytest.mark.parametrize("cursor", ["x y", "1.2.3:dead_x", "1e+:dead_x", "+inf:dead_x", "9" * 40 + ":dead_x", "1:"])
+def test_a_cursor_that_is_none_of_a_page_is_refused(task: TaskUnderTest, cursor: str) -> None:
+    with pytest.raises(UsageError, match="leave it out"):
+        task.dead_letters.page(1, cursor)
+
+
+def test_letters_of_the_same_moment_are_on_one_page_each(redis_task: TaskOnRedis) -> None:
+    letters = [make_letter(str(number), 0) for number in range(7)]
+    for one in letters:
+        redis_task.dead_letters.add(one)
+        redis_task.client.zadd(redis_task.keys.dead_letter_order, {one.letter_id: 5.5})
+    found = read_pages(redis_task.dead_letters, 2)
+    assert sorted(one.letter_id for one in found) == sorted(one.letter_id for one in letters)
+
+
+def test_a_page_has_bounded_bytes_and_at_least_one_letter(
+    redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(canonical_json(make_letter("0", 0).model_dump(mode="json")))
+    monkeypatch.setattr(dead_letters, "MAX_PAGE_BYTES", 2 * size)
+    for number in range(5):
+        redis_task.dead_letters.add(make_letter(str(number), number))
+    assert len(redis_task.dead_letters.page(100).letters) == 2
+    monkeypatch.setattr(dead_letters, "MAX_PAGE_BYTES", 1)
+    assert len(redis_task.dead_letters.page(100).letters) == 1
+    assert len(read_pages(redis_task.dead_letters, 100)) == 5
+
+
+def test_a_letter_that_this_release_cannot_read_is_listed_and_hides_no_other(redis_task: TaskOnRedis) -> None:
+    redis_task.dead_letters.add(make_letter("1", 1))
+    store = RedisDeadLetters(lambda: redis_task.client, redis_task.keys)
+    store.add_record({"letter_id": "dead_x", "form": "of a later release"})
+    odd, other = redis_task.dead_letters.page(5).letters
+    assert (odd.letter_id, odd.truncated) == ("dead_x", True)
+    assert "cannot read" in odd.reason
+    assert other == make_letter("1", 1)
+    assert redis_task.dead_letters.get("dead_x") == odd, "an operator who dismisses it first reads it"
+    assert redis_task.dead_letters.entries() == [other, odd]
+    redis_task.dead_letters.remove("dead_x")
+    assert redis_task.dead_letters.page(5).letters == [other]
 
 
 def test_the_oldest_dead_letters_are_removed_above_the_maximum_number(

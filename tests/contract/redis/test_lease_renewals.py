@@ -132,7 +132,7 @@ class OnCluster:
         self.cluster = cluster
         self.client = renewing_client
         self.keys = keys
-        self.leases = start_attempts(RedisAttempts(client, keys, LONG_LEASE), 12)
+        self.leases = start_attempts(RedisAttempts(Scripts(client), keys, LONG_LEASE), 12)
         self.renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, LONG_LEASE, Scripts(client))
         assert self.renewals.renew(self.leases) == [HELD] * 12
 
@@ -220,7 +220,7 @@ def test_closed_connections_are_opened_again(on_cluster: OnCluster) -> None:
 @pytest.mark.redis
 def test_the_servers_of_leases_are_known_before_the_first_renewal(cluster: Cluster, prefix: str) -> None:
     with connect(cluster.url) as client, connect_for_renewals(cluster.url, TIMEOUT) as renewing_client:
-        leases = start_attempts(RedisAttempts(client, Keys(prefix), LONG_LEASE), 12)
+        leases = start_attempts(RedisAttempts(Scripts(client), Keys(prefix), LONG_LEASE), 12)
         renewals = RedisLeaseRenewals(Scripts(renewing_client), Keys(prefix), LONG_LEASE, Scripts(client))
         assert {renewals.server_of(lease) for lease in leases} == {f"127.0.0.1:{port}" for port in cluster.ports}
 

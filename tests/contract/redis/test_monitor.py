@@ -21,3 +21,19 @@ def test_the_usage_of_a_rate_limit_is_the_sum_of_its_slots(redis_task: TaskOnRed
     assert (usage.requests, usage.max_requests) == (3, 10)
     assert (usage.tokens, usage.max_tokens) == (150, 1000)
     assert (usage.waiting, usage.pause_left) == (0, 0)
+
+
+def test_limits_of_the_operator_are_listed_without_a_task(redis_task: TaskOnRedis) -> None:
+    limits = ModelLimits(("m=10/1000", "other@https://model.example/v1=5"))
+    team = parse_team({"name": "desk", "models": {"m": {"model": "m"}}, "agents": [{"name": "one", "prompt": "hi"}]})
+    limiter = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, limits)
+    limiter.reserve(team.models["m"], Ticket("t1", team.name, "1/1/0"), 100)
+    limiter.pause(team.models["m"], 30)
+    monitor = RedisMonitor(redis_task.client, redis_task.keys, limits)
+    idle = {one.model: one for one in monitor.rates((), all_of_operator=True)}
+    assert {name: (one.requests, one.max_requests) for name, one in idle.items()} == {"m": (1, 10), "other": (0, 5)}
+    busy = {one.model: one for one in monitor.rates([("t0", team)], all_of_operator=True)}
+    assert busy.keys() == idle.keys()
+    assert 0 < busy["m"].pause_left <= 30
+    assert busy["other"].pause_left == 0
+    assert [one.model for one in monitor.rates([("t0", team)])] == ["m"]

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from redis.client import Pipeline
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import task_index
@@ -146,7 +148,11 @@ def test_a_page_says_that_the_index_is_incomplete(indexes: Indexes) -> None:
     assert indexes.progress.load() == read
     page = indexes.index.page(ALL)
     assert (page.complete, page.tasks_read) == (False, 2)
-    assert indexes.progress.save(read, replace(read, complete=True))
+    listed = replace(read, all_listed=True, left_out=("a", "acme:b"))
+    assert indexes.progress.save(read, listed)
+    assert not indexes.index.page(ALL).complete
+    assert indexes.progress.load() == listed
+    assert indexes.progress.save(listed, replace(listed, left_out=()))
     assert indexes.index.page(ALL).complete
 
 
@@ -154,7 +160,7 @@ def test_progress_that_another_worker_has_changed_is_not_replaced(indexes: Index
     first, second = Rebuild("r1", "instance"), Rebuild("r2", "instance")
     assert indexes.progress.save(None, first)
     assert not indexes.progress.save(None, second)
-    assert not indexes.progress.save(second, replace(second, complete=True))
+    assert not indexes.progress.save(second, replace(second, all_listed=True))
     assert indexes.progress.load() == first
 
 
@@ -222,6 +228,25 @@ def test_a_condition_on_the_title_is_checked_on_a_bounded_number_of_entries(
 
 
 @pytest.mark.redis
+def test_a_trim_without_old_entries_reads_one_entry_of_each_status(
+    client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, commands = index_on_redis(client, prefix).index, list[tuple[Any, ...]]()
+    index.put([entry(f"t{number}", number, ENDED) for number in range(20)])
+    send: Any = Pipeline.execute_command
+
+    def record(self: Any, *command: Any, **options: Any) -> Any:
+        commands.append(command)
+        return send(self, *command, **options)
+
+    monkeypatch.setattr(Pipeline, "execute_command", record)
+    assert index.trim(NOON, 20, 1000) == 0
+    ranges = [command for command in commands if command[0] == "ZRANGE"]
+    assert [command[-3:] for command in ranges] == [("LIMIT", 0, 1)] * len(ranges)
+    assert index.trim(NOON, 5, 1000) == 15
+
+
+@pytest.mark.redis
 def test_an_index_keeps_one_member_of_each_task_in_each_order(client: redis.Redis, prefix: str) -> None:
     index, keys = index_on_redis(client, prefix).index, Keys(prefix)
     for epoch, status in enumerate((TaskStatus.QUEUED, RUNNING, WAITS, RUNNING, ENDED)):
@@ -264,3 +289,19 @@ def test_an_unreachable_redis_raises_a_transient_error_and_is_left_alone_for_a_w
             use()
     with pytest.raises(TransientError, match="did not answer lately"):
         index.put([entry("a")])
+
+
+def test_the_ends_of_tasks_are_read_together(indexes: Indexes) -> None:
+    indexes.index.put([entry("acme:a", status=ENDED), entry("b"), entry("other:c", status=WAITS)])
+    found = indexes.index.ended(["b", "acme:a", "unknown", "other:c", "acme:b"])
+    assert found == [False, True, None, False, None]
+    assert indexes.index.ended([]) == []
+
+
+def test_the_team_of_a_task_is_read_alone(indexes: Indexes) -> None:
+    indexes.index.put([entry("acme:a", status=ENDED), entry("b")])
+    assert [indexes.index.team(name) for name in ("acme:a", "b", "a", "other:b")] == [
+        *[entry("b").team] * 2,
+        None,
+        None,
+    ]

@@ -12,12 +12,16 @@ class Killed(Exception):
 
 
 class WatchedObjects(S3Objects):
-    """S3 objects that record each call. Before each call they call `before` with its name and path; it may raise."""
+    """S3 objects that record each call. Before each call they call `before` with its name and path; it may raise.
+
+    `listed` is the number of names that were listed.
+    """
 
     def __init__(self, client: Any, bucket: str, prefix: str) -> None:
         super().__init__(client, bucket, prefix)
         self._location = (client, bucket, prefix)
         self.calls: list[tuple[str, str]] = []
+        self.listed = 0
         self.before: Callable[[str, str], None] = lambda name, path: None
 
     def for_another_worker(self) -> "WatchedObjects":
@@ -49,6 +53,11 @@ class WatchedObjects(S3Objects):
         self._record("get", path)
         return super().get(path)
 
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """Record the call, and return bytes of the object."""
+        self._record("read", path)
+        return super().read(path, start, length)
+
     def metadata(self, path: str) -> dict[str, str] | None:
         """Record the call, and return the metadata."""
         self._record("metadata", path)
@@ -62,7 +71,16 @@ class WatchedObjects(S3Objects):
     def names(self, folder: str) -> list[str]:
         """Record the call, and return the names."""
         self._record("names", folder)
-        return super().names(folder)
+        found = super().names(folder)
+        self.listed += len(found)
+        return found
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Record the call, and return the names."""
+        self._record("names", folder)
+        found = super().names_after(folder, after, limit)
+        self.listed += len(found)
+        return found
 
     def _record(self, name: str, path: str) -> None:
         self.before(name, path)

@@ -41,6 +41,14 @@ def test_a_file_is_created_once(files: Files) -> None:
     assert files.get("a/b/c.json") == b"one"
 
 
+def test_many_files_are_read_in_the_order_of_their_paths(files: Files) -> None:
+    for name in ("a", "b", "c"):
+        files.put(f"t/{name}", name.encode())
+    assert files.get_many(["t/c", "t/none", "t/a", "t/c"]) == [b"c", None, b"a", b"c"]
+    assert files.get_many(["t/b"]) == [b"b"]
+    assert files.get_many([]) == []
+
+
 def test_a_file_is_replaced(files: Files) -> None:
     files.put("a/b", b"one")
     files.put("a/b", b"two")
@@ -108,12 +116,13 @@ def test_folders_are_listed_in_pages(files: Files) -> None:
         files.put(f"{name}/inbox/item.json", b"")
     files.put("file.json", b"")
     for size in (1, 2, 3, 100):
-        page = files.folders("", size)
-        found = list(page.names)
-        while page.cursor:
-            page = files.folders(page.cursor, size)
+        found, cursor, is_last = list[str](), "", False
+        while not is_last:
+            page = files.folders(cursor, size)
+            assert page is not None
             assert len(page.names) <= size
             found += page.names
+            cursor, is_last = page.cursor, not page.cursor
         assert sorted(found) == names
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.workspace import lock
+from roboco.adapters.workspace import folder_history, lock
 from roboco.adapters.workspace.folder import FolderFiles
 from roboco.adapters.workspace.folder_history import FolderHistories
-from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain import sorted_lines
+from roboco.domain.history.step import TaskStep, parse_step, verify_chain
 from roboco.domain.paths import history_path
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.workspace import Histories
@@ -255,6 +256,28 @@ def test_a_malformed_line_is_corrupt(folder: FolderHistories, path: Path) -> Non
         list(folder.read(TASK))
     with pytest.raises(CorruptHistory, match="is not a step"):
         folder.append(TASK, step_after(steps))
+
+
+def test_a_reader_of_many_steps_reads_them_as_they_are_needed(
+    folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_history, "_MAX_BACKWARD", 3)
+    monkeypatch.setattr(sorted_lines, "PIECE_BYTES", 1500)
+    monkeypatch.setattr(sorted_lines, "PROBE_BYTES", 300)
+    steps = append_steps(folder, 40)
+    with path.open("ab") as file:
+        file.write(b'{"torn": ')
+    parsed: list[bytes] = []
+
+    def counting_parse(line: bytes) -> TaskStep:
+        parsed.append(line)
+        return parse_step(line)
+
+    for start in range(1, 42):
+        assert list(folder.read(TASK, start)) == steps[start:]
+    monkeypatch.setattr(folder_history, "parse_step", counting_parse)
+    assert next(folder.read(TASK, 5)) == steps[5]
+    assert len(parsed) < 20, "those of the search, and of a piece"
 
 
 # --- only in a folder: a line that is visible, but not durable yet

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from roboco.adapters.local.seaweed import S3Server
+from roboco.adapters.workspace import s3_history
 from roboco.adapters.workspace.s3 import S3Objects
 from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.domain import sorted_lines
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
 from roboco.errors import CorruptHistory
@@ -356,3 +358,34 @@ def test_the_cost_of_an_append_and_a_read_does_not_grow_with_the_history(
         costs.append((appended, len(objects.calls) - appended))
     assert costs[0] == costs[1]
     assert max(costs[0]) <= 3
+
+
+def test_a_read_of_the_end_lists_no_older_segments(objects: WatchedObjects, s3_histories: S3Histories) -> None:
+    """No compaction may be due for thousands of steps."""
+    steps = append_steps(s3_histories, 30)
+    objects.listed = 0
+    assert list(s3_histories.read(TASK, 28)) == steps[28:]
+    assert objects.listed == 2
+
+
+def test_a_reader_that_waits_holds_a_page_of_the_history(
+    objects: WatchedObjects, s3_histories: S3Histories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower may stay between two steps for long."""
+    monkeypatch.setattr(s3_history, "_MIN_PAGE", 4)
+    monkeypatch.setattr(s3_history, "_MAX_PAGE", 8)
+    monkeypatch.setattr(s3_history, "_TAIL_BYTES", 1000)
+    monkeypatch.setattr(sorted_lines, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(sorted_lines, "PROBE_BYTES", 500)
+    steps = append_steps(s3_histories, 40)
+    for compacted in (False, True):
+        objects.calls.clear()
+        objects.listed = 0
+        reading = s3_histories.read(TASK, 7)
+        assert next(reading) == steps[7]
+        assert objects.listed == (0 if compacted else 4)
+        assert len([name for name, _ in objects.calls if name == "get"]) == (0 if compacted else 4)
+        s3_histories.compact(TASK)
+        assert list(reading) == steps[8:], "a compaction meanwhile changes nothing"
+        for start in range(0, 42, 3):
+            assert list(s3_histories.read(TASK, start)) == steps[start:]

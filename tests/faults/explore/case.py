@@ -34,6 +34,7 @@ ENVIRONMENT_FAULTS = {
 USER_ACTIONS = {
     "send": 8,
     "interrupt": 4,
+    "halt": 4,
     "stop": 6,
     "pause": 5,
     "resume": 6,
@@ -53,7 +54,7 @@ LOSSES = ("wipe", "restart", "back")
 THEMES = (
     tuple(KINDS),
     ("hold", *USER_ACTIONS),
-    ("pause", "resume", "step", "send", "interrupt", "stop"),
+    ("pause", "resume", "step", "send", "interrupt", "halt", "stop"),
     (*PROCESS_FAULTS, *_SCHEDULING, "lose", "copy", "send", "stop"),
     (*_SCHEDULING, *LOSSES, "die", "send", "stop", "pause"),
 )
@@ -73,9 +74,10 @@ _FIRST_GAPS = (20, 50, 120)
 FOLLOWS = {
     "pause": ("resume", "step"),
     "resume": ("send", "interrupt"),
+    "halt": ("send", "resume"),
     "restart": ("sweep",),
     "back": ("sweep",),
-    "hold": ("stop", "send", "sweep", "deliver"),
+    "hold": ("stop", "halt", "send", "sweep", "deliver"),
 }
 """Kinds that often matter shortly after another one."""
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.team.team import Team
 from roboco.engine.engine import LogLimits, Policy
 from roboco.ports.model import Request
@@ -104,6 +105,20 @@ SHAPES: dict[str, Shape] = {
             limits={"max_steps": 3, "at_limit": "pause"},
         ),
         _count_turns,
+    ),
+    "conversation": Shape(
+        team_of(agents=[member("one"), member("two")]), _count_turns, options={"conversation": True, "notify": [HOOK]}
+    ),
+    "imported": Shape(
+        team_of(agents=[member("one"), member("two")], collaboration_model={"type": "manual"}),
+        _count_turns,
+        options={
+            "history": [
+                ImportedMessage(role="user", text="before"),
+                ImportedMessage(role="assistant", text="the answer", agent="two"),
+                ImportedMessage(role="assistant", text="and more"),
+            ],
+        },
     ),
     "rated": Shape(
         team_of(agents=[member("one"), member("two")], models={"m": {"model": "m", "requests_per_minute": 1}}),

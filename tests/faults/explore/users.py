@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Literal
 
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval
@@ -16,7 +17,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.intake import answer, pause
 from roboco.engine.intake import send as message
-from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.intake.accept_item import IdLookup, accept_item
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.errors import TransientError, UsageError
@@ -112,10 +113,13 @@ class Users:
     def _request(self, kind: str, task_id: str, item_id: str) -> UserRequest:
         at = self.world.engine.now()
         text = UserMessage(item_id=item_id, created_at=at, text=item_id)
+        lookups = chain[IdLookup](["new id"], repeat("needed"))  # a client draws an id for its first attempt only
+        stop = Stop(item_id=item_id, created_at=at)
         requests: dict[str, UserRequest] = {
-            "send": lambda engine: message.accept_message(engine, task_id, text),
-            "interrupt": lambda engine: message.accept_message(engine, task_id, text, "interrupt"),
-            "stop": lambda engine: accept_item(engine, task_id, Stop(item_id=item_id, created_at=at)),
+            "send": lambda engine: message.accept_message(engine, task_id, text, None, next(lookups)),
+            "interrupt": lambda engine: message.accept_message(engine, task_id, text, "interrupt", next(lookups)),
+            "halt": lambda engine: message.accept_interrupt(engine, task_id, item_id, lookup=next(lookups)),
+            "stop": lambda engine: accept_item(engine, task_id, stop, lookup=next(lookups)),
             "pause": lambda engine: pause.pause(engine, task_id, item_id),
             "step": lambda engine: pause.step(engine, task_id, item_id),
             "resume": lambda engine: pause.resume(engine, task_id, item_id),
@@ -133,7 +137,8 @@ class Users:
             return self._new(deed, lambda engine: answer.answer(engine, task_id, successful_outcome(call, "seven")))
         deed = UserAction(kind, task_id, approval_id(call.id), self._has_ended(task_id))
         return self._new(
-            deed, lambda engine: answer.decide_approval(engine, task_id, call.id, kind == "approve", "", None)
+            deed,
+            lambda engine: answer.decide_approval(engine, task_id, call.id, answer.CallApproval(kind == "approve")),
         )
 
     def _open_calls(self, task_id: str) -> list[ToolCall]:

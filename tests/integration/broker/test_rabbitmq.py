@@ -133,6 +133,26 @@ def test_the_oldest_message_gives_the_age_of_a_queue(rabbit_stack: Stack) -> Non
     app.close()
 
 
+def test_an_operator_sees_the_depth_of_queues_on_rabbitmq(rabbit_stack: Stack) -> None:
+    """Lanes that no worker has declared count as empty, and their channel is usable afterwards."""
+    rabbit_stack.kill("agents")
+    app = producer_app(rabbit_stack.settings)
+    purge_queue(app, AGENTS_QUEUE)
+    sender = CeleryDispatcher(app)
+    for number in range(3):
+        sender.turn(TurnAssignment(f"task_{number}", 1, 1, 1), "writer")
+
+    def depth() -> dict[str, tuple[int, float | None]]:
+        return {one.name: (one.waiting, one.oldest_age) for one in rabbit_stack.orchestrator.operations.queues()}
+
+    until(lambda: depth()[AGENTS_QUEUE] == (3, None), 10, lambda: str(depth()))
+    assert depth()[COORDINATOR_QUEUE][1] is None
+    purge_queue(app, AGENTS_QUEUE)
+    app.close()
+    rabbit_stack.start("agents")
+    rabbit_stack.wait_ready("agents")
+
+
 def test_a_message_without_confirmation_raises(rabbit: RabbitServer) -> None:
     """If the broker accepts bytes but confirms nothing, the sender gets an error after a limited time."""
     with Gate(rabbit.port) as gate:

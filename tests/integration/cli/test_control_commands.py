@@ -67,6 +67,19 @@ def test_interrupt_prints_the_receipt_and_the_team_answers(desk: Desk) -> None:
     )
 
 
+def test_interrupt_without_a_message_ends_the_work(desk: Desk) -> None:
+    task = wait_until_speaking(desk.run("for ever"))
+    assert desk.call("interrupt", task.task_id).startswith(f"interrupted {task.task_id}: seen after ")
+    wait_for_status(task, "user_turn")
+    assert task.summary().reason == "interrupted by the user"
+    assert desk.call("interrupt", task.task_id) == (
+        f"nothing was running; continue with: roboco send {task.task_id} MESSAGE\n"
+    )
+    receipt = json.loads(desk.call("interrupt", task.task_id, "--json"))
+    assert receipt["effect"] == "already_waiting"
+    task.stop()
+
+
 def test_send_to_a_busy_team_queues_interrupts_or_is_refused(desk: Desk) -> None:
     task = wait_until_speaking(desk.run("for ever"))
     with pytest.raises(AssertionError, match="takes no message while its team is busy"):

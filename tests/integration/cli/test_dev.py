@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -31,11 +34,12 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 def test_dev_restarts_workers_and_servers_that_die(shell: Shell) -> None:
     with shell.start("dev") as dev:
-        for part in ("coordinator", "agents", "tools", "flower"):
+        for part in ("coordinator", "agents", "tools", "flower", "gateway"):
             dev.wait_for_text(f"{part} is ready")
         user = with_printed_variables(shell, dev)
         check_doctor(user)
         check_commands(user)
+        check_gateway(dev)
         kill_oldest(shell, "roboco.workers.agents")
         kill_oldest(shell, "valkey-server")
         dev.wait_for_text("agents ended with code -9, starts again in 0.5 s")
@@ -67,6 +71,18 @@ def check_doctor(user: Shell) -> None:
     without = replace(user, env=user.env | {"ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"})
     broken = json.loads(without.run("doctor", "--json", code=1))
     assert [check["name"] for check in broken["checks"] if check["state"] == "fail"] == ["redis"]
+
+
+def check_gateway(dev: CommandProcess) -> None:
+    """Check that the printed gateway serves this machine without a key, and no other name of it."""
+    found = re.search(r"web view +(http://127\.0\.0\.1:\d+)/ and HTTP gateway, for this machine alone", dev.output)
+    assert found is not None
+    with urlopen(f"{found[1]}/v1/me", timeout=20) as response:
+        assert json.load(response)["by"] == "local"
+    with pytest.raises(HTTPError) as raised:
+        urlopen(Request(f"{found[1]}/v1/me", headers={"Host": "evil.example"}), timeout=20)
+    assert raised.value.code == 403
+    raised.value.close()
 
 
 def check_commands(user: Shell) -> None:

@@ -202,16 +202,14 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
     [letter] = [one for one in orchestrator.dead_letters() if one.headers.get("id") == result.id]
     assert (letter.name, letter.attempts) == ("roboco.team", 1)
     assert letter.reason.startswith("refused: team 'no-such-team' was named")
-    line = (
-        f"Celery task {result.id} (roboco.team) is refused; it is dead letter {letter.letter_id}: UsageError: team 'no"
-    )
+    line = f"Celery task {result.id} (roboco.team) is refused; it is dead letter {letter.letter_id}: NotFound: team 'no"
     assert line in stack.log("shop")
     assert "secret words" not in stack.log("shop")
     with pytest.raises(
-        roboco.UsageError, match=f"send it again from there; roboco dead-letters delete {letter.letter_id} takes"
+        roboco.UsageError, match=f"send it again from there; roboco dead-letters dismiss {letter.letter_id} takes"
     ):
         orchestrator.requeue_dead_letter(letter.letter_id)
-    assert orchestrator.delete_dead_letter(letter.letter_id) == letter
+    assert orchestrator.dismiss_dead_letter(letter.letter_id) == letter
     assert letter not in orchestrator.dead_letters()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from fastapi.testclient import TestClient
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -24,8 +25,12 @@ from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.position import StreamPosition
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import producer_app as producer_of
+from roboco.domain.access_key import CallerLimits
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.errors import TransientError
+from roboco.gateway.app import create_app
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.settings import GatewaySettings
 from roboco.settings import Settings
 from tests.contract.redis.stream.publisher import no_archive
 from tests.support.flower import flower
@@ -72,16 +77,16 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
     assert take_denials(acl_stack) == set()
 
 
-def test_a_client_may_store_and_delete_dead_letters(acl_stack: Stack) -> None:
+def test_a_client_may_store_and_dismiss_dead_letters(acl_stack: Stack) -> None:
     orchestrator = acl_stack.orchestrator
     letter = dead_letter_of_lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
     orchestrator._engine.dead_letters.add(letter)
-    assert orchestrator.delete_dead_letter(letter.letter_id) == letter
-    assert orchestrator.delete_dead_letter(letter.letter_id) is None
+    assert orchestrator.dismiss_dead_letter(letter.letter_id) == letter
+    assert orchestrator.dismiss_dead_letter(letter.letter_id) is None
     assert take_denials(acl_stack) == set()
 
 
-@pytest.mark.parametrize("command", ["dead-letters", "dead-letters delete --all", "top --once"])
+@pytest.mark.parametrize("command", ["dead-letters", "dead-letters dismiss --all", "top --once"])
 def test_a_command_without_a_right_names_the_user_that_has_it(acl_stack: Stack, command: str) -> None:
     variables = acl_stack.environment | {"ROBOCO_REDIS_URL": url_of(acl_stack.valkey, "roboco-tools")}
     words = [sys.executable, "-m", "roboco.cli.main", *command.split()]
@@ -159,11 +164,115 @@ def test_a_client_lists_the_tasks_of_all_tenants_with_the_rights_of_its_user(acl
     assert take_denials(acl_stack) == set()
 
 
+def test_a_gateway_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
+    """It admits callers, counts their tasks, streams and usage, and does to tasks what a client may do."""
+    acme = Principal("key:one", "acme", frozenset(Scope), limits=CallerLimits(open_tasks=1, open_streams=9))
+    settings = acl_stack.settings.model_copy(update={"redis_url": url_of(acl_stack.valkey, "roboco-gateway")})
+    client = Orchestrator(settings)
+    app = create_app(client, GatewaySettings(tokens_per_day=10**9, tenant_open_streams=9, tenant_open_tasks=9))
+    limits = app.state.gateway.limits
+
+    async def create(task_id: str) -> None:
+        async with limits.open_stream(acme):
+            await limits.create_task(acme, task_id)
+
+    with TestClient(app) as http:
+        key = client.create_key(name="test", tenant="acme").text
+        response = http.get("/v1/me", headers={"X-API-Key": key})
+        assert (response.status_code, "ratelimit" in response.headers) == (200, True)
+        for number in (1, 2):  # the second one is accepted because the first one has ended
+            assert http.portal is not None
+            http.portal.call(create, f"acme:t{number}")
+            task = client.run(GRAPH.team, GRAPH.prompt, task_id=f"acme:t{number}", by="key:one", conversation=True)
+            until(lambda: task.result(30).status == "user_turn", 30, "the team waits for its user")  # noqa: B023
+            task.send("again")
+            task.interrupt()
+            assert next(item.type for item in task.stream()) == "event_task_start"
+            assert task.task_id in {entry.task_id for entry in client.tasks(tenant="acme")}
+            task.stop()
+            until(lambda: task.result(30).status.ended, 30, "the task has ended")  # noqa: B023
+            until(lambda: client._engine.task_index.ended([task.task_id]) == [True], 30, "it is listed as ended")  # noqa: B023
+        own, _ = client._engine.daily_usage.today("acme", "key:one")
+        assert own.tokens > 0
+    assert take_denials(acl_stack) == set()
+
+
+def test_operations_of_a_gateway_need_only_the_rights_of_its_user(acl_stack: Stack) -> None:
+    """An operator reads queues, workers and rates, and reads, requeues and dismisses dead letters."""
+    limits = {"redis_url": url_of(acl_stack.valkey, "roboco-gateway"), "model_limits": ("m=10/1000",)}
+    client = Orchestrator(acl_stack.settings.model_copy(update=limits))
+    task = acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, conversation=True)
+    until(lambda: task.result(30).status == "user_turn", 30, "the team waits for its user")
+    now = acl_stack.orchestrator._engine.now()
+    lost = [dead_letter_of_lost_work("advance", task.task_id, "", "lost", 5, now)]
+    lost.append(dead_letter_of_lost_work("turn", "gone", "writer, step 1", "lost", 5, now))
+    for letter in lost:
+        acl_stack.orchestrator._engine.dead_letters.add(letter)
+    with redis.Redis.from_url(acl_stack.valkey.url) as admin:
+        admin.lpush(QUEUES[0], "no message of anyone")
+    until(lambda: len(acl_stack.orchestrator.dead_letters()) > 2, 10, "the message is a dead letter")
+    app = create_app(client, GatewaySettings(flower_url="http://127.0.0.1:5555"))
+    with TestClient(app) as http:
+        key = client.create_key(name="operator", scopes=("operate",)).text
+
+        def operate(method: str, path: str, status: int = 200) -> Any:
+            answer = http.request(method, f"/v1/operations{path}", headers={"X-API-Key": key})
+            assert answer.status_code == status, answer.text
+            return answer.json()
+
+        overview = operate("GET", "")
+        assert overview["open_tasks"] >= 1
+        assert overview["dead_letters"] >= 3
+        assert {queue["name"]: queue["waiting"] for queue in operate("GET", "/queues")["queues"]} == dict.fromkeys(
+            QUEUES, 0
+        )
+        until(
+            lambda: all(pool["live"] == 1 for pool in operate("GET", "/workers")["pools"]), 20, "all workers register"
+        )
+        assert {pool for one in operate("GET", "/workers")["workers"] for pool in one["pools"]} == set(POOLS)
+        assert [one["model"] for one in operate("GET", "/rates")["rates"]] == ["m"]
+        listed = operate("GET", "/dead-letters?limit=100")["dead_letters"]
+        assert {letter.letter_id for letter in lost} < {one["letter_id"] for one in listed}
+        for one in listed:
+            path = f"/dead-letters/{one['letter_id']}"
+            assert operate("GET", path)["reason"] == one["reason"]
+            if one["letter_id"] == lost[0].letter_id:
+                assert operate("POST", f"{path}/requeue")["status"] == "requeued"
+            else:
+                assert operate("POST", f"{path}/dismiss")["status"] == "dismissed"
+            operate("POST", f"{path}/dismiss", 404)
+        assert operate("GET", "/dead-letters") == {"dead_letters": [], "cursor": ""}
+    task.stop()
+    assert take_denials(acl_stack) == set()
+
+
+def test_a_gateway_publishes_a_requeued_message_with_the_rights_of_its_user(acl_stack: Stack) -> None:
+    """The message is unreadable, so that it returns as another letter."""
+    settings = acl_stack.settings.model_copy(update={"redis_url": url_of(acl_stack.valkey, "roboco-gateway")})
+    with Orchestrator(settings) as client, acl_stack.orchestrator._producer.producer_pool.acquire() as producer:
+
+        def letter_ids() -> set[str]:
+            return {one.letter_id for one in client.dead_letter_page().letters}
+
+        before = letter_ids()
+        headers = {"task": "roboco.of_a_later_release", "id": "later"}
+        producer.publish([[], {}, {}], routing_key=QUEUES[0], exchange="", headers=headers, declare=[])
+        until(lambda: letter_ids() > before, 10, "the message is a dead letter")
+        [first] = letter_ids() - before
+        client.requeue_dead_letter(first)
+        until(lambda: letter_ids() - before not in (set(), {first}), 10, "the message returns")
+        for letter_id in letter_ids() - before:
+            client.dismiss_dead_letter(letter_id)
+        assert letter_ids() == before
+    assert take_denials(acl_stack) == set()
+
+
 ALL_USERS = {
     "coordinator",
     "agents",
     "tools",
     "client",
+    "gateway",
     "client-acme",
     "producer",
     "follower",
@@ -171,7 +280,7 @@ ALL_USERS = {
     "flower",
 }
 WORKERS = {"coordinator", "agents", "tools"}
-CLIENTS = {"client", "client-acme"}
+CLIENTS = {"client", "client-acme", "gateway"}
 ALLOWED: list[tuple[str, set[str]]] = [
     ("FLUSHALL", set()),
     ("CONFIG GET *", set()),
@@ -196,30 +305,30 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("RPOP roboco.agents", {"agents"}),
     ("RPOP roboco.tools", {"tools"}),
     ("LRANGE roboco.coordinator 0 -1", set()),
-    ("LINDEX roboco.coordinator 0", {"coordinator"}),
+    ("LINDEX roboco.coordinator 0", {"coordinator", "gateway"}),
     ("DEL roboco.coordinator", {"coordinator"}),
     ("DEL roboco.tools", {"tools"}),
     ("HGET roboco.unacked x", WORKERS),
     ("DEL roboco.unacked", set()),
-    ("HGET roboco:{index}:entries x", {"coordinator", "client"}),
-    ("ZRANGE roboco:{index}:order 0 -1", {"coordinator", "client"}),
-    ("ZADD roboco:{index}:order 0 x", {"coordinator", "client"}),
+    ("HGET roboco:{index}:entries x", {"coordinator", "client", "gateway"}),
+    ("ZRANGE roboco:{index}:order 0 -1", {"coordinator", "client", "gateway"}),
+    ("ZADD roboco:{index}:order 0 x", {"coordinator", "client", "gateway"}),
     ("HGET roboco:{index}:tenant:acme:entries x", {"coordinator"} | CLIENTS),
-    ("ZRANGE roboco:{index}:tenant:globex:order 0 -1", {"coordinator", "client"}),
+    ("ZRANGE roboco:{index}:tenant:globex:order 0 -1", {"coordinator", "client", "gateway"}),
     ("GET roboco:{index}:progress", {"coordinator"} | CLIENTS),
     ("SET roboco:{index}:progress x", {"coordinator"}),
-    ("HGETALL roboco:{globex:1}:state", WORKERS | {"client"}),
+    ("HGETALL roboco:{globex:1}:state", WORKERS | {"client", "gateway"}),
     ("HGETALL roboco:{acme:1}:state", WORKERS | CLIENTS),
-    ("LRANGE roboco:{globex:1}:tail 0 -1", WORKERS | {"client"}),
-    ("SMEMBERS roboco:{globex:1}:inbox", WORKERS | {"client"}),
-    ("XRANGE roboco:{globex:1}:events - +", WORKERS | {"client", "follower"}),
+    ("LRANGE roboco:{globex:1}:tail 0 -1", WORKERS | {"client", "gateway"}),
+    ("SMEMBERS roboco:{globex:1}:inbox", WORKERS | {"client", "gateway"}),
+    ("XRANGE roboco:{globex:1}:events - +", WORKERS | {"client", "gateway", "follower"}),
     ("XRANGE roboco:{acme:1}:events - +", WORKERS | CLIENTS | {"follower", "follower-acme"}),
     ("XADD roboco:{acme:1}:events * m x", WORKERS | CLIENTS),
     ("PUBLISH roboco:{acme:1}:events x", WORKERS | CLIENTS),
     ("PUBLISH /0.celery.pidbox x", WORKERS | {"flower"}),
     ("PUBLISH /0.celeryev/x x", WORKERS | CLIENTS | {"flower"}),
     ("PUBLISH roboco:signals x", WORKERS | CLIENTS),
-    ("ZRANGE roboco:{schedule/3-41}:tasks 0 -1", {"coordinator"}),
+    ("ZRANGE roboco:{schedule/3-41}:tasks 0 -1", {"coordinator", "gateway"}),
     ("ZADD roboco:{schedule/3-41}:tasks 0 x", WORKERS | CLIENTS),
     ("ZREM roboco:{schedule/3-41}:tasks x", {"coordinator"}),
     ("ZREM roboco:{schedule/3-41}:jobs x", {"coordinator"}),
@@ -236,9 +345,23 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("HSET roboco:{workers}:modules:agents x []", {"agents"}),
     ("ZRANGE roboco:{workers}:agents 0 -1", {"agents"} | CLIENTS),
     ("HSET roboco:{dead}:letters x x", WORKERS | {"client"}),
-    ("HDEL roboco:{dead}:letters x", WORKERS | {"client"}),
-    ("GET roboco:{rate:m}:paused_until", {"coordinator", "agents"}),
-    ("SET roboco:{rate:m}:paused_until x", {"coordinator", "agents"}),
+    ("HDEL roboco:{dead}:letters x", WORKERS | {"client", "gateway"}),
+    ("HGET roboco:{dead}:letters x", {"coordinator", "client", "gateway"}),
+    ("ZREM roboco:{dead}:order x", WORKERS | {"client", "gateway"}),
+    ("DEL roboco:{dead}:letters", {"coordinator", "client"}),
+    ("GET roboco:{rate:m}:paused_until:KEY", {"coordinator", "agents", "gateway"}),
+    ("SET roboco:{rate:m}:paused_until:KEY x", {"coordinator", "agents"}),
+    ("HGETALL roboco:{rate:m}:all:used", {"coordinator", "agents", "gateway"}),
+    ("HSET roboco:{rate:m}:all:used 1r 0", {"coordinator", "agents"}),
+    ("ZCARD roboco:{rate:m}:all:queue", {"coordinator", "agents", "gateway"}),
+    ("HMGET roboco:{workers}:modules:tools x", {"tools", "gateway"}),
+    ("DEL roboco:{t}:attempts:pass", WORKERS | {"gateway"}),
+    ("GET roboco:{gate:acme}:requests:x", {"gateway"}),
+    ("SET roboco:{gate:acme}:requests:x 1", {"gateway"}),
+    ("ZADD roboco:{gate:}:tasks 0 x", {"gateway"}),
+    ("HGETALL roboco:{gate:acme}:usage:2026-11-23", {"gateway"}),
+    ("HINCRBY roboco:{gate:acme}:usage:2026-11-23 tokens 1", {"coordinator", "agents"}),
+    ("HINCRBY roboco:{gate:acme}:streams x 1", set()),
 ]
 """Each command, and the users that may run it."""
 

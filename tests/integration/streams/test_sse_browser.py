@@ -1,9 +1,10 @@
-"""The example of server-sent events in a real browser, while its server is killed and terminated during a step."""
+"""The example of server-sent events, and the gateway, in a real browser, while they are killed and terminated."""
 
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,15 +29,23 @@ WORDS = [f"{word} {number},\n  <b>" for number in range(60) for word in ("Woge",
 
 
 class SsePageServer:
-    """The example with its page under uvicorn. It restarts at the same port."""
+    """A module with a page under uvicorn. It restarts at the same port."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, module: str) -> None:
         self._stack = stack
+        self._module = module
         self.port = free_port()
         self.server = self.start()
 
     def start(self) -> Server:
-        command = [sys.executable, "-m", "uvicorn", "tests.support.servers.sse_page:app", "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            f"tests.support.servers.{self._module}:app",
+            "--port",
+            str(self.port),
+        ]
         command += ["--timeout-graceful-shutdown", "1"]
         log = self._stack.folder / "uvicorn.log"
         self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
@@ -64,14 +73,20 @@ class SsePageServer:
             return False
 
 
+def chromium(stack: Stack) -> list[str]:
+    """Return the command of a headless Chromium. Skip the test if it is not installed; in CI, fail it."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        assert not os.environ.get("CI"), "Chromium is not installed; `.ci/run` installs it"
+        pytest.skip("Chromium is not installed, whose EventSource this test needs")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    return [program, *flags, f"--user-data-dir={stack.folder / 'browser'}"]
+
+
 @contextmanager
 def browser(stack: Stack, url: str) -> Iterator[None]:
     """Run a headless Chromium on this page until the block ends."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("Chromium is not installed, whose EventSource this test needs")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-    command = [program, *flags, f"--user-data-dir={stack.folder / 'browser'}", url]
+    command = [*chromium(stack), url]
     started = start_server("chromium", command, log=stack.folder / "chromium.log")
     try:
         yield
@@ -79,7 +94,11 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
         started.stop(10)
 
 
-def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack) -> None:
+@pytest.mark.parametrize("module", ["sse_page", "gateway_page"])
+def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack, module: str) -> None:
+    for shown in folder_stack.folder.glob("*-?.json"):
+        shown.unlink()
+    (folder_stack.folder / "end.json").unlink(missing_ok=True)
     second_may_speak = threading.Event()
 
     def speak(request: Request) -> Reply:
@@ -88,7 +107,7 @@ def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: 
         )
 
     folder_stack.model.script(speak)
-    web = SsePageServer(folder_stack)
+    web = SsePageServer(folder_stack, module)
     try:
         task = folder_stack.orchestrator.run(TEAM, "Go.")
         with browser(folder_stack, f"http://127.0.0.1:{web.port}/pages/{task.task_id}"):
@@ -105,5 +124,20 @@ def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: 
         assert list(expected.values()) == ["".join(WORDS)] * 2
     finally:
         second_may_speak.set()
+        web.server.stop()
+        folder_stack.model.script(answer)
+
+
+def test_the_page_of_the_guide_shows_the_text_of_a_task(folder_stack: Stack) -> None:
+    folder_stack.model.script(lambda _: Reply(text="Waves come and go."))
+    web = SsePageServer(folder_stack, "gateway_page")
+    try:
+        task = folder_stack.orchestrator.run(TEAM, "Go.")
+        assert task.result(60).status == "completed"
+        url = f"http://127.0.0.1:{web.port}/follow.html?task={task.task_id}"
+        command = [*chromium(folder_stack), "--virtual-time-budget=10000", "--dump-dom", url]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+        assert "<pre>Waves come and go.\nWaves come and go.</pre>" in shown
+    finally:
         web.server.stop()
         folder_stack.model.script(answer)

@@ -9,7 +9,7 @@ import pytest
 
 from roboco import Task, UsageError, parse_team
 from roboco.domain.session.session import SessionMessage
-from roboco.domain.stream.item import TextPartDelta
+from roboco.domain.stream.item import StepFinal, TextPartDelta
 from tests.support.double_delivery import send_twice
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request, RequestRecord
@@ -93,6 +93,57 @@ def answer_briefly_on_request(first: Reply) -> Any:
 
 def texts(task: Task) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in task.history()]
+
+
+@pytest.mark.parametrize("over_celery", [False, True])
+def test_interrupt_without_a_message_closes_the_connection_and_the_task_waits(
+    scripted: ScriptedStack, over_celery: bool
+) -> None:
+    task = scripted.run(team(), answer_briefly_on_request(SLOW))
+    record = scripted.wait_until_speaking(task)
+    if over_celery:
+        scripted.send("interrupt", task_id=task.task_id, item_id="cut", by="key:1")
+    else:
+        task.interrupt(item_id="cut", by="key:1")
+    until(lambda: record.client_disconnected_at, TIMEOUT, "the connection is closed")
+    result = task.result(TIMEOUT)
+    assert (result.status, result.reason) == ("user_turn", "interrupted by the user")
+    [_, partial, notice] = task.history()
+    assert partial.interrupted
+    assert result.text == partial.text
+    receipt = task.receipt("cut")
+    assert (receipt.applied_at_seq, receipt.effect, receipt.by) == (2, "reply_ended", "key:1")
+    assert receipt.closed_at is not None
+    assert notice.metadata["by"] == "key:1"
+    task.interrupt(item_id="again", timeout=TIMEOUT)
+    assert task.receipt("again").effect == "already_waiting"
+    task.send("shorter")
+    until(lambda: task.status.ended, TIMEOUT, "the task has ended")
+    assert texts(task)[3:] == [("user", "shorter"), ("worker", "in brief")]
+    assert len(scripted.requests()) == 2
+
+
+def test_conversation_waits_after_each_answer_and_shows_imported_messages(scripted: ScriptedStack) -> None:
+    history = [{"role": "user", "text": "before"}, {"role": "assistant", "text": "after"}]
+    task = scripted.run(team(), lambda request: Reply(text=f"{request.last_user}!"), history=history, conversation=True)
+    assert task.result(TIMEOUT).text == f"{scripted.prompt}!"
+    task.send("more")
+    until(lambda: task.result(TIMEOUT).text == "more!", TIMEOUT, "the message is answered")
+    assert texts(task) == [
+        ("user", "before"),
+        ("worker", "after"),
+        ("user", scripted.prompt),
+        ("worker", f"{scripted.prompt}!"),
+        ("user", "more"),
+        ("worker", "more!"),
+    ]
+    roles = [message["role"] for message in scripted.requests()[0].request.messages]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert [message.text for message in task.session().messages] == [text for _, text in texts(task)]
+    assert task.stop(timeout=TIMEOUT).applied_at_seq == 6
+    assert task.result(TIMEOUT).status == "cancelled"
+    steps = [item.data.step.seq for item in task.stream() if isinstance(item.data, StepFinal)]
+    assert steps == list(range(7))
 
 
 @pytest.mark.parametrize("over_celery", [False, True])

@@ -35,6 +35,8 @@ def responder(request: Request) -> Reply:
     if "Book a table" in request.system:
         return _booked(request)
     assert "the sea for sailors" in request.system
+    if "Name a city." in json.dumps(request.messages):
+        return Reply(text="Oslo lies at the sea. ")
     if request.count("assistant") == 0:
         return Reply(tool_calls=[("word_count", {"text": "waves come and go"})])
     return Reply(text=f"Waves come and go, in {request.tool_results[0][1]} words. ")
@@ -124,6 +126,12 @@ def test_follower_prints_a_task_from_its_beginning(stack: StackOfDocuments) -> N
 @pytest.mark.workers
 def test_booking_achieves_its_goal_after_an_interruption(stack: StackOfDocuments) -> None:
     assert stack.python("booking.py") == f"APPROVED {BOOKED} 0.0\n"
+
+
+@pytest.mark.workers
+def test_imported_messages_are_continued_as_a_conversation(stack: StackOfDocuments) -> None:
+    assert stack.python("continued.py") == "APPROVED user_turn\n"
+    stack.orchestrator.task(next(stack.orchestrator.tasks(status="user_turn")).task_id).stop()
 
 
 @pytest.mark.workers

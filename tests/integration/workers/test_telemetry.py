@@ -158,7 +158,7 @@ def test_refused_messages_are_counted_by_their_celery_task(stack: StackWithTelem
     assert {"roboco.submit", "shop.unknown"} <= {letter.name for letter in letters}
     assert "roboco.send" not in {letter.name for letter in letters}
     for letter in letters:
-        stack.orchestrator.delete_dead_letter(letter.letter_id)
+        stack.orchestrator.dismiss_dead_letter(letter.letter_id)
     until(lambda: stack.metrics("coordinator")["roboco_dead_letters"] == 0, 20, "deleted dead letters are not counted")
 
 

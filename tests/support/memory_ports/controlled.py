@@ -6,6 +6,7 @@ from collections.abc import Callable
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
+from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports.model import Request
@@ -103,19 +104,70 @@ def _stopping(request: Request, world: World) -> ScriptedReply:
 
 STOPPING = Journey(team_of(agents=[member("first")]), live=_stopping)
 
+
+def _halting(request: Request, world: World) -> ScriptedReply:
+    if any(message["content"] == "go on" for message in request.messages):
+        return says("in brief")
+    return ScriptedReply(("half ", "a ", "word"), meanwhile=lambda: world.halt())
+
+
+HALTING = Journey(
+    team_of(agents=[member("first"), member("second")]),
+    live=_halting,
+    acts=(lambda world: world.send("go on", "item1"),),
+)
+
+HALTED = Journey(
+    team_of(agents=[member("helper")], collaboration_model={"type": "manual"}),
+    lambda request: says(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    acts=(
+        lambda world: world.pause("pause1"),
+        lambda world: world.halt("halt1"),
+        lambda world: world.resume("resume1"),
+        lambda world: world.send("more", "item1"),
+        lambda world: world.stop("stop1"),
+    ),
+)
+
+CONVERSATION = Journey(
+    team_of(agents=[member("first"), member("second")]),
+    lambda request: says(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    acts=(
+        lambda world: world.send("more", "item1"),
+        lambda world: world.send("and you", "item2", agent="first"),
+        lambda world: world.stop("stop1"),
+    ),
+    options={"conversation": True},
+)
+
+IMPORTED = Journey(
+    team_of(agents=[member("helper"), member("expert")], collaboration_model={"type": "manual"}),
+    lambda request: says(f"{speaker(request)} answers {request.messages[-1]['content']}"),
+    acts=(lambda world: world.send("more", "item1"), lambda world: world.stop("stop1")),
+    options={
+        "history": [
+            ImportedMessage(role="user", text="Who are you?"),
+            ImportedMessage(role="assistant", text="An expert.", agent="expert"),
+        ]
+    },
+)
+
 CONTROLLED = {
     "answers": ANSWERS,
+    "conversation": CONVERSATION,
+    "halted": HALTED,
     "held": HELD,
+    "imported": IMPORTED,
     "delegating": DELEGATING,
 }
 """Journeys that always produce the same history."""
-CUT_OFF = {"interrupting": INTERRUPTING, "stopping": STOPPING}
+CUT_OFF = {"halting": HALTING, "interrupting": INTERRUPTING, "stopping": STOPPING}
 """Journeys that cut off a reply. The fault decides how much of it was streamed by then."""
 
 
 def assert_cut_off(journey: str) -> Callable[[World, World, str], None]:
     """Return the assertion about a journey of `CUT_OFF`, which holds however much was streamed."""
-    return _assert_interrupted if journey == "interrupting" else _assert_stopped
+    return {"halting": _assert_halted, "interrupting": _assert_interrupted, "stopping": _assert_stopped}[journey]
 
 
 def _assert_interrupted(world: World, expected: World, where: str) -> None:
@@ -126,6 +178,15 @@ def _assert_interrupted(world: World, expected: World, where: str) -> None:
     assert world.summary().status is TaskStatus.COMPLETED, where
     assert history[-1].text == "in brief", where
     assert all(step.agent_name == "user" or _in_part(step) for step in history[1:-1]), where
+
+
+def _assert_halted(world: World, expected: World, where: str) -> None:
+    _assert_ended(world, where)
+    assert world.summary().status is TaskStatus.COMPLETED, where
+    history = world.history()
+    [halt] = [step.seq for step in history if step.is_interruption]
+    assert all(map(_in_part, history[1:halt])), where
+    assert [step.text for step in history[halt + 1 :]][:2] == ["go on", "in brief"], where
 
 
 def _assert_stopped(world: World, expected: World, where: str) -> None:

@@ -1,4 +1,4 @@
-"""S3 in memory: objects with conditional writes, and a count of the bytes written."""
+"""S3 in memory: objects with conditional writes, a record of the requests, and a count of the bytes written."""
 
 import hashlib
 import threading
@@ -9,17 +9,22 @@ from roboco.adapters.workspace.s3 import S3Files, S3Objects, StoredObject
 
 
 class MemoryObjects(S3Objects):
-    """Objects by path. `written` sums the bytes of all puts by the last part of the path."""
+    """Objects by path. `written` sums the bytes of all puts by the last part of the path.
+
+    `requests` holds the method and the path of each request, a listing of S3 as LIST.
+    """
 
     def __init__(self) -> None:
         super().__init__(None, "memory")
         self.held: dict[str, bytes] = {}
         self.written: Counter[str] = Counter()
+        self.requests: list[tuple[str, str]] = []
         self._metadata: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
 
     def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
         """Store the object. Return False if the condition does not hold."""
+        self.requests.append(("PUT", path))
         with self._lock:
             there = self.held.get(path)
             if (if_none and there is not None) or (if_match and (there is None or _etag(there) != if_match)):
@@ -31,6 +36,7 @@ class MemoryObjects(S3Objects):
 
     def get(self, path: str) -> StoredObject | None:
         """Return the object, or None if there is none."""
+        self.requests.append(("GET", path))
         data = self.held.get(path)
         return None if data is None else StoredObject(data, _etag(data), self._metadata.get(path, {}))
 
@@ -45,32 +51,44 @@ class MemoryObjects(S3Objects):
 
     def read(self, path: str, start: int, length: int) -> bytes | None:
         """Return at most `length` bytes of the object from `start` on, or None if there is no object."""
+        self.requests.append(("GET", path))
         data = self.held.get(path)
         return None if data is None else data[start : start + length]
 
-    def end(self, path: str, length: int) -> bytes | None:
+    def read_last(self, path: str, length: int) -> bytes | None:
         """Return at most `length` of the object's last bytes, or None if there is no object."""
+        self.requests.append(("GET", path))
         data = self.held.get(path)
         return None if data is None else data[-length:]
 
     def size(self, path: str) -> int | None:
         """Return the object's size in bytes, or None if there is no object."""
+        self.requests.append(("HEAD", path))
         data = self.held.get(path)
         return None if data is None else len(data)
 
     def metadata(self, path: str) -> dict[str, str] | None:
         """Return the metadata that the object was stored with, or None if there is no object."""
+        self.requests.append(("HEAD", path))
         return self._metadata.get(path)
 
     def delete(self, path: str) -> None:
         """Remove the object, if it is there."""
+        self.requests.append(("DELETE", path))
         self.held.pop(path, None)
         self._metadata.pop(path, None)
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly below a folder, sorted."""
+        self.requests.append(("LIST", folder))
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted({path.partition("/")[0] for path in below})
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of objects directly below a folder that follow `after`."""
+        self.requests.append(("LIST", folder))
+        below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
+        return sorted(name for name in below if "/" not in name and name > after)[:limit]
 
 
 class ObjectFiles(S3Files):

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from roboco.ports import registry
 from roboco.ports.clock import Clock
-from roboco.ports.registry import COORDINATOR, LIVENESS_TIMEOUT, POOLS, WorkspaceIdentity
+from roboco.ports.registry import COORDINATOR, POOLS, PoolStatus, Registration, WorkspaceIdentity
 from tests.support.memory_ports.server import MemoryServer
 
 MAX_AGE = 86_400.0
@@ -12,28 +13,29 @@ MAX_AGE = 86_400.0
 class MemoryWorkerRegistry:
     """The registry as used by the worker with the node name `own`."""
 
-    def __init__(self, server: MemoryServer, clock: Clock, own: str = "", live: float = LIVENESS_TIMEOUT) -> None:
+    def __init__(
+        self, server: MemoryServer, clock: Clock, own: str = "", live: float = registry.LIVENESS_TIMEOUT
+    ) -> None:
         self._server = server
         self._clock = clock
         self.node_name = own
         self.workspace_key = "workspace"
         self._live = live
 
-    def register(
-        self, pools: tuple[str, ...], modules: tuple[str, ...], workspace: WorkspaceIdentity, foreign_tasks: bool
-    ) -> WorkspaceIdentity | None:
+    def register(self, worker: Registration, foreign_tasks: bool) -> WorkspaceIdentity | None:
         """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
         now = self._clock.now()
         with self._server as held:
             known = held.workspace
-            if known is not None and known.id != workspace.id:
+            if known is not None and known.id != worker.workspace.id:
                 live = [at for name, at in held.workers[COORDINATOR].items() if name != self.node_name]
                 if foreign_tasks or any(at >= now - self._live for at in live):
                     return known
-            if COORDINATOR in pools:
-                held.workspace = workspace
-            held.modules[self.node_name] = modules
-            for pool in pools:
+            if COORDINATOR in worker.pools:
+                held.workspace = worker.workspace
+            held.modules[self.node_name] = worker.modules
+            held.loads[self.node_name] = worker.load
+            for pool in worker.pools:
                 held.workers[pool][self.node_name] = now
         return None
 
@@ -50,6 +52,16 @@ class MemoryWorkerRegistry:
         with self._server as held:
             live = [name for name, at in held.workers[pool].items() if at >= now - self._live]
             return {name: frozenset(held.modules[name]) for name in live}
+
+    def pool_status(self, pool: str, limit: int) -> PoolStatus:
+        """Return the workers of the pool."""
+        now = self._clock.now()
+        with self._server as held:
+            known = sorted(((now - at, name) for name, at in held.workers[pool].items() if now - at <= MAX_AGE))
+            workers = [
+                registry.RegisteredWorker(name, silent_for, held.loads[name]) for silent_for, name in known[:limit]
+            ]
+        return PoolStatus(sum(silent_for <= self._live for silent_for, _ in known), len(known), workers)
 
     def workspace(self) -> WorkspaceIdentity | None:
         """Return the workspace of the coordinators; None if none has registered."""

@@ -7,7 +7,9 @@ from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
 from roboco.domain.shard import shard_of
 from roboco.domain.stream.event import AnyEvent
+from roboco.errors import UsageError
 from roboco.ports.clock import Clock
+from roboco.ports.dead_letters import DeadLetterPage
 from roboco.ports.fill import FillClaim, FillPosition
 from roboco.ports.logs import LogTrim
 from roboco.ports.schedule import ClaimedEntry, ScheduledPage
@@ -121,6 +123,10 @@ class MemorySchedule:
         """Return the name of this run of the server."""
         return str(self._server.instance)
 
+    def is_instance(self, instance_id: str) -> bool:
+        """Return True if the server still runs under this name."""
+        return instance_id == self.instance_id()
+
     def mark_filling(self) -> str:
         """Mark that the schedule is about to be filled, and return the mark."""
         with self._server as held:
@@ -199,11 +205,12 @@ class MemoryAttempts:
             held.attempts[key] = held.attempts.get(key, 0) + 1
             return held.attempts[key] - 1
 
-    def finish(self, key: str) -> None:
-        """Remove the count of work that has ended, with or without an error."""
+    def finish(self, *keys: str) -> None:
+        """Remove the counts of work that has ended, with or without an error."""
         with self._server as held:
-            held.attempts.pop(key, None)
-            held.attempt_leases.pop(key, None)
+            for key in keys:
+                held.attempts.pop(key, None)
+                held.attempt_leases.pop(key, None)
 
 
 class MemoryDeadLetters:
@@ -216,6 +223,8 @@ class MemoryDeadLetters:
         """Store the letter, in place of one with the same id. Drop the oldest beyond MAX_LETTERS."""
         with self._server as held:
             held.letters[letter.letter_id] = letter.model_dump_json()
+            held.stored_letters += 1
+            held.letter_numbers.setdefault(letter.letter_id, held.stored_letters)
             for letter_id in list(held.letters)[:-MAX_LETTERS]:
                 del held.letters[letter_id]
 
@@ -229,9 +238,26 @@ class MemoryDeadLetters:
             found = [DeadLetter.model_validate_json(letter) for letter in held.letters.values()]
         return sorted(found, key=lambda letter: letter.time)
 
+    def page(self, limit: int, cursor: str = "") -> DeadLetterPage:
+        """Return at most `limit` letters, newest first, after the one that the cursor numbers."""
+        if cursor and not cursor.isdecimal():
+            raise UsageError(f"cursor {cursor!r} is none of a page of dead letters: leave it out")
+        with self._server as held:
+            numbered = sorted(((held.letter_numbers[name], name) for name in held.letters), reverse=True)
+            rest = [name for number, name in numbered if not cursor or number < int(cursor)]
+            found = [DeadLetter.model_validate_json(held.letters[name]) for name in rest[:limit]]
+            last = held.letter_numbers[rest[limit - 1]] if len(rest) > limit else None
+        return DeadLetterPage(found, "" if last is None else str(last))
+
+    def count(self) -> int:
+        """Return the number of letters."""
+        with self._server as held:
+            return len(held.letters)
+
     def remove(self, letter_id: str) -> None:
         """Remove the letter, if it exists."""
         with self._server as held:
+            held.letter_numbers.pop(letter_id, None)
             held.letters.pop(letter_id, None)
 
 

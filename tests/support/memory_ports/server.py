@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
 from roboco.domain.task_entry import TaskEntry
+from roboco.ports.daily_usage import Spending
 from roboco.ports.fill import FillPosition
 from roboco.ports.index_progress import Rebuild
-from roboco.ports.registry import POOLS, WorkspaceIdentity
+from roboco.ports.registry import POOLS, WorkerLoad, WorkspaceIdentity
 from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 
@@ -163,15 +164,23 @@ class StoredData:
     attempts: dict[str, int] = field(default_factory=dict)
     attempt_leases: dict[str, float] = field(default_factory=dict)
     letters: dict[str, str] = field(default_factory=dict)
+    letter_numbers: dict[str, int] = field(default_factory=dict)
+    """The numbers of the letters in the order of storing."""
+    stored_letters: int = 0
     buckets: dict[str, StoredBucket] = field(default_factory=dict)
     paused_until: dict[str, float] = field(default_factory=dict)
     awaiting: dict[str, dict[str, float]] = field(default_factory=dict)
     workers: dict[str, dict[str, float]] = field(default_factory=lambda: {pool: {} for pool in POOLS})
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    loads: dict[str, WorkerLoad] = field(default_factory=dict)
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     rebuild: Rebuild | None = None
     index_lock: tuple[str, float] = ("", 0.0)
+    paid: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    streams: dict[tuple[str, str], dict[str, tuple[int, float]]] = field(default_factory=dict)
+    open_tasks: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    usage: dict[tuple[str, str, str], Spending] = field(default_factory=dict)
 
 
 class MemoryServer:

@@ -43,6 +43,17 @@ class MemoryTaskIndex:
                     del held.entries[entry.task_id]
             return sum(entry.task_id not in held.entries for entry in found)
 
+    def ended(self, task_ids: Sequence[str]) -> list[bool | None]:
+        """Return for each task whether it has ended, or None."""
+        with self._server as held:
+            found = [held.entries.get(task_id) for task_id in task_ids]
+        return [None if entry is None else entry.status.ended for entry in found]
+
+    def team(self, task_id: str) -> str | None:
+        """Return the name of the task's team, or None."""
+        with self._server as held:
+            return held.entries[task_id].team if task_id in held.entries else None
+
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
         """Return a page of the entries, the latest change first."""
         milliseconds, dash, task_id = cursor.partition("-")

@@ -60,7 +60,7 @@ class MemoryTaskStore:
                 seq=state.steps,
                 state=state.model_dump_json(),
                 first=steps[0].line(),
-                status=TaskStatus.QUEUED if state.steps == 1 else TaskStatus.RUNNING,
+                status=TaskStatus.QUEUED if state.steps == state.imported + 1 else TaskStatus.RUNNING,
                 tail=self._bounded([step.line() for step in steps]),
                 dispatched_at=now,
             )

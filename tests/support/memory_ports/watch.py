@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from roboco.errors import TransientError
+
 P = TypeVar("P")
 
 PortCall = Callable[[], Any]
@@ -61,3 +63,14 @@ class Fault:
     def struck(self) -> bool:
         """True if the n-th call was made."""
         return len(self.seen) >= self._at
+
+
+def refusing(refused: str) -> Watch:
+    """Return a watch that makes all calls but those of this name: their server does not answer."""
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name == refused:
+            raise TransientError("no answer")
+        return call()
+
+    return watch

@@ -33,6 +33,10 @@ class MemoryFiles:
         """Return the file's bytes, or None if there is no file."""
         return self.held.get(path)
 
+    def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes of each file, or None where there is none."""
+        return [self.get(path) for path in paths]
+
     def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their SHA-256, or None if there is no file."""
         data = self.held.get(path)

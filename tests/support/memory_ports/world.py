@@ -9,7 +9,7 @@ from typing import Any
 from roboco.adapters.templates.templates import JinjaPrompts
 from roboco.domain.decision.action import Wait
 from roboco.domain.decision.decide import decide
-from roboco.domain.decision.router import Router
+from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.state import History
@@ -20,6 +20,7 @@ from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import inbox_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.engine.coordinator.advance import advance
@@ -39,6 +40,7 @@ from roboco.engine.record.tool_listings import list_tools
 from roboco.engine.stored_events import StoredEvents
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
+from tests.support.memory_ports.caller_limits import MemoryCallerCounts, MemoryDailyUsage, MemoryOpenTasks
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.dispatcher import (
     AdvanceMessage,
@@ -146,6 +148,9 @@ class World:
             workers=watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
             task_index=watch_port(MemoryTaskIndex(self.server), "task_index", watch),
             index_progress=watch_port(MemoryIndexProgress(self.server, self.clock), "index_progress", watch),
+            caller_counts=watch_port(MemoryCallerCounts(self.server, self.clock), "caller_counts", watch),
+            open_tasks=watch_port(MemoryOpenTasks(self.server, self.clock), "open_tasks", watch),
+            daily_usage=watch_port(MemoryDailyUsage(self.server, self.clock), "daily_usage", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
             frozen_teams=FrozenTeams(files),
@@ -184,6 +189,10 @@ class World:
         item = UserMessage(item_id=item_id, created_at=self.engine.now(), text=text, agent=agent)
         self.retry_until_answered(lambda: message.accept_message(self.engine, task_id, item, "interrupt"))
 
+    def halt(self, item_id: str = "halt1", task_id: str = TASK) -> None:
+        """Interrupt the task without a message."""
+        self.retry_until_answered(lambda: message.accept_interrupt(self.engine, task_id, item_id))
+
     def pause(self, item_id: str = "pause1", task_id: str = TASK) -> None:
         """Send a pause."""
         self.retry_until_answered(lambda: pause.pause(self.engine, task_id, item_id))
@@ -209,7 +218,8 @@ class World:
         task_id: str = TASK,
     ) -> None:
         """Approve or deny a call."""
-        self.retry_until_answered(lambda: answer.decide_approval(self.engine, task_id, call_id, approved, reason, args))
+        approval = answer.CallApproval(approved, reason, args)
+        self.retry_until_answered(lambda: answer.decide_approval(self.engine, task_id, call_id, approval))
 
     def stop(self, item_id: str = "stop1", reason: str = "stopped by the user", task_id: str = TASK) -> None:
         """Send a stop."""
@@ -276,7 +286,9 @@ class World:
         outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
         team = FrozenTeams(self.files).get(task_id)
         sub_task = parent_of(task_id, task.first) is not None
-        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes, sub_task=sub_task))
+        model = team.collaboration_model
+        router = self.given.toolbox.router(model.router) if isinstance(model, Custom) else route
+        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes, sub_task=sub_task), router)
         return isinstance(action, Wait) and action.status is task.status
 
     def pending_item_ids(self, task_id: str = TASK) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-_REQUEST = re.compile(rb"[A-Z]+ /")
+_REQUEST = re.compile(rb"([A-Z]+) (/[^ ]*)")
 _SIZE = 64 * 1024
 _OVERLAP = 200
 """Bytes of the previous chunk that are searched again, since a chunk may end within a match."""
@@ -63,8 +63,8 @@ class HeldRequest:
 class Gate:
     """A proxy that listens on `port` of this machine within its block, and passes data on to the server's port.
 
-    Each HTTP request waits `delay` seconds and is counted in `requests`, by its method. While `refusal` is set, it is
-    the answer to every request.
+    Each HTTP request waits `delay` seconds and is counted in `requests`, by its method, a LIST of S3 as LIST. While
+    `refusal` is set, it is the answer to every request.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -159,7 +159,8 @@ class _Connection:
                 await self._client[1].drain()
                 return
             if (request := _REQUEST.match(data)) is not None:
-                self._gate.requests[request.group().decode().split()[0]] += 1
+                method, path = request.groups()
+                self._gate.requests["LIST" if b"list-type=2" in path else method.decode()] += 1
                 await asyncio.sleep(self._gate.delay)
             struck = self._find_held(before, data)
             if struck is not None and struck.answer:

@@ -1,6 +1,7 @@
 """The errors that a user sees if an S3 store refuses a request."""
 
 from collections.abc import Callable
+from typing import Any
 
 import boto3
 import pytest
@@ -8,6 +9,16 @@ from botocore.stub import Stubber
 
 from roboco.adapters.workspace.s3 import S3Objects
 from roboco.errors import TransientError
+
+
+def s3_client() -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url="http://key:secret@store.test:9000",
+        region_name="us-east-1",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+    )
 
 
 @pytest.mark.parametrize(
@@ -21,13 +32,7 @@ from roboco.errors import TransientError
 def test_missing_bucket_names_the_bucket_the_endpoint_and_the_remedy(
     operation: str, call: Callable[[S3Objects], object]
 ) -> None:
-    client = boto3.client(
-        "s3",
-        endpoint_url="http://key:secret@store.test:9000",
-        region_name="us-east-1",
-        aws_access_key_id="a",
-        aws_secret_access_key="b",
-    )
+    client = s3_client()
     with Stubber(client) as store:
         store.add_client_error(operation, "NoSuchBucket", "The specified bucket does not exist", 404)
         with pytest.raises(TransientError) as refused:
@@ -36,3 +41,16 @@ def test_missing_bucket_names_the_bucket_the_endpoint_and_the_remedy(
         "the S3 store at http://***@store.test:9000 has no bucket 'records': create it with `aws s3 mb s3://records "
         "--endpoint-url http://***@store.test:9000`, or correct ROBOCO_WORKSPACE or ROBOCO_S3_ENDPOINT_URL"
     )
+
+
+def test_no_page_of_folders_has_a_cursor_that_the_store_refuses() -> None:
+    client = s3_client()
+    objects = S3Objects(client, "records", "below")
+    with Stubber(client) as store:
+        for _ in range(2):
+            store.add_client_error(
+                "list_objects_v2", "InvalidArgument", "The continuation token provided is incorrect", 400
+            )
+        assert objects.folders("expired", 100) is None
+        with pytest.raises(TransientError):
+            objects.folders("", 100)

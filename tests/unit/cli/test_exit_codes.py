@@ -16,10 +16,15 @@ UNSUPPORTED = {
     "docs": "it prints pages for people",
     "init": "it prints the next commands",
     "dev": "it runs until Ctrl-C, and prints no data",
+    "serve": "it runs until Ctrl-C, and prints no data",
 }
 """The commands without --json."""
 FAILURES = [
-    (errors.UsageError("wrong"), 2, "usage"),
+    (errors.UsageError("wrong"), 2, "invalid"),
+    (errors.NotFound("no such task"), 2, "not_found"),
+    (errors.AlreadyEnded("too late"), 2, "ended"),
+    (errors.StateConflict("answered before"), 2, "conflict"),
+    (errors.Forbidden("of another tenant"), 2, "forbidden"),
     (errors.InvalidTeam("team.yaml", ("name: is missing",)), 2, "invalid_team"),
     (errors.NotRunnable("no module shop", "shop"), 2, "not_runnable"),
     (errors.TransientError("Redis does not answer"), 1, "unavailable"),
@@ -28,8 +33,8 @@ FAILURES = [
     (errors.RetryLater("busy", 3.0), 1, "retry_later"),
     (errors.TaskFailed("t", "failed", "no answer"), 1, "task_failed"),
     (errors.CorruptHistory("step 3"), 1, "corrupt_history"),
-    (errors.Conflict("taken"), 1, "conflict"),
-    (click.UsageError("no such option"), 2, "usage"),
+    (errors.Conflict("taken"), 1, "replaced"),
+    (click.UsageError("no such option"), 2, "invalid"),
     (NoPermissionError("no rights"), 1, "permission_denied"),
 ]
 
@@ -88,7 +93,7 @@ def test_wrong_command_line_is_json_too(
     assert main.run(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert json.loads(printed.err)["code"] == "usage"
+    assert json.loads(printed.err)["code"] == ("not_found" if arguments[0] == "limits" else "invalid")
 
 
 def test_json_after_two_dashes_is_an_argument(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,10 @@ from rich.console import Console
 from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.celery.queue_stats import QueueStats
 from roboco.adapters.celery.worker_monitor import WorkerInfo
-from roboco.adapters.redis.monitor import LiveTask, RateUsage
+from roboco.adapters.redis.monitor import LiveTask
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
 from roboco.cli.top.view import TopView
+from roboco.domain.rate_report import RateReport
 
 NOW = 1_800_000_000.0
 
@@ -33,7 +34,17 @@ SNAPSHOT = TopSnapshot(
         WorkerInfo("celery@coordinator-1", NOW - 1, 1, 12, 0.5, (QUEUES[0],), stopped=True),
     ),
     queues=(QueueStats(QUEUES[0], 0), QueueStats(QUEUES[1], 17, NOW - 42), QueueStats(QUEUES[2], 0)),
-    rates=(RateUsage("gpt-5-mini", 290, 300, 12000, 200000, 3, 4.0),),
+    rates=(
+        RateReport(
+            model="gpt-5-mini",
+            requests=290,
+            max_requests=300,
+            tokens=12000,
+            max_tokens=200000,
+            waiting=3,
+            pause_left=4.0,
+        ),
+    ),
 )
 
 
@@ -64,7 +75,7 @@ LONG_IDS = replace(
         for number, row in enumerate(SNAPSHOT.tasks)
     ),
     workers=tuple(replace(one, name=f"{one.name}@worker-host-7d9f8b6c5-x2x9z") for one in SNAPSHOT.workers),
-    rates=(replace(SNAPSHOT.rates[0], model="/var/lib/models/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+    rates=(SNAPSHOT.rates[0].model_copy(update={"model": "/var/lib/models/SmolLM2-135M-Instruct.Q4_1.gguf"}),),
 )
 
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from roboco.client.session import delta, session
+from roboco.client.session import delta, poll, session
+from roboco.domain.history.part import ToolResult
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.session.session import MessageStatus, SessionDelta, SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
@@ -206,3 +208,49 @@ def test_an_unknown_task_or_token_is_refused() -> None:
     world.submit(SEQUENTIAL.team)
     with pytest.raises(UsageError, match="token"):
         delta(world.engine, TASK, "nonsense")
+
+
+def waiting_for_a_user() -> World:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    assert world.status() is TaskStatus.USER_TURN
+    return world
+
+
+def test_a_message_that_no_worker_has_applied_makes_the_task_continue() -> None:
+    world = waiting_for_a_user()
+    whole = poll(world.engine, TASK, "")
+    assert not whole.continues
+    world.send("more", agent=MANUAL.team.agents[0].name)
+    token = whole.changes.continuation_token
+    sent = poll(world.engine, TASK, token)
+    assert (sent.status, sent.continues, sent.changes.messages_by_idx) == (TaskStatus.USER_TURN, True, {})
+    world.settle()
+    answered = poll(world.engine, TASK, token)
+    assert (answered.status, answered.continues) == (TaskStatus.USER_TURN, False)
+    assert answered.changes.messages_by_idx
+
+
+def test_a_resumption_alone_leaves_the_task_with_its_user() -> None:
+    world = waiting_for_a_user()
+    world.pause()
+    world.settle()
+    world.resume()
+    world.settle()
+    assert (world.status(), poll(world.engine, TASK, "").continues) == (TaskStatus.USER_TURN, False)
+
+
+def test_a_task_continues_once_all_its_client_calls_are_answered() -> None:
+    tool = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
+    script = lambda request: says("calling", ("client_ask", {"q": 1}), ("client_ask", {"q": 2}))  # noqa: E731
+    world = World(world_parts(script))
+    world.submit(team_of(agents=[member("only")]), client_tools=[tool])
+    world.settle()
+    first, second = (call.id for call in world.history()[-1].calls)
+    continues = []
+    for call_id in (first, second):
+        continues.append(poll(world.engine, TASK, "").continues)
+        world.answer(ToolOutcome(result=ToolResult(tool_call_id=call_id, result=1)))
+    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
+    assert [*continues, poll(world.engine, TASK, "").continues] == [False, False, True]

@@ -71,7 +71,9 @@ def test_an_empty_list_needs_one_read() -> None:
 def test_the_options_become_a_filter() -> None:
     assert task_filter(None, {}) == TaskFilter()
     options = TaskFilterOptions(status=TaskStatus.APPROVAL, tenant="acme", team="desk", since=NOON, text="x")
-    assert task_filter(None, options) == TaskFilter(frozenset({TaskStatus.APPROVAL}), "acme", "desk", NOON, None, "x")
+    assert task_filter(None, options) == TaskFilter(
+        frozenset({TaskStatus.APPROVAL}), "acme", frozenset({"desk"}), NOON, None, "x"
+    )
     assert task_filter(None, {"status": ["paused", TaskStatus.FAILED]}).statuses == {
         TaskStatus.PAUSED,
         TaskStatus.FAILED,

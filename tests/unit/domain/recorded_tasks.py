@@ -11,7 +11,7 @@ from roboco.domain.limits import LimitOverrides
 from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
-from roboco.engine.intake.answer import resolve_unknown
+from roboco.engine.intake.answer import CallResolution, resolve_unknown
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.ports.model import Request
@@ -85,7 +85,7 @@ def run_with_unknown_outcome(happened: bool) -> World:
     world.submit(team_of(agents=[member("clerk", tools=["pay"])], tools=tools))
     world.settle()
     [lost] = [call.id for call in world.history()[1].calls if call.args["to"] == 0]
-    resolve_unknown(world.engine, TASK, lost, happened, "by hand" if happened else None, "word")
+    resolve_unknown(world.engine, TASK, lost, CallResolution(happened, "by hand" if happened else None), "word")
     world.settle()
     return world
 

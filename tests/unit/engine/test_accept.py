@@ -8,14 +8,14 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.intake.accept_item import CHECK_DELAY, accept_item
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, Fault, make_call
+from tests.support.memory_ports.watch import Crash, Fault, make_call, refusing
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
@@ -126,9 +126,33 @@ def test_the_sweeper_finds_a_message_whose_wake_up_was_lost() -> None:
     world = waiting_task()
     world.send("more")
     world.dispatcher.queue.clear()
+    world.clock.move(CHECK_DELAY)
     world.sweep()
     world.drain()
     assert texts_of_user(world) == ["go", "more"]
+
+
+def test_the_sweeper_leaves_a_message_to_its_wake_up_for_a_moment() -> None:
+    world = waiting_task()
+    world.send("more")
+    world.sweep()
+    assert texts_of_user(world) == ["go"]
+    assert world.server.held.schedule[TASK] <= world.clock.now() + CHECK_DELAY
+
+
+def test_a_message_is_checked_at_once_if_its_wake_up_cannot_be_sent() -> None:
+    world = waiting_task()
+    world.watch = refusing("dispatcher.advance")
+    world.send("more")
+    assert world.server.held.schedule[TASK] <= world.clock.now()
+
+
+def test_a_stop_is_checked_at_once() -> None:
+    world = waiting_task()
+    world.stop()
+    world.dispatcher.queue.clear()
+    world.sweep()
+    assert world.status() is TaskStatus.CANCELLED
 
 
 def test_a_message_during_the_decision_to_wait_is_not_delayed() -> None:

@@ -194,6 +194,17 @@ def test_an_error_of_one_lease_does_not_affect_the_others(caplog: pytest.LogCapt
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_a_failure_of_many_leases_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    keys = [f"lease {number}" for number in range(50)]
+    renewals = ScriptedRenewals({key: [TransientError("no answer")] for key in keys})
+    heartbeat = ManualHeartbeat(renewals)
+    with ExitStack() as stack:
+        for key in keys:
+            stack.enter_context(heartbeat.renewing(AttemptLease(key)))
+        heartbeat.beat()
+    assert caplog.messages == ["50 leases could not be renewed and are tried again: no answer"]
+
+
 def test_renewals_that_raise_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(ScriptedRenewals):
         def server_of(self, lease: Lease) -> str:

@@ -1,9 +1,11 @@
 """No decision and no prompt depends on the number of steps that Redis keeps."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from roboco.domain.history.step import last_text
 from roboco.engine.history_tail import HistoryTails, StepCache
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -49,23 +51,48 @@ def test_a_short_tail_changes_no_step_and_no_request(tail_steps: int) -> None:
     assert requests[0] == requests[1]
 
 
+class CountedHistories:
+    """Histories that record the start of each read."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.reads: list[int] = []
+
+    def read(self, task_id: str, start: int = 0) -> Any:
+        """Return the steps from a position on."""
+        self.reads.append(start)
+        return self._world.histories.read(task_id, start)
+
+
 def test_a_process_reads_a_step_from_the_workspace_once() -> None:
     world = run(2)
-    reads: list[int] = []
-
-    class CountedHistories:
-        def read(self, task_id: str, start: int = 0) -> Any:
-            reads.append(start)
-            return world.histories.read(task_id, start)
-
-    tails = HistoryTails(CountedHistories(), StepCache())  # type: ignore[arg-type]
+    histories = CountedHistories(world)
+    tails = HistoryTails(histories, StepCache())  # type: ignore[arg-type]
     task = world.engine.task_store.load(TASK, 64)
     assert task is not None
     assert len(task.tail) == 2
     for length in (10, 10, 5, 12, 64, 64):
         found = tails.complete(TASK, task, length).tail
         assert list(found) == world.history()[-length:]
-    assert reads == [max(0, task.seq - length) for length in (10, 12, 64)]
+    assert histories.reads == [max(0, task.seq - length) for length in (10, 12, 64)]
+
+
+def test_a_decision_that_needs_no_older_step_reads_none() -> None:
+    """A long run of calls without a text is the newest part of the history."""
+    world = run(2)
+    histories = CountedHistories(world)
+    tails = HistoryTails(histories, StepCache())  # type: ignore[arg-type]
+    task = world.engine.task_store.load(TASK, 64)
+    assert task is not None
+    end = next(
+        index for index, step in enumerate(world.history()) if step.seq > 5 and step.agent_name == "tool_executor"
+    )
+    task = replace(task, tail=tuple(world.history()[end - 1 : end + 1]), seq=end + 1)
+    assert not any(step.text for step in task.tail)
+    assert tails.complete_for_decision(TASK, task, routes_by_run=False) is task
+    assert histories.reads == []
+    assert len(tails.complete_for_decision(TASK, task, routes_by_run=True).tail) > 2
+    assert tails.last_text(TASK, task) == last_text(world.history()[:end])
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

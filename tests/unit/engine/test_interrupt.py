@@ -1,6 +1,5 @@
 """Interruptions: their effect at each moment of a task."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,27 +11,12 @@ from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import TurnMessage
-from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member, speaker
+from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.two_agents import TWO_AGENTS, world_of_two_agents
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import POLICY, TASK, World, team_of, world_parts
-
-TWO_AGENTS = team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"})
-
-
-def interrupted_once(act: Callable[[World], None], texts: tuple[str, ...] = ("half ", "a word")) -> World:
-    """Return a world in which `act` is called in the middle of the first answer."""
-    worlds: list[World] = []
-
-    def script(request: Request) -> ScriptedReply:
-        if any(message["content"] == "shorter" for message in request.messages):
-            return says(f"{speaker(request)} is brief")
-        return ScriptedReply(texts, meanwhile=lambda: act(worlds[0]))
-
-    worlds.append(World(world_parts(script)))
-    worlds[0].submit(TWO_AGENTS)
-    return worlds[0]
 
 
 def texts_of(steps: list[TaskStep]) -> list[tuple[str, str]]:
@@ -44,7 +28,7 @@ def event_types(world: World) -> list[str]:
 
 
 def test_the_published_text_is_kept_and_the_same_agent_continues() -> None:
-    world = interrupted_once(lambda world: world.interrupt("shorter"))
+    world = world_of_two_agents(lambda world: world.interrupt("shorter"))
     world.settle()
     assert texts_of(world.history()) == [
         ("user", "go"),
@@ -66,7 +50,7 @@ def test_the_published_text_is_kept_and_the_same_agent_continues() -> None:
 
 
 def test_the_prompt_of_the_agent_mentions_the_interruption() -> None:
-    world = interrupted_once(lambda world: world.interrupt("shorter"))
+    world = world_of_two_agents(lambda world: world.interrupt("shorter"))
     world.settle()
     assert [message["content"] for message in world.given.model.requests[1].messages[1:]] == [
         "go",
@@ -76,7 +60,7 @@ def test_the_prompt_of_the_agent_mentions_the_interruption() -> None:
 
 
 def test_an_interruption_before_the_first_token_leaves_an_empty_step() -> None:
-    world = interrupted_once(lambda world: world.interrupt("shorter"), texts=())
+    world = world_of_two_agents(lambda world: world.interrupt("shorter"), texts=())
     world.settle()
     assert texts_of(world.history())[:4] == [
         ("user", "go"),
@@ -89,7 +73,7 @@ def test_an_interruption_before_the_first_token_leaves_an_empty_step() -> None:
 
 
 def test_an_interrupted_turn_that_no_worker_claimed_is_superseded() -> None:
-    world = interrupted_once(lambda _: None)
+    world = world_of_two_agents(lambda _: None)
     world.deliver(world.dispatcher.queue.popleft())
     [turn] = world.dispatcher.queue
     assert isinstance(turn, TurnMessage)
@@ -101,7 +85,7 @@ def test_an_interrupted_turn_that_no_worker_claimed_is_superseded() -> None:
 
 
 def test_a_worker_does_not_start_a_turn_that_was_interrupted_in_the_queue() -> None:
-    world = interrupted_once(lambda _: None)
+    world = world_of_two_agents(lambda _: None)
     world.deliver(world.dispatcher.queue.popleft())
     turn = world.dispatcher.queue.popleft()
     world.interrupt("shorter")
@@ -117,7 +101,7 @@ def test_two_interruptions_become_two_steps() -> None:
         world.interrupt("listen", "item1")
         world.interrupt("shorter", "item2")
 
-    world = interrupted_once(interrupt_twice)
+    world = world_of_two_agents(interrupt_twice)
     world.settle()
     assert texts_of(world.history())[1:5] == [
         ("first", "half a word"),
@@ -133,7 +117,7 @@ def test_a_repeated_interruption_is_one_step() -> None:
         world.interrupt("shorter")
         world.interrupt("shorter")
 
-    world = interrupted_once(interrupt_twice)
+    world = world_of_two_agents(interrupt_twice)
     world.settle()
     assert [text for name, text in texts_of(world.history()) if name == "user"] == ["go", "shorter"]
 
@@ -149,7 +133,7 @@ def test_an_interruption_of_a_waiting_task_is_the_next_step() -> None:
 
 
 def test_an_interruption_after_the_end_is_refused() -> None:
-    world = interrupted_once(lambda _: None)
+    world = world_of_two_agents(lambda _: None)
     world.given.model.script = lambda request: says("done")
     world.settle()
     with pytest.raises(UsageError, match="has ended"):
@@ -158,7 +142,7 @@ def test_an_interruption_after_the_end_is_refused() -> None:
 
 
 def test_an_interruption_may_name_the_agent() -> None:
-    world = interrupted_once(lambda world: world.interrupt("shorter", agent="second"))
+    world = world_of_two_agents(lambda world: world.interrupt("shorter", agent="second"))
     world.settle()
     assert texts_of(world.history())[1:4] == [
         ("first", "half a word"),
@@ -172,7 +156,7 @@ def test_an_interruption_is_applied_before_queued_messages() -> None:
         world.send("shorter", "item1")
         world.interrupt("now", "item2")
 
-    world = interrupted_once(send_both)
+    world = world_of_two_agents(send_both)
     world.settle()
     assert texts_of(world.history())[2:4] == [("user", "now"), ("user", "shorter")]
 
@@ -230,7 +214,7 @@ def test_a_hanging_worker_is_superseded_after_the_grace_period() -> None:
 
         return watch
 
-    world = interrupted_once(hang)
+    world = world_of_two_agents(hang)
     world.settle()
     assert texts_of(world.history()) == [
         ("user", "go"),
@@ -246,7 +230,7 @@ def test_a_worker_that_crashes_at_an_interruption_loses_no_message() -> None:
         world.interrupt("shorter")
         raise Crash
 
-    world = interrupted_once(crash)
+    world = world_of_two_agents(crash)
     world.settle()
     assert texts_of(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
     follower = read_items(items_of(world.published(), partial(world.histories.read, TASK)))
@@ -287,7 +271,7 @@ def test_a_message_may_be_refused_while_the_team_is_busy() -> None:
         except UsageError as error:
             refused.append(str(error))
 
-    world = interrupted_once(send_politely)
+    world = world_of_two_agents(send_politely)
     world.settle()
     assert "takes no message while its team is busy" in refused[0]
     assert "shorter" not in [text for _, text in texts_of(world.history())]

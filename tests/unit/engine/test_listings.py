@@ -9,7 +9,7 @@ from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.intake.answer import open_tool_changes, resolve_unknown
+from roboco.engine.intake.answer import CallResolution, open_tool_changes, resolve_unknown
 from roboco.engine.record.tool_listings import changed_tool_refusal, stored_listing
 from roboco.errors import UsageError
 from tests.support.memory_ports.dispatcher import ListToolsMessage
@@ -123,7 +123,7 @@ def test_changed_tool_does_not_run_until_a_person_approves(change: dict[str, Any
     assert runs == []
     call = world.history()[1].calls[0]
     with pytest.raises(UsageError, match="approve or deny it"):
-        resolve_unknown(world.engine, TASK, call.id, True, None, "word")
+        resolve_unknown(world.engine, TASK, call.id, CallResolution(True), "word")
     with pytest.raises(UsageError, match="approve it without arguments"):
         world.decide_approval(call.id, True, args={"number": 7})
     world.decide_approval(call.id, True)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from roboco.client.dead_letters import delete, requeue
+from roboco.client.operator.dead_letters import dismiss, requeue
 from roboco.domain.decision.route import Route
 from roboco.domain.history.state import History
 from roboco.domain.status import TaskStatus
@@ -189,11 +189,11 @@ def test_dead_letter_of_an_ended_task_can_be_deleted() -> None:
     world = crash_at("model.stream")
     world.settle()
     [letter] = world.engine.dead_letters.entries()
-    with pytest.raises(UsageError, match=f"roboco dead-letters delete {letter.letter_id} takes it off the list"):
+    with pytest.raises(UsageError, match=f"roboco dead-letters dismiss {letter.letter_id} takes it off the list"):
         requeue(world.engine, Celery(), letter.letter_id)
-    assert delete(world.engine, letter.letter_id) == letter
+    assert dismiss(world.engine, letter.letter_id) == letter
     assert world.engine.dead_letters.entries() == []
-    assert delete(world.engine, letter.letter_id) is None
+    assert dismiss(world.engine, letter.letter_id) is None
     world.settle()
     assert world.engine.dead_letters.entries() == []
 

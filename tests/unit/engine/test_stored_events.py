@@ -3,8 +3,12 @@
 import json
 from collections.abc import Callable
 
+import pytest
+
+from roboco.domain import sorted_lines
 from roboco.domain.paths import event_segment_path, events_path
 from roboco.engine.stored_events import StoredEvents
+from roboco.errors import CorruptHistory
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 
 TASK = "task_1"
@@ -27,10 +31,23 @@ class MeddlingFiles(MemoryFiles):
 
     def get(self, path: str) -> bytes | None:
         """Return the file's bytes."""
+        self._count()
+        return super().get(path)
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """Return bytes of the file."""
+        self._count()
+        return super().read(path, start, length)
+
+    def size(self, path: str) -> int | None:
+        """Return the file's size."""
+        self._count()
+        return super().size(path)
+
+    def _count(self) -> None:
         self.at -= 1
         if self.at == 0:
             self.meddle(self.held)
-        return super().get(path)
 
 
 def read(files: MemoryFiles, after: int, before: int, generation: str = NEW) -> list[int]:
@@ -74,12 +91,65 @@ def test_a_segment_that_was_merged_before_is_ignored() -> None:
         assert read(files, after, 51) == list(range(after + 1, 51))
 
 
-def test_segments_that_are_merged_during_the_read_are_read_from_the_file() -> None:
+def test_segments_that_are_merged_during_the_read_are_read_from_the_file(small_pieces: None) -> None:
     def merge(held: dict[str, bytes]) -> None:
         held[events_path(TASK)] = lines(OLD, 1, 70) + lines(NEW, 1, 50)
         for path in [path for path in held if "/events/" in path]:
             del held[path]
 
-    for at in range(1, 6):
+    for at in range(1, 40):
         for after in (0, 10, 20, 35):
             assert read(fill(MeddlingFiles(at, merge)), after, 51) == list(range(after + 1, 51))
+
+
+def test_a_file_that_is_replaced_during_the_read_is_read_on(small_pieces: None) -> None:
+    """The merge adds lines before and after those that the reader wants, so all its offsets are void."""
+
+    def merge(held: dict[str, bytes]) -> None:
+        held[events_path(TASK)] = lines(OLD, 1, 73) + lines(NEW, 1, 60)
+
+    for at in range(1, 60):
+        files = MeddlingFiles(at, merge)
+        files.held[events_path(TASK)] = lines(OLD, 1, 60) + lines(NEW, 1, 50)
+        for after in (0, 7, 30, 48):
+            assert read(files, after, 51) == list(range(after + 1, 51))
+
+
+class CountingFiles(MemoryFiles):
+    """Files that count the bytes that were read."""
+
+    fetched = 0
+
+    def get(self, path: str) -> bytes | None:
+        """Return the file's bytes."""
+        data = super().get(path)
+        self.fetched += len(data or b"")
+        return data
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """Return bytes of the file."""
+        data = super().read(path, start, length)
+        self.fetched += len(data or b"")
+        return data
+
+
+@pytest.mark.parametrize("after", [0, 4000, 8000])
+def test_a_reader_that_waits_holds_a_piece_of_the_file(after: int) -> None:
+    files = CountingFiles()
+    files.held[events_path(TASK)] = lines(NEW, 1, 9000)
+    reading = StoredEvents(files, MemoryHistories()).read(TASK, NEW, after, 9001)
+    assert [next(reading)["seq"] for _ in range(3)] == [after + 1, after + 2, after + 3]
+    assert files.fetched < len(files.held[events_path(TASK)]) // 2
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_lines, "PIECE_BYTES", 200)
+    monkeypatch.setattr(sorted_lines, "PROBE_BYTES", 70)
+
+
+def test_a_segment_that_cannot_be_read_is_damage() -> None:
+    files = fill(MemoryFiles())
+    files.held[event_segment_path(TASK, NEW, 31)] = b"{\n"
+    with pytest.raises(CorruptHistory, match=event_segment_path(TASK, NEW, 31)):
+        read(files, 20, 51)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from roboco.domain.shard import SHARDS
+from roboco.engine.backoff import FIRST_DELAY
 from roboco.engine.coordinator.fill import FillStep
 from roboco.errors import TransientError
 from roboco.workers.sweep_lanes import LANES_PER_SHARD, THREADS, SweepLanes
@@ -37,11 +38,11 @@ class Shards:
             self.swept.append(shard)
             found = self.due[shard] > 0
             self.due[shard] -= found
-        if shard in self.failing:
-            raise TransientError("time-out")
         if shard in self.blocked:
             self.hanging.release()
             assert self.released.wait(TIMEOUT)
+        if shard in self.failing:
+            raise TransientError("time-out")
         return found
 
 
@@ -141,6 +142,20 @@ def test_a_shard_that_fails_is_tried_again_with_growing_delays() -> None:
         lanes.run()
         clock.now += INTERVAL
     assert Counter(shards.swept)[7] > 20
+
+
+def test_a_shard_that_has_failed_occupies_one_thread_until_a_sweep_succeeds() -> None:
+    """Its node hangs: each sweep waits for a time-out."""
+    shards, clock = Shards(), Clock()
+    shards.failing = {3}
+    lanes = lanes_of(shards, clock)
+    lanes.run()
+    clock.now += FIRST_DELAY
+    shards.blocked = {3}
+    with threads_of(lanes, shards, hanging=1):
+        clock.now += INTERVAL
+        lanes.run()
+        assert Counter(shards.swept)[3] == 2, "one that has failed, and one that hangs"
 
 
 def test_no_sweep_starts_while_the_lanes_are_closed() -> None:

@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream import async_follower
 from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
-from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.adapters.redis.stream.follower import ARCHIVE_THREADS, READER_THREADS, RedisFollower
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.adapters.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
 from roboco.errors import TransientError
-from tests.contract.redis.stream.publisher import END, Publisher, no_archive, text_of
+from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK
 
@@ -214,6 +215,39 @@ def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower,
         await publish_turns(publisher)
         await asyncio.wait_for(following, 10)
         assert received == publisher.published
+
+    asyncio.run(main())
+
+
+def test_followers_of_old_events_delay_no_other_one(redis_task: TaskOnRedis, valkey: ValkeyServer) -> None:
+    """The workspace does not answer. More followers wait for it than there are threads."""
+    publisher, archive, workspace = Publisher(redis_task), Archive(redis_task), threading.Event()
+
+    def slow_archive(task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
+        assert workspace.wait(30)
+        return archive.read(task_id, generation, after, before)
+
+    async def main() -> None:
+        publisher.create_task()
+        for _ in range(12):
+            publisher.publish_turn()
+        archive.trim(kept=1)
+        now, before = redis_task.snapshot, len(publisher.published)
+        position = StreamPosition(now.generation, now.events, now.chunks)
+        shared = RedisFollower(redis_task.client, valkey.url, redis_task.keys, slow_archive)
+        old: list[list[str]] = [[] for _ in range(2 * (READER_THREADS + ARCHIVE_THREADS))]
+        late: list[str] = []
+        async with asyncio.TaskGroup() as group:
+            for own in old:
+                group.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), own))
+            await eventually(lambda: count_subscriptions(redis_task), "a connection subscribes")
+            try:
+                await publish_turns(publisher)
+                await asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, position), late), 10)
+            finally:
+                workspace.set()
+        assert late == publisher.published[before:]
+        assert old == [publisher.published] * len(old)
 
     asyncio.run(main())
 

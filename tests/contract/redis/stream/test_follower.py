@@ -16,6 +16,7 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import client as redis_client
 from roboco.adapters.redis import logs as redis_logs
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.stream import async_follower as redis_async_follower
 from roboco.adapters.redis.stream import follower as redis_follower
 from roboco.adapters.redis.stream import log_merger as redis_log_merger
 from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
@@ -23,6 +24,7 @@ from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.log_merger import ReadArchive
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.domain.stream.event import ErrorOccurred
+from roboco.errors import TransientError
 from tests.contract.redis.stream.blocking_follower import BlockingFollower
 from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -431,3 +433,27 @@ def test_a_follower_reports_an_unreachable_redis(
     port = unreachable_task.client.get_connection_kwargs()["port"]
     follower = make_follower(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
     assert wait_for_error(lambda: next(follower.follow(TASK, StreamPosition()))) == "redis does not answer for 0.5 s"
+
+
+def test_a_follower_names_a_workspace_that_does_not_answer(
+    redis_task: TaskOnRedis,
+    valkey: ValkeyServer,
+    monkeypatch: pytest.MonkeyPatch,
+    make_follower: Callable[..., AnyFollower],
+) -> None:
+    """Redis works all the time."""
+
+    def failing_archive(task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
+        raise TransientError("the S3 store does not answer: it is away")
+
+    for module in (redis_follower, redis_async_follower):
+        monkeypatch.setattr(module, "UNREACHABLE_TIMEOUT", 0.3)
+    publisher = Publisher(redis_task)
+    publisher.create_task()
+    for _ in range(9):
+        publisher.publish_turn()
+    Archive(redis_task).trim(kept=2)
+    follower = make_follower(redis_task.client, valkey.url, redis_task.keys, failing_archive)
+    expected = r"^the workspace does not answer for 0\.3 s: the S3 store does not answer: it is away$"
+    with following(follower, StreamPosition()) as records, pytest.raises(TransientError, match=expected):
+        receive(records, [])

@@ -13,7 +13,7 @@ from roboco.adapters.model.loop_thread import LoopThread
 from roboco.adapters.telemetry.json_log import JsonFormatter
 from roboco.adapters.telemetry.redaction import Redactor
 from roboco.adapters.telemetry.telemetry import ProcessTelemetry
-from roboco.adapters.workspace.s3_history import _request_pool
+from roboco.adapters.workspace.request_pool import for_each
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.ports.telemetry import Operation
@@ -170,8 +170,8 @@ def test_lines_of_the_loop_thread_and_the_heartbeat_name_the_work(lines: list[di
 
 
 def test_lines_of_threads_that_fetch_segments_name_the_work(lines: list[dict[str, Any]]) -> None:
-    with ProcessTelemetry(None, None).operation(TURN_OPERATION), _request_pool() as pool:
-        list(pool.map(log.info, ["fetches", "fetches too"]))
+    with ProcessTelemetry(None, None).operation(TURN_OPERATION):
+        for_each(log.info, ["fetches", "fetches too"])
     assert [line["task_id"] for line in lines] == ["task_1", "task_1"]
 
 

@@ -48,6 +48,7 @@ def test_every_option_is_passed_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
         "priority": "high",
         "tenant": "acme",
         "task_id": "order-17",
+        "conversation": False,
         "notify": [
             {"webhook": HOOK, "secret_env": "HOOK_SECRET", "on": ["failed", "user_turn"]},
             {

@@ -7,7 +7,7 @@ from roboco.client.pending_actions import PendingActions
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.answer import answer, decide_approval
+from roboco.engine.intake.answer import CallApproval, answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import world_with_calls
@@ -28,11 +28,11 @@ def test_next_command_approves_the_calls_that_need_it() -> None:
         f"roboco approve t CALL, or roboco deny t CALL; calls: {pay.id} (pay), {wire.id} (wire)"
     ).replace(" t ", f" {TASK} ")
     assert next_command(TASK, pending, TaskStatus.APPROVAL, True) == f"run it again with --id {TASK} on a terminal"
-    decide_approval(world.engine, TASK, pay.id, False, "", None)
+    decide_approval(world.engine, TASK, pay.id, CallApproval(False))
     assert pending.unapproved() == [wire]
     command = next_command(TASK, pending, TaskStatus.APPROVAL, False)
     assert command == f"roboco approve {TASK} {wire.id}, or roboco deny {TASK} {wire.id}"
-    decide_approval(world.engine, TASK, wire.id, True, "", None)
+    decide_approval(world.engine, TASK, wire.id, CallApproval(True))
     assert pending.unapproved() == pending.unknown() == []
 
 

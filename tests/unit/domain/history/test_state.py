@@ -35,6 +35,7 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
     state = fold(steps)
     assert state.model_dump() == {
         "steps": 7,
+        "imported": 0,
         "last_digest": steps[-1].digest,
         "last_agent": "b",
         "turns": {"a": 1, "b": 2},
@@ -60,6 +61,8 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
         "wrapped_up": False,
         "summarized_until": 0,
         "loop": {"open_calls": {}, "repeats": {}, "handoffs": 0, "agents": ()},
+        "conversation": False,
+        "interrupted": False,
     }
     assert state.tokens == 12
 

@@ -62,6 +62,9 @@ def test_a_submission_is_parsed() -> None:
         "scope": None,
         "artifacts": [],
         "notify": [],
+        "history": [],
+        "conversation": False,
+        "by": None,
     }
 
 

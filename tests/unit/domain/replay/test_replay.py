@@ -57,7 +57,7 @@ def test_a_history_follows_from_its_team(name: str) -> None:
     positions = replay(task)
     assert differences(positions) == {}
     at_rest = task.status.ended or task.status.waiting
-    assert len(positions) == len(task.steps) - task.first + at_rest
+    assert len(positions) == len(task.steps) - task.first_decided + at_rest
 
 
 def test_tool_results_are_supplied_only_on_request() -> None:

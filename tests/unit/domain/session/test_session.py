@@ -318,6 +318,7 @@ def test_a_goal_is_achieved_by_the_result_of_its_call() -> None:
         ("tool_executor", [result("tc_1", "ok"), result("tc_2", error="bad"), result("tc_3"), result("tc_9")]),
     )
     plan: dict[str, Any] = {"name": "plan", "description": "the plan", "declared_at": START, "goal_index": 0}
+    plan |= {"declared_seq": 0}
     plan |= {"status": "open", "outcome_schema": {}}
     done = {"status": "achieved", "achieved_at": steps[2].created_at, "tool_use_id": "tc_1", "outcome": {"n": 1}}
     assert [goal.model_dump(exclude_none=True) for goal in goals_of(steps)] == [
@@ -447,5 +448,5 @@ def test_an_empty_delta_has_no_other_fields() -> None:
 
 def test_fields_of_newer_releases_are_kept() -> None:
     assert SessionText.model_validate({"text": "x", "of_tomorrow": 1}).model_dump()["of_tomorrow"] == 1
-    record = {"name": "a", "description": "", "goal_index": 0, "declared_at": START, "of_tomorrow": 1}
-    assert SessionGoal.model_validate(record).model_dump()["of_tomorrow"] == 1
+    record = {"name": "a", "description": "", "goal_index": 0, "declared_seq": 0, "declared_at": START}
+    assert SessionGoal.model_validate(record | {"of_tomorrow": 1}).model_dump()["of_tomorrow"] == 1

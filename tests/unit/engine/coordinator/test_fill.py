@@ -16,7 +16,7 @@ from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from tests.support.memory_ports import schedule as memory_schedule
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.sweeping import fill_schedule
-from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.watch import Crash, make_call, refusing
 from tests.support.memory_ports.world import World
 
 PAGE_SIZE = 10
@@ -108,13 +108,7 @@ def test_a_late_coordinator_does_not_move_the_fill_back() -> None:
 
 def test_a_page_that_fails_is_tried_again_at_once() -> None:
     world = open_tasks()
-
-    def fail(name: str, call: Any) -> Any:
-        if name == "files.names_after":
-            raise TransientError("no answer")
-        return call()
-
-    world.watch = fail
+    world.watch = refusing("files.names_after")
     with pytest.raises(TransientError):
         fill_page(world.engine)
     world.watch = make_call
@@ -274,3 +268,17 @@ def test_due_tasks_are_swept_while_a_fill_runs() -> None:
     world.sweep()
     world.drain()
     assert world.status() is TaskStatus.USER_TURN
+
+
+def test_the_jobs_of_a_recovery_precede_passes_that_are_long_overdue() -> None:
+    """No coordinator has run for a month."""
+    world = open_tasks(TASKS[:5])
+    fill_schedule(world.engine)
+    world.server.held.schedule = dict.fromkeys(TASKS[:5], world.clock.now() - 30 * 86_400)
+    world.server.restore(world.server.copy())
+    fill_schedule(world.engine)
+    for shard in set(map(shard_of, TASKS[:5])):
+        claimed = [entry.name for entry in world.engine.schedule.claim(shard, 100, CLAIM_SECONDS)]
+        jobs = [name for name in claimed if name.startswith(RESTART_PREFIX)]
+        assert len(jobs) == len(claimed) / 2
+        assert claimed[: len(jobs)] == jobs

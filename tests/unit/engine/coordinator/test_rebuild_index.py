@@ -9,13 +9,13 @@ from roboco.domain.paths import open_marker_path, summary_path
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.coordinator import rebuild_index as module
-from roboco.engine.coordinator.rebuild_index import MAX_PAGE_RUNS, rebuild_index
+from roboco.engine.coordinator.rebuild_index import rebuild_index
 from roboco.engine.engine import Policy
 from roboco.errors import TransientError
 from roboco.ports.task_index import TaskPage
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.task_index import MemoryTaskIndex
-from tests.support.memory_ports.watch import Crash, Fault, PortCall
+from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import Given, World, world_parts
 
 RUN_TIME = 10.0
@@ -28,12 +28,14 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read two tasks at a time, one after the other, so that the n-th port call is always the same."""
     monkeypatch.setattr(module, "PAGE_SIZE", 2)
     monkeypatch.setattr(module, "PARALLEL_READS", 1)
+    monkeypatch.setattr(module, "MAX_LEFT_OUT", 2)
 
 
-def filled_world(index_retention: float = 86_400.0) -> World:
+def filled_world(**policy: Any) -> World:
     """Return a world with tasks that wait and tasks that have ended, whose Redis is empty."""
     base = world_parts(SEQUENTIAL.script)
-    world = World(Given(base.model, base.toolbox, Policy(redelivery_delay=10.0, index_retention=index_retention)))
+    defaults: dict[str, Any] = {"redelivery_delay": 10.0, "index_retention": 86_400.0}
+    world = World(Given(base.model, base.toolbox, Policy(**defaults | policy)))
     for task_id in OPEN:
         world.submit(MANUAL.team, task_id=task_id)
         world.settle(task_id)
@@ -177,24 +179,67 @@ def test_a_broken_task_is_left_out_and_the_others_are_entered(caplog: pytest.Log
     assert "task end2 is left out of the task index" in caplog.text
 
 
-def test_a_task_that_cannot_be_read_blocks_the_rebuild_for_some_runs_only() -> None:
-    world, asked = filled_world(), Counter[str]()
+def failing(world: World, name: str, paths: set[str]) -> Counter[str]:
+    """Let a call of the workspace fail for these paths, or for all if there are none. Count its failures."""
+    failed = Counter[str]()
 
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "files.get" and call.args[0] == summary_path("end2"):  # type: ignore[attr-defined]  # a partial
-            asked["end2"] += 1
+    def watch(called: str, call: PortCall) -> Any:
+        path = call.args[0] if called == name else None  # type: ignore[attr-defined]  # a partial
+        if path is not None and (not paths or path in paths):
+            failed[path] += 1
             raise TransientError("S3 does not answer")
         return call()
 
     world.watch = watch
-    for _ in range(MAX_PAGE_RUNS - 1):
-        with pytest.raises(TransientError):
-            rebuild(world)
+    return failed
+
+
+def test_a_task_that_cannot_be_read_is_read_again_until_it_can() -> None:
+    world = filled_world()
+    failed = failing(world, "files.get", {summary_path("end2")})
+    for runs in range(2, 5):
+        rebuild(world)
+        assert {entry.task_id for entry in page_of(world).entries} == {*OPEN, "end1", "end3"}
         assert not page_of(world).complete
+        assert failed[summary_path("end2")] == runs
+    world.watch = make_call
     rebuild(world)
-    assert page_of(world).complete
-    assert {entry.task_id for entry in page_of(world).entries} == {*OPEN, "end1", "end3"}
-    assert asked["end2"] == MAX_PAGE_RUNS
+    check_complete(world)
+
+
+def test_no_task_is_lost_if_the_workspace_fails_for_long() -> None:
+    """After failed lists of the folders, the store answers them again, but refuses some files."""
+    world = filled_world()
+    for name in ("files.folders", "files.get"):
+        failing(world, name, set())
+        for _ in range(5):
+            with pytest.raises(TransientError):
+                rebuild(world)
+            assert not page_of(world).complete
+    failing(world, "files.get", {summary_path("end1")})
+    rebuild(world)
+    assert not page_of(world).complete
+    world.watch = make_call
+    rebuild(world)
+    check_complete(world)
+
+
+def test_a_rebuild_whose_cursor_the_store_refuses_begins_again() -> None:
+    world = filled_world()
+    cursors = list[str]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "files.folders":
+            cursors.append(call.args[0])  # type: ignore[attr-defined]  # a partial
+            if len(cursors) == 2:
+                return None
+        return call()
+
+    world.watch = watch
+    rebuild(world)
+    check_complete(world)
+    assert cursors[:3] == ["", cursors[1], ""]
+    assert page_of(world).tasks_read == 5
 
 
 def test_a_task_that_was_never_accepted_is_not_listed() -> None:
@@ -214,3 +259,33 @@ def test_old_ends_leave_the_index_and_do_not_return() -> None:
     world.server.wipe()
     rebuild(world)
     assert {entry.task_id for entry in page_of(world).entries} == set(OPEN)
+
+
+def ended(world: World) -> set[str]:
+    return {entry.task_id for entry in page_of(world).entries if entry.status.ended}
+
+
+def test_the_index_never_exceeds_its_maximum_by_more_than_a_page() -> None:
+    world, most = filled_world(max_indexed_ended=1), list[int]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        answer = call()
+        if name == "task_index.put":
+            most.append(len(ended(world)))
+        return answer
+
+    world.watch = watch
+    rebuild(world)
+    assert max(most) <= 1 + module.PAGE_SIZE
+    assert ended(world) == {"end3"}
+
+
+def test_all_old_entries_are_removed_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks may end faster than one removal a run would remove their entries."""
+    monkeypatch.setattr(module, "MAX_REMOVED", 1)
+    world = filled_world(index_retention=3600)
+    rebuild(world)
+    assert ended(world) == set(ENDED)
+    world.clock.move(3600)
+    rebuild(world)
+    assert ended(world) == set()

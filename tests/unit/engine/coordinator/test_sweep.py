@@ -21,11 +21,14 @@ from roboco.domain.paths import (
 )
 from roboco.domain.shard import shard_of
 from roboco.domain.status import TaskStatus
+from roboco.engine.coordinator.actions import IDLE_CHECK_INTERVAL
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.fill import REFILL_INTERVAL
 from roboco.engine.coordinator.pending import redelivery_delay
 from roboco.engine.coordinator.sweep import CLAIM_SECONDS, FOREIGN_TASK_DELAY, sweep_shard
 from roboco.engine.engine import Engine, Policy
+from roboco.engine.intake.accept_item import CHECK_DELAY
+from roboco.engine.record.recover import rebuild
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.dispatcher import Message, TurnMessage
@@ -230,6 +233,7 @@ def test_an_item_that_arrives_while_its_task_is_claimed_is_applied_soon() -> Non
     world.engine.schedule.claim(shard_of(TASK), 1, CLAIM_SECONDS)
     world.send("more", "item1")
     world.dispatcher.queue.clear()
+    world.clock.move(CHECK_DELAY)
     world.sweep()
     world.drain()
     assert world.history()[-1].text != "go"
@@ -462,28 +466,36 @@ def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_st
     assert world.summary().status is TaskStatus.COMPLETED
 
 
-def test_an_item_of_a_client_that_died_is_found_in_the_hourly_pass() -> None:
+def test_a_waiting_task_is_checked_after_doubling_times_and_then_once_a_day() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    beginning = world.clock.now()
+    checked_hours = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.names" and call.args[0] == inbox_path(TASK):
+            checked_hours.append((world.clock.now() - beginning) / 3600)
+        return call()
+
+    world.watch = watch
+    for _ in range(4 * 24 * 12):
+        world.clock.move(300.0)
+        world.sweep()
+    assert checked_hours == pytest.approx([1, 2, 4, 8, 16, 32, 56, 80], rel=0.2)
+
+
+def test_an_item_of_a_client_that_died_is_found_in_the_first_pass_over_the_waiting_task() -> None:
     """Its client died between the write to the workspace and the write to Redis."""
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
     item = UserMessage(item_id="item1", created_at=world.engine.now(), text="more")
     world.files.held[item_path(TASK, "item1")] = item.model_dump_json().encode()
-    listings = Counter[str]()
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "files.names":
-            listings[call.args[0]] += 1
-        return call()
-
-    for hour in range(1, 4):
-        world.watch = watch
-        world.clock.move(3600.0)
-        world.sweep()
-        world.watch = make_call
-        assert listings[inbox_path(TASK)] == hour, "one listing an hour"
-        world.settle()
-        assert not world.pending_item_ids()
+    world.clock.move(IDLE_CHECK_INTERVAL)
+    world.sweep()
+    world.settle()
+    assert not world.pending_item_ids()
     assert "more" in [step.text for step in world.history()]
 
 
@@ -501,3 +513,62 @@ def test_the_items_of_a_task_that_was_rebuilt_while_redis_was_emptied_are_restor
     sweep(world.engine, world.server, lambda *_: None)
     assert world.engine.schedule.recovered_instance(TASK), "the task may end now"
     assert world.server.held.inboxes[TASK] == {"item1"}
+
+
+def test_an_item_is_kept_if_redis_is_emptied_while_its_task_is_rebuilt() -> None:
+    """A worker has restored the inbox. It creates the task after the sweeper has recovered the items."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.send("more")
+    world.dispatcher.queue.clear()
+    world.server.wipe()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "task_store.create":
+            world.watch = make_call
+            world.server.wipe()
+            sweep(world.process(), world.server, lambda *_: None)
+            assert world.engine.schedule.recovered_instance(TASK), "the task may end as soon as it exists"
+        return call()
+
+    world.watch = watch
+    rebuild(world.engine, TASK)
+    assert world.server.held.inboxes[TASK] == {"item1"}
+
+
+def test_a_task_that_has_lost_any_number_of_sweepers_is_abandoned() -> None:
+    """A dead letter could not be stored for long, so that the sweeper has tried again and again."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.server.held.attempts[f"pass:{TASK}"] = 5000
+    world.engine.schedule.set(TASK)
+    world.sweep()
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert "5000 sweepers were lost" in world.summary().reason
+
+
+def test_the_recovery_of_a_waiting_task_repeats_no_request() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.server.wipe()
+    made = Counter[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        made[name] += 1
+        return call()
+
+    world.watch = watch
+    world.sweep()
+    assert world.status() is TaskStatus.USER_TURN
+    assert {name: made[name] for name in ("histories.lines", "histories.read", "task_index.put")} == {
+        "histories.lines": 1,
+        "histories.read": 1,
+        "task_index.put": 1,
+    }
+    assert made["files.names"] == 2, "the job of the recovery lists the inbox, and so does the rebuild"
+    assert made["files.get"] + made["files.get_versioned"] == 5, "the summary twice, and the marker three times"
+    assert (made["attempts.start"], made["attempts.finish"]) == (1, 1)

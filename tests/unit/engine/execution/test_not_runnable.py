@@ -12,7 +12,7 @@ from roboco.engine.execution.attempt_outcome import CallOutcome, TurnOutcome
 from roboco.engine.execution.not_runnable import MIN_DECLINES
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
-from roboco.ports.registry import WorkspaceIdentity
+from roboco.ports.registry import Registration, WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
@@ -54,7 +54,7 @@ def deliver_until(kind: type[ToolMessage] | type[TurnMessage], world: World) -> 
 def register(world: World, name: str, *modules: str) -> None:
     """Register a live worker of the agents and tools pools with these modules."""
     registry = MemoryWorkerRegistry(world.server, world.clock, name)
-    assert registry.register(("agents", "tools"), modules, WORKSPACE, False) is None
+    assert registry.register(Registration(("agents", "tools"), modules, WORKSPACE), False) is None
 
 
 def take_next(kind: type[ToolMessage] | type[TurnMessage], world: World) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from roboco.domain.paths import inbox_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.answer import resolve_unknown
+from roboco.engine.intake.answer import CallResolution, resolve_unknown
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
@@ -48,7 +48,7 @@ def world_with_unknown_outcome(lost: int = 1) -> World:
 
 def resolve(world: World, index: int = 0, happened: bool = True, result: Any = None, item_id: str = "word") -> None:
     """Resolve the call of this index."""
-    resolve_unknown(world.engine, TASK, world.history()[1].calls[index].id, happened, result, item_id)
+    resolve_unknown(world.engine, TASK, world.history()[1].calls[index].id, CallResolution(happened, result), item_id)
 
 
 def results(world: World) -> list[Any]:
@@ -120,11 +120,11 @@ def test_a_resolution_of_a_call_with_a_known_outcome_is_refused() -> None:
     for index in (1, 2):
         with pytest.raises(UsageError, match=f"has no unknown outcome to resolve; calls that have: {waiting}"):
             resolve(world, index)
-    with pytest.raises(UsageError, match="has no unknown outcome"):
-        resolve_unknown(world.engine, "another", waiting, True, None, "word")
+    with pytest.raises(UsageError, match="no task 'another'"):
+        resolve_unknown(world.engine, "another", waiting, CallResolution(True), "word")
     resolve(world)
     world.settle()
-    with pytest.raises(UsageError, match="calls that have: none"):
+    with pytest.raises(UsageError, match="has ended"):
         resolve(world, item_id="late")
     assert not [path for path in world.files.held if path.startswith(inbox_path(TASK))]
 

@@ -11,10 +11,10 @@ from roboco.domain.paths import WORKSPACE_FILE, summary_path
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.intake.unattended import missing_worker_messages, why_unattended
-from roboco.engine.registration import Registration, check_workspace, register
+from roboco.engine.registration import check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.ports.registry import POOLS, WorkspaceIdentity
+from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import AdvanceMessage, Message, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
@@ -49,16 +49,13 @@ def take_next(kind: type[Message], world: World) -> Any:
 
 def register_worker(world: World, *pools: str) -> None:
     registry = MemoryWorkerRegistry(world.server, world.clock, f"{pools[0]}@x")
-    assert registry.register(pools, (), workspace_name(world.files, WORKSPACE_URL), False) is None
+    assert registry.register(Registration(pools, (), workspace_name(world.files, WORKSPACE_URL)), False) is None
 
 
 def start_worker(world: World, pool: str) -> None:
     """Start a worker of the pool."""
-    register(
-        world.engine.workers,
-        world.engine.schedule,
-        Registration((pool,), (), workspace_name(world.files, WORKSPACE_URL), world.files),
-    )
+    worker = Registration((pool,), (), workspace_name(world.files, WORKSPACE_URL))
+    register(world.engine.workers, world.engine.schedule, world.files, worker)
 
 
 def missing_worker(world: World) -> str:
@@ -130,7 +127,9 @@ def test_the_pools_without_a_worker_are_listed() -> None:
 
 def test_a_workspace_other_than_that_of_the_coordinators_is_named() -> None:
     world = world_without_workers()
-    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), OTHER_WORKSPACE, False)
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(
+        Registration(("coordinator",), (), OTHER_WORKSPACE), False
+    )
     message = missing_worker(world)
     assert message == (
         "this client uses the workspace file:///w on a, the others s3://bucket: set ROBOCO_WORKSPACE to the same "
@@ -144,7 +143,9 @@ def test_a_workspace_other_than_that_of_the_coordinators_is_named() -> None:
 
 def test_a_coordinator_without_the_open_tasks_of_the_recorded_workspace_is_refused() -> None:
     world = world_without_workers()
-    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), OTHER_WORKSPACE, False)
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(
+        Registration(("coordinator",), (), OTHER_WORKSPACE), False
+    )
     world.clock.move(1000)  # no coordinator runs
     del world.files.held[summary_path(TASK)]
     with pytest.raises(UsageError, match="delete the key 'workspace' in Redis"):
@@ -157,7 +158,9 @@ def test_a_coordinator_without_the_open_tasks_of_the_recorded_workspace_is_refus
 
 def test_a_coordinator_with_the_open_tasks_replaces_one_with_a_wrong_workspace() -> None:
     world = world_without_workers()
-    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), OTHER_WORKSPACE, False)
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(
+        Registration(("coordinator",), (), OTHER_WORKSPACE), False
+    )
     with pytest.raises(UsageError, match="the others s3://bucket"):
         check_workspace(world.engine, WORKSPACE_URL)
     with pytest.raises(UsageError, match="the others s3://bucket"):
@@ -219,6 +222,6 @@ def test_a_coordinator_is_awaited_when_an_unclaimed_turn_is_cancelled(control: s
 def test_the_error_for_a_recreated_workspace_names_the_cause() -> None:
     world = world_without_workers()
     before = WorkspaceIdentity("before", WORKSPACE_URL)
-    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(("coordinator",), (), before, False)
+    MemoryWorkerRegistry(world.server, world.clock, "c@x").register(Registration(("coordinator",), (), before), False)
     with pytest.raises(UsageError, match="which was deleted and made again, or lost its _workspace"):
         start_worker(world, "coordinator")

@@ -1,6 +1,7 @@
 """The event log stays short, and no event is lost, whatever happens between two operations."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from roboco.adapters.redis.stream.log_merger import LogMerger
 from roboco.adapters.redis.stream.position import StreamPosition
 from roboco.domain.paths import event_segments_path, events_path
-from roboco.domain.stream.event_file import segment_place
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event_file import place_of, segment_places
 from roboco.domain.stream.item import StreamItem, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.engine import LogLimits, Policy
@@ -27,9 +29,9 @@ SHORT_LOGS: Policy = replace(POLICY, log_limits=LIMITS)
 ROUNDS = 12
 
 
-def running_world() -> World:
+def running_world(policy: Policy = SHORT_LOGS) -> World:
     """Return a deployment with a submitted task of 24 turns."""
-    world = World(world_parts(lambda request: says("so it is"), policy=SHORT_LOGS))
+    world = World(world_parts(lambda request: says("so it is"), policy=policy))
     team = team_of(
         agents=[member("one"), member("two")],
         collaboration_model={"type": "sequential", "rounds": ROUNDS},
@@ -69,7 +71,7 @@ def test_the_log_of_a_waiting_task_keeps_one_event() -> None:
         world.send("more", item_id=f"item{number}")
     names = world.files.names(event_segments_path(TASK))
     assert 0 < len(names) < 12
-    assert len({segment_place(name) for name in names}) == len(names)
+    assert len(set(segment_places(names))) == len(names)
 
 
 def test_all_segments_are_merged_at_the_end() -> None:
@@ -79,6 +81,21 @@ def test_all_segments_are_merged_at_the_end() -> None:
     stored = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
     assert [record["seq"] for record in stored] == list(range(1, len(stored) + 1))
     assert world.events() == published_events(world)
+
+
+def test_a_stray_file_among_the_segments_is_left_alone() -> None:
+    world = running_world()
+    first = "000000000001-00000001.jsonl"
+    strays = ["x.jsonl~", f"{first}~", "000000000001-1.jsonl", ".jsonl", f"notes/{first}", "1-x.jsonl"]
+    for name in strays:
+        world.files.put(event_segments_path(TASK) + name, b"no event")
+    world.settle()
+    assert world.failures == []
+    assert world.status() is TaskStatus.COMPLETED
+    assert world.events() == published_events(world)
+    assert {path for path in world.files.held if "/events/" in path} == {
+        event_segments_path(TASK) + name for name in strays
+    }
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -127,6 +144,61 @@ def test_two_workers_that_archive_at_once_store_each_event_once() -> None:
         assert world.events() == published_events(world)
         for _ in range(3):
             world.deliver(world.dispatcher.queue.popleft())
+
+
+def stored_places(world: World) -> list[tuple[str, int]]:
+    """Return the generation and the number of each event in `events.jsonl`."""
+    return [place_of(line) for line in world.files.held[events_path(TASK)].splitlines()]
+
+
+def world_with_full_log() -> tuple[World, Callable[[], None]]:
+    """Return a deployment with a long log, no part of it archived, and a function that archives and trims it."""
+    world = running_world(POLICY)
+    for _ in range(12):
+        world.deliver(world.dispatcher.queue.popleft())
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert (task.first_event, task.archived_event, task.events > 12) == (1, 0, True)
+    slow = replace(world.process(), policy=SHORT_LOGS)
+    return world, archive_once(world, lambda: event_archive.archive_running(slow, TASK, task))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_slow_worker_that_trims_during_the_merge_leaves_no_gap(at: int, after: bool) -> None:
+    """It archives beside the n-th operation of the merge at the end, with a snapshot of the last turn."""
+    world, archive = world_with_full_log()
+    world.watch = fault = Fault(at, archive, after)
+    event_archive.write_events(world.engine, TASK)
+    world.watch = make_call
+    assert fault.struck
+    task = world.server.held.tasks[TASK]
+    assert task.first_event > 10
+    assert stored_places(world) == [(task.generation, number) for number in range(1, task.last_event + 1)]
+    assert world.events() == published_events(world)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_task_that_continues_during_the_merge_loses_no_event(at: int, after: bool) -> None:
+    """Its newer events are archived and trimmed beside the n-th operation of the merge."""
+    world, _ = world_with_full_log()
+
+    def continue_task() -> None:
+        for _ in range(8):
+            world.deliver(world.dispatcher.queue.popleft())
+        task = world.engine.task_store.load(TASK, 1)
+        assert task is not None
+        event_archive.archive_running(replace(world.process(), policy=SHORT_LOGS), TASK, task)
+
+    world.watch = fault = Fault(at, archive_once(world, continue_task), after)
+    event_archive.write_events(world.engine, TASK)
+    world.watch = make_call
+    assert fault.struck
+    assert world.server.held.tasks[TASK].first_event > 20
+    assert world.events() == published_events(world)
+    world.settle()
+    assert [number for _, number in stored_places(world)] == [record["seq"] for record in published_events(world)]
 
 
 def archive_once(world: World, archive: Any) -> Any:

@@ -35,12 +35,13 @@ def task_with_messages(count: int = COUNT) -> World:
 
 @contextmanager
 def counting(world: World) -> Iterator[Counter[str]]:
-    """Count the requests to the inbox: each get by its path, and each listing."""
+    """Count the requests to the inbox: each read of a file by its path, and each listing."""
     counts = Counter[str]()
 
     def watch(name: str, call: Any) -> Any:
-        if name in ("files.get", "files.names") and call.args[0].startswith(inbox_path(TASK)):
-            counts[call.args[0]] += 1
+        if name in ("files.get", "files.get_many", "files.names"):
+            paths = call.args[0] if name == "files.get_many" else [call.args[0]]
+            counts.update(path for path in paths if path.startswith(inbox_path(TASK)))
         return call()
 
     world.watch = watch

@@ -1,0 +1,255 @@
+"""Controls of the web view: a person acts by mouse and keyboard, and the history has exactly that action, once."""
+
+import signal
+import time
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from roboco import Task
+from tests.support.browser.fixtures import OpenContext
+from tests.support.browser.page import assert_page_equals_history, button
+from tests.support.browser.stack import WebStack
+from tests.support.browser.states import open_task, run_example
+from tests.support.browser.watch import OUTAGE
+from tests.support.stack import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.workers]
+
+ENDLESS = "60 words every 5 ms, then silence"
+"""A reply that never ends by itself."""
+
+
+def message(page: Page) -> Locator:
+    """Return the field of the next message."""
+    return page.get_by_role("textbox", name="Message")
+
+
+def confirm(page: Page, **fields: str) -> None:
+    """Fill in fields of the open dialog by their names, and confirm it."""
+    dialog = page.get_by_role("dialog")
+    for name, value in fields.items():
+        field = dialog.locator(f'[name="{name}"]')
+        if field.evaluate("field => field.matches('select')"):
+            field.select_option(label=value)
+        else:
+            field.fill(value)
+    button(page, "confirm").click()
+    expect(dialog).to_have_count(0)
+
+
+def tab_to(page: Page, selector: str) -> None:
+    """Press the tabulator key until this element has the focus. It may appear only after a request."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"the keyboard does not reach {selector}")
+
+
+def results(task: Task) -> list[Any]:
+    """Return the results and errors of all calls of the task."""
+    return [result.error or result.result for step in task.history() for result in step.results]
+
+
+def writing_task(web: WebStack, page: Page) -> Task:
+    """Return a task whose agent is writing, with its page open."""
+    task = web.run("chat", ENDLESS, conversation=True)
+    open_task(page, web, task)
+    expect(page.locator("[data-live] [data-text]")).to_contain_text("50 ")
+    return task
+
+
+def test_a_message_that_is_typed_and_sent_by_the_keyboard_becomes_a_step(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "chat")
+    open_task(light_page, web, task)
+    message(light_page).click()
+    light_page.keyboard.type("And <b>now</b>?")
+    light_page.keyboard.press("Enter")
+    web.wait_steps(task, 4)
+    assert [step.text for step in task.history()[2:]] == ["And <b>now</b>?", "guide answers: And <b>now</b>?"]
+    assert_page_equals_history(light_page, task)
+    expect(message(light_page)).to_have_value("")
+    expect(light_page.locator("[data-receipt]")).to_have_count(1)
+
+
+def test_a_double_click_sends_a_message_once(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "chat")
+    open_task(light_page, web, task)
+    message(light_page).fill("Once.")
+    button(light_page, "send").dblclick()
+    web.wait_steps(task, 4)
+    web.wait_status(task, "user_turn")
+    assert [step.text for step in task.history()].count("Once.") == 1
+
+
+def test_a_stop_ends_the_reply_and_its_receipt_says_when(web: WebStack, light_page: Page) -> None:
+    task = writing_task(web, light_page)
+    button(light_page, "stop").click()
+    confirm(light_page, reason="enough <i>of it</i>")
+    web.wait_status(task, "cancelled")
+    receipt = light_page.locator("[data-receipt]")
+    for line in ("requested", "seen by the worker", "connection closed", "after the request"):
+        expect(receipt).to_contain_text(line)
+    assert task.summary().reason.endswith("enough <i>of it</i>")
+    assert_page_equals_history(light_page, task)
+    expect(button(light_page, "stop")).to_have_count(0)
+    expect(button(light_page, "fork")).to_be_enabled()
+
+
+def test_a_user_without_a_mouse_sends_interrupts_and_stops(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "chat")
+    open_task(light_page, web, task)
+    keyboard = light_page.keyboard
+    tab_to(light_page, 'textarea[aria-label="Message"]')
+    keyboard.type(ENDLESS)
+    keyboard.press("Enter")
+    expect(light_page.locator("[data-live] [data-text]")).to_contain_text("50 ")
+    tab_to(light_page, '[data-action="interrupt"]')
+    keyboard.press("Enter")
+    web.wait_status(task, "user_turn")
+    expect(light_page.locator('[data-status="user_turn"]')).to_be_visible()
+    tab_to(light_page, '[data-action="stop"]')
+    keyboard.press("Enter")
+    tab_to(light_page, 'dialog [name="reason"]')
+    keyboard.type("done")
+    tab_to(light_page, 'dialog [data-action="confirm"]')
+    keyboard.press("Enter")
+    web.wait_status(task, "cancelled")
+    assert task.summary().reason.endswith("done")
+    assert_page_equals_history(light_page, task)
+
+
+def test_an_interruption_keeps_the_text_until_then(web: WebStack, light_page: Page) -> None:
+    task = writing_task(web, light_page)
+    button(light_page, "interrupt").click()
+    web.wait_status(task, "user_turn")
+    assert any(step.interrupted and "50 " in step.text for step in task.history())
+    assert_page_equals_history(light_page, task)
+
+
+def test_pause_step_and_resume(web: WebStack, light_page: Page) -> None:
+    task = web.run("line", "60 words every 20 ms")
+    open_task(light_page, web, task)
+    button(light_page, "pause").click()
+    web.wait_status(task, "paused")
+    before = len(task.history())
+    button(light_page, "step").click()
+    web.wait_steps(task, before + 1)
+    web.wait_status(task, "paused")
+    button(light_page, "resume").click()
+    web.wait_status(task, "completed")
+    assert_page_equals_history(light_page, task)
+
+
+def test_an_approved_call_runs(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "approval")
+    open_task(light_page, web, task)
+    button(light_page, "approve").first.click()
+    web.wait_status(task, "completed")
+    assert results(task) == [5]
+    assert_page_equals_history(light_page, task)
+
+
+def test_a_denied_call_does_not_run_and_the_agent_reads_the_reason(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "approval")
+    open_task(light_page, web, task)
+    button(light_page, "deny").first.click()
+    confirm(light_page, reason="too expensive <script>")
+    web.wait_status(task, "completed")
+    assert "too expensive <script>" in str(results(task))
+    assert_page_equals_history(light_page, task)
+
+
+def test_two_users_who_approve_the_same_call_run_it_once(web: WebStack, open_watched: OpenContext) -> None:
+    """The second one learns that the call is decided, and has no error that it cannot understand.
+
+    Both requests are held until both users have clicked, since the button vanishes with the first decision.
+    """
+    task = run_example(web, "approval")
+    users = [open_watched() for _ in range(2)]
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    for user in users:
+        user.watch.allow("status of 409")
+        user.page.route("**/calls/**", hold)
+        open_task(user.page, web, task)
+    for user in users:
+        with user.page.expect_request("**/calls/**"):
+            button(user.page, "approve").first.click()
+    until(lambda: users[0].page.wait_for_timeout(50) or len(held) == 2, 20, "two held requests")
+    for request in held:
+        request.continue_()
+    web.wait_status(task, "completed")
+    assert results(task) == [5]
+    for user in users:
+        assert_page_equals_history(user.page, task)
+
+
+def test_a_client_tool_is_answered(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "client")
+    open_task(light_page, web, task)
+    button(light_page, "answer").first.click()
+    confirm(light_page, result="row 12")
+    web.wait_status(task, "completed")
+    assert results(task) == ["row 12"]
+    assert_page_equals_history(light_page, task)
+
+
+def test_an_unknown_outcome_is_resolved(web: WebStack, light_page: Page) -> None:
+    lines = web.stack.count_tool_lines()
+    task = web.run("unknown", "Deliver it.")
+    open_task(light_page, web, task)
+    until(lambda: web.stack.count_tool_lines() > lines, 60, "the call runs")
+    web.restart_worker("tools")
+    web.wait_status(task, "approval")
+    button(light_page, "resolve").first.click()
+    confirm(light_page, happened="yes")
+    web.wait_status(task, "completed")
+    assert_page_equals_history(light_page, task)
+
+
+def test_a_raised_limit_lets_a_paused_task_continue(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "limited")
+    open_task(light_page, web, task)
+    button(light_page, "limits").click()
+    confirm(light_page, max_steps="40")
+    web.wait_status(task, "completed")
+    assert_page_equals_history(light_page, task)
+
+
+def test_a_fork_is_a_new_task_with_the_steps_before(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "line")
+    open_task(light_page, web, task)
+    button(light_page, "fork").click()
+    confirm(light_page, seq="1", message="And now?")
+    light_page.wait_for_url(lambda url: task.task_id not in url)
+    fork = web.stack.orchestrator.task(light_page.url.partition("#/tasks/")[2])
+    web.wait_status(fork, "completed")
+    assert [step.text for step in fork.history()[:3]] == [*(step.text for step in task.history()[:2]), "And now?"]
+    assert_page_equals_history(light_page, fork)
+
+
+def test_a_message_that_is_sent_while_the_gateway_restarts_arrives_once(
+    web: WebStack, open_watched: OpenContext
+) -> None:
+    watched = open_watched()
+    watched.watch.allow(*OUTAGE)
+    task = run_example(web, "chat")
+    open_task(watched.page, web, task)
+    message(watched.page).fill("Is anyone there?")
+    web.gateway.end(signal.SIGKILL)
+    button(watched.page, "send").click()
+    retry = watched.page.get_by_role("region", name="Controls").get_by_role("alert").get_by_role("button")
+    retry.wait_for()
+    web.gateway.start()
+    retry.click()
+    web.wait_steps(task, 4)
+    web.wait_status(task, "user_turn")
+    assert [step.text for step in task.history()].count("Is anyone there?") == 1
+    assert_page_equals_history(watched.page, task)

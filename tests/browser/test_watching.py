@@ -1,0 +1,220 @@
+"""The helpers of the browser's tests, on small pages: each finds the mistake that it is for, and nothing else."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from roboco import TaskStep
+from roboco.domain.history.part import TextPart
+from tests.support.browser.axe import violations
+from tests.support.browser.chromium import HEIGHTS, SCHEMES, Scheme
+from tests.support.browser.fixtures import OpenContext
+from tests.support.browser.hostile import HOSTILE_TEXT
+from tests.support.browser.page import (
+    assert_no_injection,
+    assert_no_sideways_scroll,
+    difference_of,
+    open_view,
+    read_steps,
+    scrolling_box,
+)
+from tests.support.browser.speed import measured, scroll
+from tests.support.browser.watch import OUTAGE
+
+pytestmark = pytest.mark.slow
+
+ORIGIN = "http://127.0.0.1:9"
+"""The origin of the small pages, which the browser gets from the test: no server is there."""
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'"
+CSS = """
+[data-text] { unicode-bidi: isolate; white-space: pre-wrap; overflow-wrap: anywhere }
+.box { height: 300px; overflow: auto; position: relative }
+.virtual article { position: absolute }
+"""
+VIRTUAL_LIST = """
+const box = document.querySelector(".box"), end = box.appendChild(document.createElement("div"))
+Object.assign(end.style, {position: "absolute", top: texts.length * 100 + "px", height: "1px", width: "1px"})
+const show = () => {
+  for (const shown of box.querySelectorAll("article")) shown.remove()
+  const first = Math.floor(box.scrollTop / 100)
+  for (let seq = first; seq < Math.min(first + 4, texts.length); seq++) box.append(article(seq))
+}
+box.onscroll = show
+show()
+"""
+"""A conversation of which only the steps in the window are elements, 100 px each."""
+
+
+def serve(page: Page, body: str, script: str = "", policy: str = POLICY) -> None:
+    """Open a page with this body and script under the policy."""
+    document = (
+        '<!doctype html><html lang=en><head><title>test</title><link rel=stylesheet href="ui/page.css">'
+        f'<link rel=icon href="ui/icon.svg"><script src="ui/page.js" defer></script></head><body>{body}</body></html>'
+    )
+    page.route(f"{ORIGIN}/", lambda route: route.fulfill(body=document, content_type="text/html", headers=_csp(policy)))
+    page.route(f"{ORIGIN}/ui/page.css", lambda route: route.fulfill(body=CSS, content_type="text/css"))
+    page.route(f"{ORIGIN}/ui/page.js", lambda route: route.fulfill(body=script, content_type="text/javascript"))
+    page.route(f"{ORIGIN}/ui/icon.svg", lambda route: route.fulfill(body="<svg/>", content_type="image/svg+xml"))
+    page.goto(f"{ORIGIN}/")
+
+
+def _csp(policy: str) -> dict[str, str]:
+    return {"Content-Security-Policy": f"{policy}; img-src 'self'", "Content-Type": "text/html; charset=utf-8"}
+
+
+def conversation(texts: Sequence[str], name: str = "box") -> str:
+    """Return the markup of a conversation in a box that scrolls. Its script is `writing(texts)`."""
+    steps = "".join(f'<article data-step="{seq}"><pre data-text></pre></article>' for seq in range(len(texts)))
+    steps = "" if "virtual" in name else steps
+    return f'<main data-page="task"><h1>task</h1><section class="{name}" tabindex="0">{steps}</section></main>'
+
+
+def writing(texts: Sequence[str], virtual: bool = False) -> str:
+    """Return the script that writes these texts into the steps."""
+    write = "document.querySelectorAll('pre').forEach((pre, seq) => { pre.textContent = texts[seq] })"
+    new = """const article = seq => {
+      const step = document.createElement("article"), text = step.appendChild(document.createElement("pre"))
+      step.dataset.step = seq, text.dataset.text = "", text.textContent = texts[seq]
+      step.style.top = seq * 100 + "px"
+      return step
+    }"""
+    return f"const texts = {json.dumps(texts)}\n{new}\n{VIRTUAL_LIST if virtual else write}"
+
+
+def steps_of(texts: Sequence[str]) -> list[TaskStep]:
+    """Return steps with these texts."""
+    return [TaskStep(seq=seq, agent_name="writer", parts=(TextPart(text=text),)) for seq, text in enumerate(texts)]
+
+
+def test_a_quiet_page_has_no_problems(open_watched: OpenContext) -> None:
+    watched = open_watched(origin=ORIGIN)
+    serve(watched.page, conversation(["Hello."]))
+    open_view(watched.page, ORIGIN, "", "task")
+    assert watched.watch.problems == []
+    assert f"{ORIGIN}/ui/page.js" in watched.watch.requests
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("console.error('it is broken')", "console error: it is broken"),
+        ("console.warn('it may be broken')", "console warning: it may be broken"),
+        ("throw new Error('unexpected')", "uncaught: unexpected"),
+        ("Promise.reject(new Error('refused'))", "uncaught: refused"),
+        ("document.body.innerHTML += '<b style=color:red>x</b>'", "Content Security Policy"),
+        ("setTimeout('1')", "Content Security Policy"),
+        ("alert(1)", "dialog alert: 1"),
+        (
+            "new Image().src = 'http://127.0.0.1:10/pixel.png'",
+            "request to another origin: GET http://127.0.0.1:10/pixel",
+        ),
+    ],
+)
+def test_a_problem_of_a_page_fails_its_test(open_watched: OpenContext, script: str, problem: str) -> None:
+    watched = open_watched(origin=ORIGIN)
+    serve(watched.page, "<main></main>", script)
+    watched.page.wait_for_timeout(200)
+    with pytest.raises(AssertionError, match="the page has problems"):
+        watched.watch.check()
+    assert any(problem in found for found in watched.watch.problems), watched.watch.problems
+    watched.watch.allow(".")
+
+
+def test_requests_of_a_shared_worker_to_another_host_fail_the_test(open_watched: OpenContext) -> None:
+    watched = open_watched(origin=ORIGIN)
+    script = "onconnect = () => fetch('http://attacker.invalid/text', {mode: 'no-cors'}).catch(() => {})"
+    watched.context.route(
+        f"{ORIGIN}/ui/worker.js", lambda route: route.fulfill(body=script, content_type="text/javascript")
+    )
+    start = f"new SharedWorker(URL.createObjectURL(new Blob([{script!r}], {{type: 'text/javascript'}})))"
+    serve(watched.page, "<main></main>", start, policy="default-src * blob: 'unsafe-inline'")
+    watched.page.wait_for_timeout(500)
+    assert watched.watch.problems == ["request to another host: GET http://attacker.invalid/text HTTP/1.1"]
+    watched.watch.allow("attacker")
+
+
+def test_errors_of_an_outage_can_be_allowed(open_watched: OpenContext) -> None:
+    watched = open_watched(origin=ORIGIN)
+    serve(watched.page, "<main></main>", "fetch('/v1/tasks').catch(() => {})")
+    watched.page.wait_for_timeout(200)
+    assert watched.watch.problems != []
+    watched.watch.allow(*OUTAGE)
+    watched.watch.check()
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_the_texts_of_all_steps_are_read_from_a_conversation_that_scrolls(
+    open_watched: OpenContext, virtual: bool
+) -> None:
+    texts = [*(f"step {seq}\n" * (seq % 5) for seq in range(60)), HOSTILE_TEXT, "The end."]
+    page = open_watched(origin=ORIGIN).page
+    serve(page, conversation(texts, "box virtual" if virtual else "box"), writing(texts, virtual))
+    page.locator("[data-text]").first.wait_for(state="attached")
+    assert difference_of(read_steps(page), steps_of(texts)) is None
+    assert_no_injection(page)
+    assert_no_sideways_scroll(page)
+
+
+@pytest.mark.parametrize(
+    ("shown", "difference"),
+    [
+        (["one", "two"], "step 2 of writer is not on the page"),
+        (["one", "two ", "three"], "step 1 of writer: at character 3 the page has 'two ', the history 'two'"),
+        (["one", "two", "threE"], "at character 4 the page has 'threE', the history 'three'"),
+        (["one", "two", "three", "four"], "the page has the steps [3], which the history has not"),
+    ],
+)
+def test_a_page_that_differs_from_the_history_by_a_character_is_found(shown: list[str], difference: str) -> None:
+    found = difference_of(dict(enumerate(shown)), steps_of(["one", "two", "three"]))
+    assert found is not None
+    assert difference in found
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("<a href='javascript:1'>x</a>", "A href=javascript:1"),
+        ("<a href='https://attacker.invalid'>x</a>", "A href=https://attacker.invalid"),
+        ("<form action='/x'></form>", "<form"),
+        ("<div data-step=0><p data-text>x</p></div>", "without isolation"),
+    ],
+)
+def test_injected_markup_is_found(open_watched: OpenContext, body: str, found: str) -> None:
+    page = open_watched(origin=ORIGIN).page
+    serve(page, f"<main>{body}</main>", "document.querySelectorAll('p').forEach(p => p.style.unicodeBidi = 'normal')")
+    with pytest.raises(AssertionError, match=found):
+        assert_no_injection(page)
+
+
+def test_axe_runs_under_the_policy_of_the_page(open_watched: OpenContext) -> None:
+    page = open_watched(origin=ORIGIN).page
+    serve(page, conversation(["Hello."]))
+    assert violations(page) == []
+    serve(page, conversation(["Hello."]) + "<button></button>")
+    assert [line.split()[0] for line in violations(page, without=("region",))] == ["button-name"]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", HEIGHTS)
+def test_a_context_has_its_scheme_and_width(open_watched: OpenContext, scheme: Scheme, width: int) -> None:
+    page = open_watched(origin=ORIGIN, scheme=scheme, width=width).page
+    serve(page, "<main></main>")
+    seen = page.evaluate(f"[matchMedia('(prefers-color-scheme: {scheme})').matches, innerWidth]")
+    assert seen == [True, width]
+
+
+def test_frames_and_work_are_measured(open_watched: OpenContext) -> None:
+    page = open_watched(origin=ORIGIN).page
+    texts = ["word " * 50] * 100
+    serve(page, conversation(texts), writing(texts))
+    browser = page.context.browser
+    assert browser is not None
+    expect(page.locator("pre").last).to_contain_text("word")
+    with measured(browser, page) as work:
+        frames = scroll(scrolling_box(page), 0.5)
+    assert 1 <= frames.per_second <= 1000
+    assert frames.percentile(0.5) <= max(frames.gaps)
+    assert 0 < work.cores < 8
+    assert work.main.keys() == {"task", "script", "layout", "recalcstyle"}

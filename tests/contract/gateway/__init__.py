@@ -1,0 +1,1 @@
+"""The document of the gateway and its routes agree."""

@@ -1,0 +1,293 @@
+"""Limits of callers in each protocol: applied before a task or message is accepted, in the form of its errors."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from roboco.client.task import Task
+from roboco.domain.access_key import CallerLimits
+from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
+from roboco.ports.daily_usage import Spending
+from tests.support.gateway_callers import choose_callers
+from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.memory_ports.model import says
+
+SAID: Final = {"role": "user", "content": [{"text": "go"}]}
+RESPONSES: Final = "/openai/v1/responses"
+CREATIONS: Final[Mapping[str, tuple[str, Any]]] = {
+    "task": ("/v1/tasks", {"team": "desk", "prompt": "go"}),
+    "task fork": ("/v1/tasks/ended/fork", {"message": "again"}),
+    "response": (RESPONSES, {"model": "desk", "input": "go", "background": True}),
+    "response fork": (
+        RESPONSES,
+        {"model": "desk", "input": "go", "background": True, "previous_response_id": "resp_ended_0"},
+    ),
+    "chat": ("/v1/ai/chats", {"messages": [SAID]}),
+    "chat fork": ("/v1/ai/chats/ended/fork", {"message_sequence_num": 0}),
+    "agent": ("/v1/ai/agents/desk/invoke", {"values": {"prompt": "go"}}),
+}
+COMPLETION: Final = ("/openai/v1/chat/completions", {"model": "desk", "messages": [{"role": "user", "content": "go"}]})
+MESSAGES: Final[Mapping[str, tuple[str, Any]]] = {
+    "message": ("/v1/tasks/rests/messages", {"message": "more", "item_id": "m1"}),
+    "interrupt": ("/v1/tasks/rests/interrupt", {"message": "more", "item_id": "m2"}),
+    "response": (
+        RESPONSES,
+        {"model": "desk", "input": "more", "background": True, "previous_response_id": "resp_rests_0"},
+    ),
+    "chat": ("/v1/ai/chats/rests/messages", {"message": SAID}),
+}
+TOOL: Final = {"name": "client_pick", "description": "Let the user pick."}
+ANSWERS: Final = ("task", "response", "completion", "chat")
+"""The protocols that bring the result of a client tool."""
+
+
+class LimitedWorld:
+    """A gateway with one caller, whose limits a test sets."""
+
+    def __init__(self, rest: RestWorld) -> None:
+        self.rest = rest
+        self.caller = Principal("key:acme", "acme", ALL_SCOPES - {Scope.OPERATE})
+        choose_callers(rest.app, lambda _: self.caller)
+
+    def limit(self, **limits: float) -> None:
+        """Set the limits of the caller."""
+        self.caller = replace(self.caller, limits=CallerLimits.model_validate(limits))
+
+    def use_up(self) -> None:
+        """Let the caller have used its tokens of the day."""
+        self.limit(tokens_per_day=5)
+        self.rest.orchestrator._engine.daily_usage.add("acme", "key:acme", Spending(tokens=5, cost=0.0))
+
+    def occupy_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let another process hold the only stream of the caller. A request that follows a task fails at once."""
+        for name in ("astream", "changed"):
+            monkeypatch.setattr(Task, name, _unexpected)
+        self.limit(open_streams=1)
+        account = self.rest.app.state.gateway.limits.account(self.caller)
+        assert self.rest.orchestrator.caller_limits.hold_streams(account, "other", 1, 1) is None
+
+    def tasks(self) -> set[str]:
+        """Return the ids of all tasks."""
+        return set(self.rest.orchestrator.task_ids())
+
+    def post(self, request: tuple[str, Any], **headers: str) -> Any:
+        """Send a request."""
+        return self.rest.client.post(request[0], json=request[1], headers=headers)
+
+
+def _unexpected(*_: object) -> Any:
+    raise RuntimeError("the request follows a task")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[LimitedWorld]:
+    """Yield a gateway with a task that has ended, and one that waits for its user."""
+    with rest_world(tmp_path, roboto_team="desk", call_timeout=5, max_body=2000) as rest:
+        made = LimitedWorld(rest)
+        rest.run("acme:ended")
+        rest.run("acme:rests", conversation=True)
+        yield made
+
+
+def check_refusal(answer: Any, limit: str) -> None:
+    """Check that the answer is a refusal for this limit, in the form of its protocol."""
+    body, path = answer.json(), answer.request.url.path
+    assert answer.status_code == 429, body
+    assert int(answer.headers["Retry-After"]) >= 1
+    if path.startswith("/openai/"):
+        assert (body["error"]["type"], body["error"]["code"]) == ("rate_limit_error", "rate_limit_exceeded")
+        assert (limit in body["error"]["message"], answer.headers["x-should-retry"]) == (True, "true")
+    elif path.startswith("/v1/ai/"):
+        assert (set(body), body["error"]["error_code"]) == ({"error"}, "RobotoLimitExceededException")
+        assert limit in body["error"]["message"]
+    else:
+        assert (body["code"], body["limit"]) == ("rate_limited", limit)
+
+
+@pytest.mark.parametrize("request_of", [*CREATIONS.values(), COMPLETION])
+def test_a_caller_that_has_used_its_day_creates_no_task(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+    before = world.tasks()
+    world.use_up()
+    check_refusal(world.post(request_of), "tokens_per_day")
+    assert world.tasks() == before
+
+
+@pytest.mark.parametrize("request_of", MESSAGES.values())
+def test_a_caller_that_has_used_its_day_sends_no_message(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+    world.use_up()
+    steps = len(world.rest.orchestrator.task("acme:rests").history())
+    check_refusal(world.post(request_of), "tokens_per_day")
+    world.rest.world.settle("acme:rests")
+    assert len(world.rest.orchestrator.task("acme:rests").history()) == steps
+
+
+@pytest.mark.parametrize("name", ["message", "chat"])
+def test_a_message_that_is_accepted_is_not_refused_when_it_is_repeated(world: LimitedWorld, name: str) -> None:
+    assert world.post(MESSAGES[name]).status_code in (200, 202)
+    world.use_up()
+    assert world.post(MESSAGES[name]).status_code in (200, 202)
+
+
+def answer_of(world: LimitedWorld, protocol: str) -> tuple[str, Any]:
+    """Return the request that answers the call for which a new task waits."""
+    world.rest.run("acme:asks", says("", ("client_pick", {"n": 1})), client_tools=[TOOL])
+    [call] = world.rest.orchestrator.task("acme:asks").pending_actions().unanswered()
+    shown, result = f"{call.id}.asks", '{"n": 2}'
+    called = {"id": shown, "type": "function", "function": {"name": "pick", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": shown, "content": result},
+    ]
+    outputs = [{"type": "function_call_output", "call_id": shown, "output": result}]
+    results = [{"tool_use_id": call.id, "status": "success", "output": {"n": 2}}]
+    return {
+        "task": (f"/v1/tasks/asks/calls/{call.id}/answer", {"result": {"n": 2}}),
+        "response": (
+            RESPONSES,
+            {"model": "desk", "input": outputs, "background": True, "previous_response_id": "resp_asks_0"},
+        ),
+        "completion": (COMPLETION[0], {"model": "desk", "messages": said}),
+        "chat": ("/v1/ai/chats/asks/tool-results", {"tool_results": results}),
+    }[protocol]
+
+
+@pytest.mark.parametrize("protocol", ANSWERS)
+def test_a_caller_that_has_used_its_day_answers_no_client_tool(world: LimitedWorld, protocol: str) -> None:
+    answer = answer_of(world, protocol)
+    world.use_up()
+    check_refusal(world.post(answer), "tokens_per_day")
+    task = world.rest.orchestrator.task("acme:asks")
+    assert len(task.pending_actions().unanswered()) == 1, "the task still waits, for an answer of the next day"
+
+
+@pytest.mark.parametrize("protocol", ["task", "response", "chat"])
+def test_an_answer_that_is_accepted_is_not_refused_when_it_is_repeated(world: LimitedWorld, protocol: str) -> None:
+    answer = answer_of(world, protocol)
+    assert world.post(answer).is_success
+    world.use_up()
+    assert world.post(answer).is_success
+    world.rest.world.settle("acme:asks")
+    assert world.post(answer).is_success
+
+
+def test_a_person_may_still_decide_on_a_call_of_a_caller_that_has_used_its_day(world: LimitedWorld) -> None:
+    """Others may wait for the decision, and the usage is that of the task's creator."""
+    world.rest.run("acme:ships", says("", ("ship", {})))
+    [call] = world.rest.orchestrator.task("acme:ships").pending_actions().unapproved()
+    decision = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{call.id}.ships", "approve": False}
+    world.use_up()
+    asked = {"model": "desk", "input": [decision], "background": True, "previous_response_id": "resp_ships_0"}
+    assert world.post((RESPONSES, asked)).is_success
+    assert world.post((f"/v1/tasks/ships/calls/{call.id}/deny", {})).is_success
+
+
+@pytest.mark.parametrize("request_of", CREATIONS.values())
+def test_a_task_gets_the_budget_of_its_caller(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+    before = world.tasks()
+    world.limit(max_steps=7, max_tokens=9000)
+    world.post(request_of)  # a response of a fork waits for a worker, and the task exists
+    [created] = world.tasks() - before
+    limits = world.rest.orchestrator.task(created).team().limits
+    assert (limits.max_steps, limits.max_tokens) == (7, 9000)
+
+
+@pytest.mark.parametrize("request_of", CREATIONS.values())
+def test_open_tasks_are_counted_for_all_protocols_together(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+    world.limit(open_tasks=1)
+    assert world.post(CREATIONS["task"]).status_code == 201
+    before = world.tasks()
+    check_refusal(world.post(request_of), "open_tasks")
+    assert world.tasks() == before
+
+
+@pytest.mark.parametrize("name", CREATIONS)
+def test_each_protocol_counts_its_tasks(world: LimitedWorld, name: str) -> None:
+    world.limit(open_tasks=1)
+    world.post(CREATIONS[name])
+    check_refusal(world.post(CREATIONS["task"]), "open_tasks")
+
+
+@pytest.mark.parametrize("name", ["task", "response", "chat", "agent"])
+def test_a_repetition_of_a_creation_is_not_refused(world: LimitedWorld, name: str) -> None:
+    key = {"Idempotency-Key": "one"}
+    assert world.post(CREATIONS[name], **key).is_success
+    created = world.tasks()
+    world.use_up()
+    assert world.post(CREATIONS[name], **key).is_success
+    assert world.tasks() == created
+
+
+def test_a_wrong_request_that_names_an_open_task_does_not_make_room_for_another(world: LimitedWorld) -> None:
+    world.limit(open_tasks=1)
+    first = {"team": "desk", "prompt": "go", "task_id": "t1"}
+    assert world.post(("/v1/tasks", first)).status_code == 201
+    assert world.post(("/v1/tasks", first | {"model": "unknown"})).status_code >= 400
+    check_refusal(world.post(CREATIONS["task"]), "open_tasks")
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        COMPLETION,
+        (COMPLETION[0], COMPLETION[1] | {"stream": True}),
+        (RESPONSES, {"model": "desk", "input": "go"}),
+        (RESPONSES, {"model": "desk", "input": "go", "stream": True}),
+    ],
+)
+def test_a_caller_without_a_free_stream_gets_no_answer_that_waits(
+    world: LimitedWorld, request_of: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = world.tasks()
+    world.occupy_stream(monkeypatch)
+    check_refusal(world.post(request_of), "open_streams")
+    assert world.tasks() == before, "nothing is accepted before the stream is"
+
+
+def test_a_caller_without_a_free_stream_cannot_follow_or_poll(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = world.rest.client.get("/v1/ai/chats/ended/delta").json()["data"]
+    created = world.post(CREATIONS["chat"]).json()["data"]
+    delta = f"/v1/ai/chats/{created['session_id']}/delta"
+    world.occupy_stream(monkeypatch)
+    check_refusal(world.rest.client.get(f"{RESPONSES}/resp_ended_0?stream=true"), "open_streams")
+    check_refusal(world.rest.client.get(f"{delta}?next_token={created['continuation_token']}"), "open_streams")
+    assert world.rest.client.get(delta).status_code == 200, "a poll with news does not wait"
+    ended = world.rest.client.get(f"/v1/ai/chats/ended/delta?next_token={first['continuation_token']}")
+    assert ended.status_code == 200, "a poll of a session at rest does not wait"
+
+
+def test_no_route_takes_a_body_that_is_too_large(world: LimitedWorld) -> None:
+    documented = world.rest.client.get("/v1/openapi.json").json()["paths"]
+    requests = [
+        (method, path)
+        for path, operations in documented.items()
+        for method in operations.keys() - {"get", "head"}
+        if "/files" not in path and "sign-in" not in path
+    ]
+    chats = ("", "/x/messages", "/x/tool-results", "/x/fork", "/x/messages/0/feedback")
+    requests += [("post", f"/v1/ai/{name}{path}") for name in ("chats", "threads") for path in chats]
+    requests += [("post", "/v1/ai/agents/x/invoke"), ("get", "/v1/tasks")]
+    assert len(requests) > 30
+    for method, path in requests:
+        answer = world.rest.client.request(method, path, content=b" " * 2001)
+        expected = 400 if path.startswith("/v1/ai/") else 413
+        assert (answer.status_code, "2001 bytes" in answer.text) == (expected, True), (method, path, answer.text)
+
+
+@pytest.mark.parametrize("request_of", [*CREATIONS.values(), *MESSAGES.values(), COMPLETION])
+def test_no_route_reads_more_than_the_largest_body(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+    answer = world.rest.client.post(request_of[0], content=iter([b"[" * 1500, b"[" * 1500]))
+    expected = 400 if request_of[0].startswith("/v1/ai/") else 413
+    assert (answer.status_code, "longer than 2000 bytes" in answer.text) == (expected, True)
+
+
+@pytest.mark.parametrize("request_of", [COMPLETION, (RESPONSES, {"model": "desk", "input": "go", "stream": True})])
+def test_a_refused_request_releases_its_stream(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
+    world.limit(open_streams=1)
+    for _ in range(3):
+        assert world.post((request_of[0], request_of[1] | {"model": "unknown"})).status_code == 404

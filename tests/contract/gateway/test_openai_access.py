@@ -1,0 +1,102 @@
+"""OpenAI's API for callers of other tenants and teams, and while many reads wait."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.gateway.gateway import Gateway
+from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.memory_ports.model import says
+
+PREFIX = "/openai/v1"
+ROUTES = [
+    ("GET", "/responses/resp_{}_0", None),
+    ("GET", "/responses/resp_{}_0?stream=true", None),
+    ("GET", "/responses/resp_{}_0/input_items", None),
+    ("POST", "/responses/resp_{}_0/cancel", None),
+    ("DELETE", "/responses/resp_{}_0", None),
+    ("GET", "/conversations/conv_{}", None),
+    ("POST", "/responses", {"model": "desk", "input": "a", "previous_response_id": "resp_{}_0"}),
+    ("POST", "/responses", {"model": "desk", "input": "a", "conversation": "conv_{}"}),
+    (
+        "POST",
+        "/responses",
+        {"model": "desk", "input": [{"type": "function_call_output", "call_id": "tc_1.{}", "output": "a"}]},
+    ),
+    (
+        "POST",
+        "/chat/completions",
+        {"model": "desk", "messages": [{"role": "tool", "tool_call_id": "tc_1.{}", "content": "a"}]},
+    ),
+]
+"""The routes that name a task, and their bodies."""
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[RestWorld]:
+    with rest_world(tmp_path) as world:
+        yield world
+
+
+def named(value: Any, task_id: str) -> Any:
+    """Return the value with the task in each of its texts."""
+    if isinstance(value, str):
+        return value.replace("{}", task_id)
+    if isinstance(value, list):
+        return [named(one, task_id) for one in value]
+    return {key: named(one, task_id) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def ask(rest: RestWorld, caller: str, route: tuple[str, str, Any], task_id: str) -> Any:
+    """Return the answer to a request that names this task."""
+    method, path, body = (named(part, task_id) for part in route)
+    return rest.client.request(method, f"{PREFIX}{path}", json=body, headers={"authorization": caller})
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_another_tenants_task_is_unknown(rest: RestWorld, route: tuple[str, str, Any]) -> None:
+    rest.run("acme:t1", says("hi"))
+    steps = rest.orchestrator.task("acme:t1").history()
+    for named_id in ("t1", "acme:t1"):
+        found = ask(rest, "other", route, named_id)
+        unknown = ask(rest, "other", route, named_id.replace("t1", "t9"))
+        assert (found.status_code, unknown.status_code) == (404, 404)
+        assert found.json()["error"]["message"].replace("t1", "t9") == unknown.json()["error"]["message"]
+    assert rest.orchestrator.task("acme:t1").history() == steps
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_task_of_another_team_is_unknown(rest: RestWorld, route: tuple[str, str, Any]) -> None:
+    answer = rest.post("/v1/tasks", {"team": "lab", "prompt": "hello", "task_id": "t2"})
+    assert answer.status_code == 201
+    rest.world.settle("acme:t2")
+    assert ask(rest, "desk", route, "t2").status_code == 404
+
+
+def test_routes_need_their_scopes(rest: RestWorld) -> None:
+    rest.run("acme:t1", says("hi"))
+    for route in ROUTES:
+        answer = ask(rest, "none", route, "t1")
+        assert (answer.status_code, answer.json()["error"]["type"]) == (403, "permission_error"), route
+
+
+def test_the_first_message_of_a_conversation_needs_no_scope_to_control(rest: RestWorld) -> None:
+    """That also holds for a repetition of its request, whose answer was lost."""
+    conversation = f"conv_task_{'0' * 32}"
+    body = {"model": "desk", "input": "hello", "conversation": conversation, "background": True}
+    first = rest.post(f"{PREFIX}/responses", body, "reader")
+    again = rest.post(f"{PREFIX}/responses", body, "reader", **{"x-stainless-retry-count": "1"})
+    assert (first.status_code, again.status_code) == (200, 200), again.text
+    assert again.json()["id"] == first.json()["id"]
+    assert rest.post(f"{PREFIX}/responses", body | {"input": "more"}, "reader").status_code == 403
+
+
+def test_streams_resume_while_other_reads_fill_their_line(rest: RestWorld) -> None:
+    """All clients of a gateway that has ended resume at once. Their requests have a line of their own."""
+    gateway: Gateway = rest.app.state.gateway
+    gateway.calls.reads._open = gateway.calls.reads._limit
+    assert rest.get(f"{PREFIX}/responses/resp_t9_0").status_code == 503
+    assert rest.get(f"{PREFIX}/responses/resp_t9_0?stream=true").status_code == 404
+    gateway.calls.reads._open = 0

@@ -1,0 +1,37 @@
+"""Results of functions of a hostile client: each call has one, and errors are short."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.gateway_rest import RestWorld
+from tests.support.memory_ports.model import says
+
+TOOL = {"name": "client_pick", "description": "Let the user pick."}
+
+
+def send(rest: RestWorld, route: str, call_ids: list[str]) -> Any:
+    """Send a result for each of these calls of the task "t"."""
+    if route == "responses":
+        items = [{"type": "function_call_output", "call_id": call_id, "output": "1"} for call_id in call_ids]
+        body: dict[str, Any] = {"input": items, "previous_response_id": "resp_t_0", "background": True}
+    else:
+        body = {"messages": [{"role": "tool", "tool_call_id": call_id, "content": "1"} for call_id in call_ids]}
+    return rest.post(f"/openai/v1/{route}", {"model": "desk", **body})
+
+
+@pytest.mark.parametrize("route", ["responses", "chat/completions"])
+def test_two_results_of_a_call_are_refused_before_any_is_accepted(rest: RestWorld, route: str) -> None:
+    """Each result costs a control, and a body has room for thousands."""
+    rest.run("acme:t", says("", ("client_pick", {"n": 1})), client_tools=[TOOL])
+    [call] = rest.orchestrator.task("acme:t").pending_actions().unanswered()
+    answer = send(rest, route, [f"{call.id}.t"] * 2)
+    assert (answer.status_code, "more than one result" in answer.text) == (400, True)
+    assert len(rest.orchestrator.task("acme:t").pending_actions().unanswered()) == 1
+
+
+@pytest.mark.parametrize("route", ["responses", "chat/completions"])
+def test_an_error_about_thousands_of_calls_is_short(rest: RestWorld, route: str) -> None:
+    rest.run("acme:t", says("", ("client_pick", {"n": 1})), client_tools=[TOOL])
+    answer = send(rest, route, [f"tc_{number:060}.t" for number in range(3000)])
+    assert (answer.status_code, len(answer.content) < 1000) == (400, True)

@@ -1,0 +1,250 @@
+"""Files of a task over HTTP."""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from roboco.client.task import Task
+from roboco.errors import TransientError
+from roboco.gateway.calls import OWNER
+from roboco.gateway.rest import files
+from roboco.gateway.rest.ranges import ByteRange
+from tests.support.gateway_rest import KEY, RestWorld, rest_world
+
+DATA = bytes(range(256)) * 5000
+
+
+def put(rest: RestWorld, path: str, content: Any, **headers: str) -> Any:
+    """Return the response to an upload."""
+    return rest.client.put(path, content=content, headers={KEY: "acme", **headers})
+
+
+@pytest.fixture
+def stored(rest: RestWorld) -> RestWorld:
+    """Return a gateway with a task that has a file."""
+    assert put(rest, "/v1/tasks/t/files/a.bin", DATA).status_code == 201
+    rest.run("acme:t", artifacts=["a.bin"])
+    return rest
+
+
+def test_a_file_is_uploaded_before_its_task_and_returned_whole(stored: RestWorld) -> None:
+    answer = stored.get("/v1/tasks/t/files/a.bin")
+    assert (answer.status_code, answer.content) == (200, DATA)
+    assert answer.headers["content-length"] == str(len(DATA))
+    assert answer.headers["content-disposition"] == 'attachment; filename="a.bin"'
+    [listed] = stored.get("/v1/tasks/t/files").json()["files"]
+    assert (listed["size"], listed["sha256"]) == (len(DATA), hashlib.sha256(DATA).hexdigest())
+    head = stored.client.head("/v1/tasks/t/files/a.bin", headers={KEY: "acme"})
+    assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(DATA)))
+    assert head.headers["etag"] == answer.headers["etag"]
+
+
+def test_ranges_and_tags(stored: RestWorld) -> None:
+    path = "/v1/tasks/t/files/a.bin"
+    tag = stored.get(path).headers["etag"]
+    part = stored.get(path, Range="bytes=300000-899999")
+    assert (part.status_code, part.content) == (206, DATA[300_000:900_000])
+    assert part.headers["content-range"] == f"bytes 300000-899999/{len(DATA)}"
+    resumed = stored.client.get(path, headers={KEY: "acme", "Range": "bytes=-5", "If-Range": tag})
+    assert (resumed.status_code, resumed.content) == (206, DATA[-5:])
+    changed = stored.client.get(path, headers={KEY: "acme", "Range": "bytes=-5", "If-Range": '"x"'})
+    assert (changed.status_code, changed.content) == (200, DATA)
+    beyond = stored.get(path, Range=f"bytes={len(DATA)}-")
+    assert (beyond.status_code, beyond.json()["code"]) == (416, "range_not_satisfiable")
+    assert beyond.headers["content-range"] == f"bytes */{len(DATA)}"
+    known = stored.client.get(path, headers={KEY: "acme", "If-None-Match": tag})
+    assert (known.status_code, known.content) == (304, b"")
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-3", "bytes=99999999-"])
+def test_head_ignores_ranges(stored: RestWorld, asked: str) -> None:
+    head = stored.client.head("/v1/tasks/t/files/a.bin", headers={KEY: "acme", "Range": asked})
+    assert (head.status_code, head.headers["content-length"]) == (200, str(len(DATA)))
+    assert "content-range" not in head.headers
+
+
+def test_a_hostile_file_is_sent_as_bytes(rest: RestWorld) -> None:
+    rest.run("acme:t")
+    page = b"<html><script>alert(1)</script></html>"
+    assert put(rest, "/v1/tasks/t/files/a.html", page).json()["mime_type"] == "text/html"
+    answer = rest.get("/v1/tasks/t/files/a.html")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in answer.headers["content-security-policy"]
+
+
+def test_another_content_is_another_version(stored: RestWorld) -> None:
+    assert put(stored, "/v1/tasks/t/files/a.bin", DATA).json()["artifact_id"] == "a.bin"
+    other = put(stored, "/v1/tasks/t/files/a.bin", b"other")
+    assert (other.json()["artifact_id"], other.headers["location"]) == ("a-2.bin", "/v1/tasks/t/files/a-2.bin")
+    posted = stored.client.post("/v1/tasks/t/files?name=b.txt", content=b"text", headers={KEY: "acme"})
+    assert (posted.status_code, posted.json()["artifact_id"]) == (201, "b.txt")
+
+
+def test_files_are_listed_in_pages(rest: RestWorld) -> None:
+    rest.run("acme:t")
+    for name in ("c", "a", "d", "b"):
+        assert put(rest, f"/v1/tasks/t/files/{name}", name.encode()).status_code == 201
+    found: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        page = rest.get(f"/v1/tasks/t/files?limit=2&after={after}").json()
+        found += [one["artifact_id"] for one in page["files"]]
+        after = page["next"]
+    assert found == ["a", "b", "c", "d"]
+
+
+def test_a_file_that_is_too_large_leaves_nothing(tmp_path: Any) -> None:
+    with rest_world(tmp_path, max_upload=2000) as rest:
+
+        def pieces() -> Any:
+            yield from [b"x" * 500] * 5
+
+        declared, streamed = (put(rest, "/v1/tasks/t/files/a", body) for body in (b"x" * 2001, pieces()))
+        for answer in (declared, streamed):
+            assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+        assert rest.world.files.held == {}
+        assert put(rest, "/v1/tasks/t/files/a", b"x" * 2000).status_code == 201
+
+
+def test_names_that_leave_the_folder_are_refused(rest: RestWorld) -> None:
+    for name in (".hidden", "a%2Fb", "..%2Ftask.json", "a b", "x" * 129):
+        assert put(rest, f"/v1/tasks/t/files/{name}", b"x").status_code in (404, 405, 422), name
+    assert rest.world.files.held == {}
+
+
+def test_a_store_that_fails_in_the_middle_ends_the_connection(
+    stored: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client gets fewer bytes than Content-Length: it cannot take half a file for the whole one."""
+    read, reads = stored.world.files.read, iter(range(10**6))
+
+    def failing(path: str, start: int, length: int) -> bytes | None:
+        if next(reads) > 1:
+            raise TransientError("silent")
+        return read(path, start, length)
+
+    monkeypatch.setattr(stored.world.files, "read", failing)
+    received = asyncio.run(_receive(stored, "/v1/tasks/t/files/a.bin"))
+    assert received == [200, DATA[: 2 * files.PIECE_BYTES]]
+
+
+async def _receive(rest: RestWorld, path: str) -> list[Any]:
+    """Return the status and the bytes of a response whose application fails in the middle."""
+    status, body = 0, b""
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        nonlocal status, body
+        status = message.get("status", status)
+        body += message.get("body", b"")
+
+    with pytest.raises(RuntimeError, match="already started"):
+        await rest.app(_scope("GET", path), receive, send)
+    return [status, body]
+
+
+def _scope(method: str, path: str) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"testserver"), (KEY.encode(), b"acme")],
+    }
+
+
+def test_a_client_that_disconnects_leaves_nothing(rest: RestWorld) -> None:
+    async def main() -> None:
+        messages: AsyncIterator[dict[str, Any]] = _disconnecting()
+
+        async def receive() -> dict[str, Any]:
+            return await anext(messages)
+
+        async def send(message: Any) -> None:
+            await asyncio.sleep(0)
+
+        await rest.app(_scope("PUT", "/v1/tasks/t/files/a.bin"), receive, send)
+
+    asyncio.run(main())
+    assert rest.world.files.held == {}
+
+
+async def _disconnecting() -> AsyncIterator[dict[str, Any]]:
+    for _ in range(20):
+        yield {"type": "http.request", "body": b"x" * 100_000, "more_body": True}
+    yield {"type": "http.disconnect"}
+
+
+def test_a_redirect_needs_the_operators_consent(stored: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored.world.files, "presigned_url", lambda path, seconds: f"https://s3.example/{seconds}")
+    path = "/v1/tasks/t/files/a.bin?redirect=true"
+    assert stored.get(path).status_code == 200
+    settings = stored.app.state.gateway.settings
+    monkeypatch.setattr(stored.app.state.gateway, "settings", settings.model_copy(update={"link_seconds": 60}))
+    answer = stored.get(path)
+    assert (answer.status_code, answer.headers["location"]) == (307, "https://s3.example/60")
+    assert stored.get("/v1/tasks/t/files/a.bin").status_code == 200
+
+
+def test_many_downloads_of_one_owner_do_not_delay_that_of_another(
+    stored: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway, read, go = stored.app.state.gateway, Task.artifact_bytes, threading.Event()
+
+    def slow(task: Task, name: str, start: int, length: int) -> bytes:
+        assert OWNER.get() != "acme" or go.wait(20)
+        return read(task, name, start, length)
+
+    async def download(owner: str) -> bytes:
+        OWNER.set(owner)
+        pieces = files._pieces(gateway, task, "a.bin", ByteRange(0, len(DATA)))
+        return b"".join([piece async for piece in pieces])
+
+    async def all_downloads() -> list[bytes]:
+        slow_ones = [asyncio.create_task(download("acme")) for _ in range(50)]
+        try:
+            async with asyncio.timeout(10):
+                return [await asyncio.create_task(download("other"))]
+        finally:
+            go.set()
+            await asyncio.gather(*slow_ones)
+
+    task = stored.orchestrator.task("acme:t")
+    monkeypatch.setattr(Task, "artifact_bytes", slow)
+    assert asyncio.run(all_downloads()) == [DATA]
+
+
+def test_many_downloads_take_turns_and_all_are_whole(stored: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, read = stored.app.state.gateway, Task.artifact_bytes
+    waiting = set[int]()
+    all_wait = threading.Event()
+
+    def slow(task: Task, name: str, start: int, length: int) -> bytes:
+        assert all_wait.wait(20)
+        return read(task, name, start, length)
+
+    async def download(number: int) -> bytes:
+        waiting.add(number)
+        if len(waiting) == 100:
+            all_wait.set()
+        pieces = files._pieces(gateway, task, "a.bin", ByteRange(0, len(DATA)))
+        return b"".join([piece async for piece in pieces])
+
+    async def all_downloads() -> list[bytes]:
+        return await asyncio.gather(*map(download, range(100)))
+
+    task = stored.orchestrator.task("acme:t")
+    monkeypatch.setattr(Task, "artifact_bytes", slow)
+    assert set(asyncio.run(all_downloads())) == {DATA}

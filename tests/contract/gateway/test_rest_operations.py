@@ -1,0 +1,210 @@
+"""The REST routes of operators: queues, workers, rate limits and dead letters of all tenants."""
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.exceptions import NoPermissionError
+
+from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
+from roboco.errors import TransientError
+from roboco.gateway.principal import Principal, Scope
+from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity
+from tests.support.gateway_rest import CALLERS, KEY, RestWorld, rest_world
+from tests.support.memory_ports.registry import MemoryWorkerRegistry
+
+PATHS = (
+    ("GET", "/v1/operations"),
+    ("GET", "/v1/operations/queues"),
+    ("GET", "/v1/operations/workers"),
+    ("GET", "/v1/operations/rates"),
+    ("GET", "/v1/operations/dead-letters"),
+    ("GET", "/v1/operations/dead-letters/dead_1"),
+    ("POST", "/v1/operations/dead-letters/dead_1/requeue"),
+    ("POST", "/v1/operations/dead-letters/dead_1/dismiss"),
+)
+SECRET = "the customer's secret"
+
+
+def letter(number: int, **fields: Any) -> DeadLetter:
+    """Return a dead letter that a worker stores at this minute."""
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
+    lost = dead_letter_of_lost_work("turn", f"acme:t{number}", "writer, step 3", "lost 5 times", 5, time)
+    return lost.model_copy(update={"letter_id": f"dead_{number}", "body": SECRET, **fields})
+
+
+def operate(rest: RestWorld, path: str, method: str = "GET", status: int = 200) -> Any:
+    """Return the JSON of a request of an operator."""
+    answer = rest.client.request(method, f"/v1/operations{path}", headers={KEY: "local"})
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize("caller", ["acme", "plain", "none"])
+def test_a_tenant_sees_nothing_of_the_deployment(rest: RestWorld, method: str, path: str, caller: str) -> None:
+    rest.world.engine.dead_letters.add(letter(1))
+    answer = rest.client.request(method, path, headers={KEY: caller})
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert rest.world.engine.dead_letters.count() == 1
+
+
+@pytest.mark.parametrize(
+    "limited",
+    [
+        Principal("key:t", "acme", frozenset({Scope.OPERATE})),
+        Principal("key:d", None, frozenset(Scope), frozenset({"desk"})),
+    ],
+    ids=["tenant", "teams"],
+)
+def test_the_scope_operate_of_a_tenant_or_of_some_teams_is_refused(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, limited: Principal
+) -> None:
+    monkeypatch.setitem(CALLERS, "limited", limited)
+    for method, path in PATHS:
+        answer = rest.client.request(method, path, headers={KEY: "limited"})
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), path
+        assert "all tenants" in answer.json()["detail"]
+
+
+def test_queues_and_rates_are_shown_as_they_are(rest: RestWorld) -> None:
+    agents, tools = operate(rest, "/queues")["queues"]
+    assert agents == {"name": "roboco.agents", "waiting": 0, "oldest_age": None}
+    assert tools["waiting"] == 2
+    assert 7 <= tools["oldest_age"] < 60
+    first, _ = operate(rest, "/rates")["rates"]
+    assert first == {
+        "model": "small",
+        "requests": 5,
+        "max_requests": 10,
+        "tokens": 70,
+        "max_tokens": 100,
+        "waiting": 1,
+        "pause_left": 0.5,
+    }
+
+
+def test_a_worker_is_listed_once_with_its_pools_and_its_work(rest: RestWorld) -> None:
+    server, clock, workspace = rest.world.server, rest.world.clock, WorkspaceIdentity("a", "file:///a")
+    load = WorkerLoad(2, ("acme:t1/0003/turn/1", "acme:t1/0004/tool/tc_1/1"))
+    MemoryWorkerRegistry(server, clock, "w1").register(Registration(("tools",), (), workspace), False)
+    clock.move(60)
+    MemoryWorkerRegistry(server, clock, "w2").register(Registration(("agents", "tools"), (), workspace, load), False)
+    found = operate(rest, "/workers")
+    pools = {pool["name"]: (pool["live"], pool["registered"]) for pool in found["pools"]}
+    assert pools["tools"] == (1, 2)
+    assert pools["agents"] == (1, 1)
+    live, silent = found["workers"]
+    assert live == {
+        "name": "w2",
+        "pools": ["agents", "tools"],
+        "alive": True,
+        "silent_for": live["silent_for"],
+        "active": 2,
+        "running": list(load.running),
+    }
+    assert live["silent_for"] < 10
+    assert (silent["name"], silent["alive"]) == ("w1", False)
+    assert silent["silent_for"] >= 60
+    assert [one["name"] for one in operate(rest, "/workers?limit=1")["workers"]] == ["w2"]
+
+
+def test_pages_of_dead_letters_have_each_letter_once_without_its_body(rest: RestWorld) -> None:
+    for number in range(5):
+        rest.world.engine.dead_letters.add(letter(number))
+    found, cursor = [], ""
+    while True:
+        page = operate(rest, f"/dead-letters?limit=2&cursor={cursor}")
+        assert len(page["dead_letters"]) <= 2
+        assert SECRET not in json.dumps(page)
+        found += [one["letter_id"] for one in page["dead_letters"]]
+        if found == ["dead_4", "dead_3"]:  # a page does not move if letters are stored or dismissed meanwhile
+            rest.world.engine.dead_letters.add(letter(9))
+            rest.world.engine.dead_letters.remove("dead_3")
+        cursor = page["cursor"]
+        if not cursor:
+            break
+    assert found == [f"dead_{number}" for number in (4, 3, 2, 1, 0)]
+    assert operate(rest, "/dead-letters/dead_2")["body"] == SECRET
+    assert operate(rest, "")["dead_letters"] == 5
+    assert operate(rest, "/dead-letters?cursor=x:y:z", status=400)["code"] == "invalid"
+
+
+def test_a_dismissed_letter_is_gone_and_its_dismissal_is_in_the_audit_log(
+    rest: RestWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    rest.world.engine.dead_letters.add(letter(1))
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        done = operate(rest, "/dead-letters/dead_1/dismiss", "POST")
+        assert done == {"letter_id": "dead_1", "name": "roboco.turn", "status": "dismissed"}
+        again = operate(rest, "/dead-letters/dead_1/dismiss", "POST", 404)
+    assert "was requeued or dismissed" in again["detail"]
+    assert again["remedy"]
+    assert rest.world.engine.dead_letters.entries() == []
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
+    facts = [(line["action"], line["by"], line["outcome"], line["path"]) for line in lines]
+    path = "/v1/operations/dead-letters/dead_1/dismiss"
+    assert facts == [("dismiss_dead_letter", "local", one, path) for one in ("accepted", "refused")]
+
+
+def test_a_requeued_letter_wakes_its_task_and_leaves_the_list(rest: RestWorld) -> None:
+    rest.client.post("/v1/tasks", json={"team": "desk", "prompt": "hi", "task_id": "acme:t1"}, headers={KEY: "acme"})
+    rest.world.engine.dead_letters.add(letter(1, work="advance"))
+    [entry] = operate(rest, "/dead-letters")["dead_letters"]
+    assert entry["may_requeue"]
+    assert operate(rest, "/dead-letters/dead_1/requeue", "POST")["status"] == "requeued"
+    assert operate(rest, "/dead-letters/dead_1/requeue", "POST", 404)["code"] == "not_found"
+
+
+def test_a_letter_that_cannot_be_requeued_stays_and_the_refusal_says_why(rest: RestWorld) -> None:
+    for one in (letter(1), letter(2, work=None, truncated=True), letter(3, work="advance", task_id="acme:ended")):
+        rest.world.engine.dead_letters.add(one)
+    entries = operate(rest, "/dead-letters")["dead_letters"]
+    assert [one["may_requeue"] for one in entries] == [True, False, False]
+    for number in (1, 2, 3):
+        refused = operate(rest, f"/dead-letters/dead_{number}/requeue", "POST", 409)
+        assert refused["detail"]
+    assert rest.world.engine.dead_letters.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TransientError("the broker does not take 'it': refused; check ROBOCO_BROKER_URL"), "check ROBOCO_BROKER_URL"),
+        (NoPermissionError("no permissions to run 'llen'"), "load deploy/redis-users.acl"),
+    ],
+)
+def test_a_silent_server_hides_its_own_part_only_and_is_named(rest: RestWorld, error: Exception, expected: str) -> None:
+    def fail() -> Any:
+        raise error
+
+    rest.orchestrator._operations._queues = fail
+    answer = operate(rest, "/queues", status=503)
+    assert expected in answer["detail"]
+    assert answer["remedy"]
+    assert operate(rest, "/rates")["rates"]
+    assert operate(rest, "/workers")["pools"]
+
+
+def test_a_missing_right_to_dead_letters_is_named(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(*_: Any) -> Any:
+        raise NoPermissionError("no permissions to access a key")
+
+    monkeypatch.setattr(rest.orchestrator, "dead_letter_page", deny)
+    assert "redis-users.acl" in operate(rest, "/dead-letters", status=503)["detail"]
+
+
+def test_the_overview_names_flower_if_a_setting_does(tmp_path: Path) -> None:
+    with rest_world(tmp_path, flower_url="https://flower.example/roboco") as rest:
+        assert operate(rest, "")["flower_url"] == "https://flower.example/roboco"
+    with rest_world(tmp_path) as rest:
+        assert operate(rest, "") == {"open_tasks": 0, "dead_letters": 0, "flower_url": None}
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "http://user:secret@flower", "flower:5555", "//flower"])
+def test_an_address_of_flower_that_is_no_plain_link_is_refused(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ValueError, match="must be an address"), rest_world(tmp_path, flower_url=address):
+        pass

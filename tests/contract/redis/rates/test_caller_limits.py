@@ -1,0 +1,228 @@
+"""Limits of callers, on Redis, on a cluster and in memory."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import redis
+from redis.exceptions import NoPermissionError
+
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisDailyUsage, RedisOpenTasks
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
+from roboco.domain.access_key import CallerLimits
+from roboco.ports.caller_limits import Accepted, Account, CallerCounts, LimitReached
+from roboco.ports.daily_usage import DailyUsage, Spending
+from roboco.ports.open_tasks import OpenTasks
+from tests.support.memory_ports.caller_limits import MemoryCallerCounts, MemoryDailyUsage, MemoryOpenTasks
+from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.server import MemoryServer
+from tests.support.redis_users import create_users, url_of
+
+KINDS = [
+    pytest.param("redis", marks=pytest.mark.redis),
+    pytest.param("cluster", marks=pytest.mark.redis),
+    "memory",
+]
+HUGE = 10**9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The three ports, and the passing of time."""
+
+    counts: CallerCounts
+    tasks: OpenTasks
+    usage: DailyUsage
+    wait: Callable[[float], None]
+
+
+@pytest.fixture(params=KINDS)
+def limits(request: pytest.FixtureRequest, prefix: str) -> Iterator[Limits]:
+    """Yield ports without counts."""
+    if request.param == "memory":
+        server, clock = MemoryServer(), ManualClock()
+        yield Limits(
+            MemoryCallerCounts(server, clock),
+            MemoryOpenTasks(server, clock),
+            MemoryDailyUsage(server, clock),
+            clock.move,
+        )
+        return
+    client: redis.Redis = request.getfixturevalue("client" if request.param == "redis" else "cluster_client")
+    scripts, keys = Scripts(client), Keys(prefix)
+    parts = (RedisCallerCounts(scripts, keys), RedisOpenTasks(scripts, keys), RedisDailyUsage(scripts, keys))
+    yield Limits(*parts, time.sleep)
+
+
+def account(tenant: str = "acme", by: str = "key:one", shared: CallerLimits | None = None, **own: float) -> Account:
+    """Return an account with these limits."""
+    return Account(tenant, by, CallerLimits.model_validate(own), shared or CallerLimits())
+
+
+def test_requests_are_refused_beyond_the_limit_and_accepted_after_the_named_time(limits: Limits) -> None:
+    caller = account(requests_per_minute=300)
+    remaining = [limits.counts.admit(caller, 0) for _ in range(300)]
+    assert isinstance(remaining[0], Accepted)
+    assert remaining[0].remaining == 299
+    refused = limits.counts.admit(caller, 0)
+    while isinstance(refused, Accepted):  # time has passed meanwhile
+        refused = limits.counts.admit(caller, 0)
+    assert refused.limit == "requests_per_minute"
+    assert 0 < refused.seconds <= 0.21
+    limits.wait(refused.seconds + 0.01)
+    assert isinstance(limits.counts.admit(caller, 0), Accepted)
+
+
+def test_a_caller_without_limits_is_never_refused(limits: Limits) -> None:
+    assert {limits.counts.admit(account(), HUGE) for _ in range(5)} == {Accepted()}
+
+
+def test_callers_are_counted_apart_and_their_tenant_together(limits: Limits) -> None:
+    shared = CallerLimits(requests_per_minute=3)
+    one, two = (
+        account(shared=shared, requests_per_minute=2),
+        account(by="key:two", shared=shared, requests_per_minute=2),
+    )
+    assert isinstance(limits.counts.admit(one, 0), Accepted)
+    assert isinstance(limits.counts.admit(one, 0), Accepted)
+    assert limits.counts.admit(one, 0) != Accepted()
+    assert isinstance(limits.counts.admit(two, 0), Accepted)
+    refused = limits.counts.admit(two, 0)
+    assert isinstance(refused, LimitReached)
+    assert refused.limit == "tenant_requests_per_minute"
+    other = account("other", shared=shared)
+    assert isinstance(limits.counts.admit(other, 0), Accepted)
+
+
+def test_a_refused_request_is_not_counted(limits: Limits) -> None:
+    shared = CallerLimits(requests_per_minute=1)
+    caller = account(shared=shared, requests_per_minute=100)
+    before = limits.counts.admit(caller, 0)
+    assert isinstance(before, Accepted)
+    assert before.remaining == 99
+    for _ in range(5):
+        assert isinstance(limits.counts.admit(caller, 0), LimitReached)
+    free = account(requests_per_minute=100)
+    after = limits.counts.admit(free, 0)
+    assert isinstance(after, Accepted)
+    assert after.remaining is not None
+    assert after.remaining >= 98
+
+
+def test_without_a_tenant_the_limits_of_tenants_do_not_apply(limits: Limits) -> None:
+    caller = account("", shared=CallerLimits(requests_per_minute=1, open_streams=1, open_tasks=1))
+    for number in range(3):
+        assert isinstance(limits.counts.admit(caller, 0), Accepted)
+        assert limits.counts.hold_streams(caller, "p", number + 1, number + 1) is None
+        assert limits.tasks.add(caller, f"t{number}") is None
+
+
+def test_a_large_body_is_accepted_and_delays_the_next_request(limits: Limits) -> None:
+    caller = account(bytes_per_minute=1000)
+    assert isinstance(limits.counts.admit(caller, 5000), Accepted)
+    refused = limits.counts.admit(caller, 0)
+    assert isinstance(refused, LimitReached)
+    assert refused.limit == "bytes_per_minute"
+    assert 230 < refused.seconds <= 240
+
+
+def test_bytes_that_were_not_announced_are_charged_up_to_a_bound(limits: Limits) -> None:
+    caller = account(bytes_per_minute=1000)
+    limits.counts.charge(caller, 900)
+    assert isinstance(limits.counts.admit(caller, 0), Accepted)
+    limits.counts.charge(caller, HUGE)
+    refused = limits.counts.admit(caller, 0)
+    assert isinstance(refused, LimitReached)
+    assert 500 < refused.seconds <= 540
+
+
+def test_streams_of_all_processes_count_and_closed_ones_do_not(limits: Limits) -> None:
+    caller = account(open_streams=3)
+    assert limits.counts.hold_streams(caller, "one", 2, 2) is None
+    assert limits.counts.hold_streams(caller, "two", 1, 1) is None
+    refused = limits.counts.hold_streams(caller, "two", 2, 2)
+    assert refused is not None
+    assert refused.limit == "open_streams"
+    limits.counts.renew_streams(caller, "one", 1, 1)
+    assert limits.counts.hold_streams(caller, "two", 2, 2) is None
+    limits.counts.renew_streams(caller, "one", 0, 0)
+    assert limits.counts.hold_streams(caller, "two", 3, 3) is None
+
+
+def test_streams_of_a_tenant_are_limited_together(limits: Limits) -> None:
+    shared = CallerLimits(open_streams=2)
+    one, two = account(shared=shared), account(by="key:two", shared=shared)
+    assert limits.counts.hold_streams(one, "p", 1, 1) is None
+    assert limits.counts.hold_streams(two, "p", 1, 2) is None
+    refused = limits.counts.hold_streams(two, "q", 1, 1)
+    assert refused is not None
+    assert refused.limit == "tenant_open_streams"
+
+
+def test_open_tasks_are_limited_and_a_repetition_is_not_refused(limits: Limits) -> None:
+    caller = account(open_tasks=2)
+    assert limits.tasks.add(caller, "t1") is None
+    assert limits.tasks.add(caller, "t2") is None
+    assert limits.tasks.add(caller, "t2") is None
+    refused = limits.tasks.add(caller, "t3")
+    assert refused is not None
+    assert refused.limit == "open_tasks"
+    limits.wait(0.01)
+    limits.tasks.mark_checked(caller, ["t1", "unknown"])
+    assert [task_id for task_id, _ in limits.tasks.least_recently_checked(caller, 1)] == ["t2"]
+    limits.tasks.remove(caller, ["t2"])
+    assert limits.tasks.add(caller, "t3") is None
+    assert {task_id for task_id, _ in limits.tasks.least_recently_checked(caller, 10)} == {"t1", "t3"}
+
+
+def test_usage_of_the_day_is_counted_for_the_caller_and_its_tenant(limits: Limits) -> None:
+    limits.usage.add("acme", "key:one", Spending(10, 0.25))
+    limits.usage.add("acme", "key:two", Spending(5, 0.000001))
+    assert limits.usage.today("acme", "key:one") == (Spending(10, 0.25), Spending(15, 0.250001))
+    assert limits.usage.today("other", "key:one") == (Spending(), Spending())
+
+
+@pytest.mark.redis
+def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.Redis, prefix: str) -> None:
+    scripts, keys = Scripts(client), Keys(prefix)
+    most = CallerLimits(requests_per_minute=5, bytes_per_minute=5, open_streams=5, open_tasks=5)
+    caller = Account("acme", "oidc:{a}}:\n*", most, most)
+    RedisCallerCounts(scripts, keys).admit(caller, 3)
+    RedisCallerCounts(scripts, keys).hold_streams(caller, "p", 1, 1)
+    RedisOpenTasks(scripts, keys).add(caller, "acme:t1")
+    RedisDailyUsage(scripts, keys).add("acme", caller.by, Spending(1, 1.0))
+    names = list(client.scan_iter(f"{prefix}:*"))
+    assert len(names) == 10
+    for name in names:
+        assert str(name).startswith(f"{prefix}:{{gate:acme}}:")
+        assert 0 < client.pttl(str(name)) <= 31 * 86_400_000
+
+
+@pytest.mark.redis
+def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeyServer) -> None:
+    most = CallerLimits(requests_per_minute=5, bytes_per_minute=5, open_streams=5, open_tasks=5)
+    caller = Account("acme", f"key:{time.time_ns()}", most, most)
+    with create_users(valkey), connect(valkey.url) as admin:
+        load_missing(admin, script_texts().values())
+        with connect(url_of(valkey, "roboco-gateway")) as client:
+            scripts = Scripts(client)
+            counts, tasks = RedisCallerCounts(scripts, Keys()), RedisOpenTasks(scripts, Keys())
+            usage = RedisDailyUsage(scripts, Keys())
+            assert isinstance(counts.admit(caller, 3), Accepted)
+            assert counts.hold_streams(caller, "p", 1, 1) is None
+            counts.renew_streams(caller, "p", 0, 0)
+            assert tasks.add(caller, "acme:t1") is None
+            tasks.mark_checked(caller, ["acme:t1"])
+            assert len(tasks.least_recently_checked(caller, 5)) == 1
+            tasks.remove(caller, ["acme:t1"])
+            assert usage.today("acme", caller.by)[0] == Spending()
+        for user in ("roboco-coordinator", "roboco-agents"):
+            with connect(url_of(valkey, user)) as client:
+                RedisDailyUsage(Scripts(client), Keys()).add("acme", caller.by, Spending(1, 0.5))
+                with pytest.raises(NoPermissionError):
+                    RedisCallerCounts(Scripts(client), Keys()).admit(caller, 1)
+        assert RedisDailyUsage(Scripts(admin), Keys()).today("acme", caller.by)[0] == Spending(2, 1.0)

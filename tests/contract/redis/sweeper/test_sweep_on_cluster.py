@@ -1,0 +1,212 @@
+"""A node of a cluster that hangs delays the tasks of its shards, and of no others."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+from redis.connection import AbstractConnection
+
+from roboco.adapters.local.valkey import find_server
+from roboco.adapters.redis import client as redis_client
+from roboco.adapters.redis.attempts import RedisAttempts
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.schedule import RedisSchedule
+from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
+from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
+from roboco.domain.shard import SHARDS, shard_of
+from roboco.domain.task_filter import TaskFilter
+from roboco.engine.attempt_counts import ATTEMPT_KINDS
+from roboco.engine.coordinator.rebuild_index import rebuild_index
+from roboco.engine.coordinator.sweep import sweep_shard
+from roboco.engine.engine import Engine
+from roboco.engine.notifications import schedule_key
+from roboco.errors import TransientError
+from tests.conftest import need
+from tests.contract.redis.task_under_test import LONG_LEASE
+from tests.support.memory_ports.journeys import MANUAL
+from tests.support.servers.cluster import PRIMARIES, Cluster
+
+pytestmark = pytest.mark.redis
+
+TIMEOUT = 0.3
+"""Seconds for which the client waits for a node."""
+LOCK_TIME = 3600.0
+"""Seconds for which a rebuild of the index locks it."""
+TASKS = [f"task_{number}" for number in range(60)] + [f"acme:order.{number}" for number in range(60)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    need(find_server)
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
+    monkeypatch.setattr(redis_client, "TIMEOUT", TIMEOUT)
+    with connect(cluster.url) as client:
+        yield client
+
+
+@pytest.fixture
+def timeouts(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Count the answers for which connections to Redis wait in vain, by the port of the server."""
+    counts = Counter[int]()
+    read: Any = AbstractConnection.read_response
+
+    def count(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return read(self, *args, **options)
+        except redis.TimeoutError:
+            counts[self.port] += 1
+            raise
+
+    monkeypatch.setattr(AbstractConnection, "read_response", count)
+    return counts
+
+
+class OnCluster:
+    """A schedule with due tasks on a cluster, and an engine that sweeps it. Its workspace is in memory."""
+
+    def __init__(self, cluster: Cluster, client: redis.Redis, keys: Keys) -> None:
+        load_missing(client, script_texts().values())
+        self.client = client
+        self.keys = keys
+        self.schedule = RedisSchedule(Scripts(client), keys)
+        attempts = RedisAttempts(Scripts(client), keys, LONG_LEASE)
+        progress = RedisIndexProgress(Scripts(client), keys)
+        ports: dict[str, Any] = {"schedule": self.schedule, "attempts": attempts, "index_progress": progress}
+        self.engine = replace(MANUAL.world().engine, **ports)
+        self.nodes = {task_id: cluster.owner(keys.state(task_id)) for task_id in TASKS}
+        self.shards = {shard: cluster.owner(keys.schedule(shard)) for shard in range(SHARDS)}
+        self.schedule.mark_filled(3600)
+        self.schedule.enter(TASKS)
+        self.passes = list[str]()
+        self.ready = list[str]()
+
+    def sweep(self, shard: int) -> int:
+        """Sweep the due tasks of the shard. Their passes ask if the task may end."""
+
+        def run_pass(engine: Engine, task_id: str, by_sweeper: bool) -> None:
+            self.passes.append(task_id)
+            if engine.schedule.recovered_instance(task_id):
+                self.ready.append(task_id)
+
+        return sweep_shard(self.engine, shard, len(TASKS), run_pass)
+
+
+@pytest.fixture
+def on_cluster(cluster: Cluster, client: redis.Redis, prefix: str) -> OnCluster:
+    return OnCluster(cluster, client, Keys(prefix))
+
+
+def test_a_node_that_hangs_delays_no_task_of_other_nodes(
+    cluster: Cluster, on_cluster: OnCluster, timeouts: Counter[int]
+) -> None:
+    silent = other_than(cluster.owner(on_cluster.keys.sentinel))
+    # The border between two nodes lies inside a shard, whose tasks are on both.
+    mixed = {shard for shard in range(SHARDS) if len(nodes_of(on_cluster, shard)) > 1}
+    healthy = {shard for shard, node in on_cluster.shards.items() if node != silent} - mixed
+    with cluster.hanging(silent):
+        for shard in sorted(healthy):
+            assert on_cluster.sweep(shard)
+    assert not timeouts
+    assert set(on_cluster.passes) == set(on_cluster.ready) == {one for one in TASKS if shard_in(one, healthy)}
+
+
+def test_a_schedule_that_is_filled_is_not_intact_for_the_nodes_of_any_task(
+    on_cluster: OnCluster, client: redis.Redis
+) -> None:
+    """Its mark contains the nodes that were intact before."""
+    client.set(on_cluster.keys.sentinel, f"{on_cluster.schedule.instance_id()} lost|new|token")
+    assert not on_cluster.schedule.is_intact()
+    assert not any(map(on_cluster.schedule.recovered_instance, TASKS))
+
+
+def test_a_node_that_answers_again_begins_no_other_fill(cluster: Cluster, on_cluster: OnCluster) -> None:
+    """Coordinators may see different nodes: one of them has missed the answer of a node."""
+    schedule = on_cluster.schedule
+    silent = other_than(cluster.owner(on_cluster.keys.sentinel))
+    on_cluster.client.set(on_cluster.keys.sentinel, "of a lost instance")
+    mark = schedule.mark_filling()
+    with cluster.hanging(silent):
+        assert len(schedule.instance_id().split()) == 2
+        assert schedule.mark_filling() == mark
+    assert schedule.mark_filling() == mark
+    schedule.mark_filled(3600, mark)
+    with cluster.hanging(silent):
+        assert schedule.is_intact()
+
+
+def test_a_node_that_answers_again_begins_no_other_rebuild_of_the_index(
+    cluster: Cluster, on_cluster: OnCluster
+) -> None:
+    progress = on_cluster.engine.index_progress
+    rebuild_index(on_cluster.engine, LOCK_TIME)
+    begun = progress.load()
+    assert begun is not None
+    with cluster.hanging(other_than(cluster.owner(on_cluster.keys.index_progress))):
+        on_cluster.client.delete(on_cluster.keys.index_lock)
+        rebuild_index(on_cluster.engine, LOCK_TIME)
+    assert progress.load() == begun
+    on_cluster.client.delete(on_cluster.keys.index_lock)
+    rebuild_index(on_cluster.engine, LOCK_TIME)
+    assert progress.load() == begun
+
+
+def test_a_sweep_of_a_shard_whose_node_hangs_takes_one_time_out(
+    cluster: Cluster, on_cluster: OnCluster, timeouts: Counter[int]
+) -> None:
+    shard = next(shard for shard in range(SHARDS) if on_cluster.shards[shard] == 1)
+    with cluster.hanging(1), pytest.raises(TransientError):
+        on_cluster.sweep(shard)
+    assert timeouts[cluster.ports[1]] == 1
+
+
+def test_a_pipeline_waits_for_one_time_out_of_a_node(
+    cluster: Cluster, on_cluster: OnCluster, client: redis.Redis, timeouts: Counter[int]
+) -> None:
+    index = RedisTaskIndex(Scripts(client), on_cluster.keys)
+    assert index.page(TaskFilter()).entries == ()
+    assert on_cluster.schedule.count() == len(TASKS)
+    node = cluster.owner(on_cluster.keys.index_order())
+    with cluster.hanging(node):
+        for use in (lambda: index.page(TaskFilter()), on_cluster.schedule.count):
+            timeouts.clear()
+            with pytest.raises(TransientError):
+                use()
+            assert timeouts[cluster.ports[node]] == 1
+
+
+def test_the_attempts_at_work_of_a_task_are_in_its_slot(cluster: Cluster) -> None:
+    keys = Keys("p")
+    for task_id in TASKS[::20]:
+        for work in (*(f"{kind}:{task_id}" for kind in ATTEMPT_KINDS), schedule_key(task_id), f"continue:{task_id}"):
+            slots = {
+                cluster.ask(0, "CLUSTER", "KEYSLOT", key)
+                for key in (keys.attempts(work), keys.attempt_lease(work), keys.state(task_id))
+            }
+            assert len(slots) == 1
+    for work in ("message:", "message:}x{", "index", "message:a b", ":"):
+        slots = {cluster.ask(0, "CLUSTER", "KEYSLOT", key(work)) for key in (keys.attempts, keys.attempt_lease)}
+        assert len(slots) == 1
+
+
+def other_than(node: int) -> int:
+    """Return the number of another node."""
+    return (node + 1) % PRIMARIES
+
+
+def nodes_of(on_cluster: OnCluster, shard: int) -> set[int]:
+    """Return the nodes of the shard and of its tasks."""
+    tasks = {node for task_id, node in on_cluster.nodes.items() if shard_in(task_id, {shard})}
+    return {on_cluster.shards[shard], *tasks}
+
+
+def shard_in(task_id: str, shards: set[int]) -> bool:
+    return shard_of(task_id) in shards

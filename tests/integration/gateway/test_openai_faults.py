@@ -1,0 +1,101 @@
+"""OpenAI's clients while gateways end: no part of an answer is taken for the whole, and any gateway has the rest."""
+
+import signal
+import threading
+import time
+
+import openai
+import pytest
+from openai.types.responses import ResponseStreamEvent
+
+from tests.support.gateway_openai import LONG_ANSWER, openai_gateway
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.workers
+STREAMS = 8
+
+
+def text_of(events: list[ResponseStreamEvent]) -> str:
+    """Return the text of the deltas."""
+    return "".join(event.delta for event in events if event.type == "response.output_text.delta")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_a_stream_of_a_gateway_that_ends_raises_and_resumes(openai_stack: Stack, sign: signal.Signals) -> None:
+    events: list[list[ResponseStreamEvent]] = [[] for _ in range(STREAMS)]
+    errors: list[Exception] = []
+    with openai_gateway(openai_stack) as first, openai_gateway(openai_stack) as second:
+
+        def follow(number: int) -> None:
+            question = f"slow and long {number} {sign}"
+            with first.client() as client:
+                try:
+                    for event in client.responses.create(model="desk", input=question, stream=True):
+                        events[number].append(event)
+                except openai.APIError as error:
+                    errors.append(error)
+
+        threads = [threading.Thread(target=follow, args=(number,)) for number in range(STREAMS)]
+        for thread in threads:
+            thread.start()
+        while min(len(text_of(seen)) for seen in events) < 20:
+            time.sleep(0.01)
+        begun = time.monotonic()
+        first.server.process.send_signal(sign)
+        first.server.process.wait(10)
+        seconds = time.monotonic() - begun
+        for thread in threads:
+            thread.join(10)
+        assert seconds < 5
+        assert [type(error) for error in errors] == [openai.APIConnectionError] * STREAMS
+        with second.client() as client:
+            for seen in events:
+                created = seen[0]
+                assert created.type == "response.created"
+                assert len(text_of(seen)) < len("".join(LONG_ANSWER))
+                rest = client.responses.retrieve(
+                    created.response.id, stream=True, starting_after=seen[-1].sequence_number
+                )
+                assert text_of([*seen, *rest]) == "".join(LONG_ANSWER)
+
+
+def test_two_gateways_are_one(openai_stack: Stack) -> None:
+    """A response begins on one, is read and cancelled on the other, and continues on the first."""
+    with (
+        openai_gateway(openai_stack) as one,
+        openai_gateway(openai_stack) as other,
+        one.client() as left,
+        other.client() as right,
+    ):
+        stream = left.responses.create(model="desk", input="endless", stream=True)
+        created = next(iter(stream))
+        assert created.type == "response.created"
+        rest = right.responses.retrieve(created.response.id, stream=True)
+        for event in rest:
+            if event.type == "response.output_text.delta":
+                assert left.responses.cancel(created.response.id).status == "cancelled"
+                break
+        *_, last = rest
+        assert last.type == "response.incomplete"
+        assert right.responses.retrieve(created.response.id).output == last.response.output
+        again = left.responses.create(model="desk", input="more", previous_response_id=created.response.id)
+        assert "more" in again.output_text
+
+
+def test_an_emptied_redis_leads_to_the_whole_text(openai_stack: Stack) -> None:
+    """The turn restarts: its first text is void, and the response holds the text of the second attempt."""
+    with openai_gateway(openai_stack) as gateway, gateway.client() as client:
+        events = client.responses.create(model="desk", input="slow and long, lost", stream=True)
+        seen: list[ResponseStreamEvent] = []
+        for event in events:
+            seen.append(event)
+            if len(text_of(seen)) > 50:
+                break
+        openai_stack.restart_redis(keep=False)
+        seen.extend(events)
+        numbers = [event.sequence_number for event in seen]
+        assert numbers == sorted(set(numbers))
+        last = seen[-1]
+        assert last.type == "response.completed"
+        assert last.response.output_text == "".join(LONG_ANSWER)
+        assert client.responses.retrieve(last.response.id).output_text == "".join(LONG_ANSWER)

@@ -1,0 +1,435 @@
+"""roboto.ai's own package, unmodified, against two replicas of the gateway and real workers."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from roboto.ai.agent import Agent
+from roboto.ai.agent_session import (
+    AgentErrorEvent,
+    AgentMessage,
+    AgentRole,
+    AgentSession,
+    AgentTextDeltaEvent,
+    AgentToolUseEvent,
+    FeedbackCategory,
+    FeedbackSentiment,
+    RobotoAgentGoalsFailedException,
+    client_tool,
+)
+from roboto.ai.core import AnalysisScope, ClientViewingContext
+from roboto.ai.goals import DatasetSummaryAgentGoal
+from roboto.exceptions import (
+    RobotoInvalidRequestException,
+    RobotoInvalidStateTransitionException,
+    RobotoNotFoundException,
+    RobotoUnknownOperationException,
+)
+
+from roboco.domain.status import TaskStatus
+from tests.support.documents import example
+from tests.support.gateway_roboto import client_view, record_of, server_view
+from tests.support.gateway_roboto_server import Replicas, serving
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import LONG_LEASE, Stack, until
+
+pytestmark = pytest.mark.workers
+
+TEAM = {
+    "name": "chat",
+    "description": "Answers.",
+    "models": {
+        "standard": {"model": "scripted", "default": True},
+        "advanced": {"model": "scripted", "description": "slow"},
+    },
+    "agents": [{"name": "helper", "prompt": "help {{ context.system_prompt }}"}],
+    "collaboration_model": {"type": "sequential"},
+}
+LONG_TEXT = "".join(f"word {number} of a long answer, " for number in range(60))
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Yield three real workers, whose clients find the team `chat`."""
+    folder = tmp_path_factory.mktemp("stack")
+    teams = folder / "teams"
+    teams.mkdir()
+    (teams / "chat.json").write_text(json.dumps(TEAM))
+    with Stack(folder, lease_seconds=LONG_LEASE, teams_dir=teams) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def gateways(stack: Stack) -> Iterator[Replicas]:
+    """Yield two replicas of the gateway."""
+    with serving(stack.settings, roboto_team="chat") as replicas:
+        yield replicas
+
+
+@pytest.fixture
+def start(stack: Stack, gateways: Replicas) -> Callable[..., AgentSession]:
+    """Return a function that starts a session whose model answers with a script."""
+    gateways.lost.clear()
+
+    def started(message: Any, script: Callable[[Request], Reply] = echo, **options: Any) -> AgentSession:
+        stack.model.script(script)
+        return AgentSession.start(message, roboto_client=gateways.client(), **options)
+
+    return started
+
+
+def echo(request: Request) -> Reply:
+    return Reply(text=f"You said: {request.last_user}")
+
+
+def slowly(request: Request) -> Reply:
+    return Reply(text=LONG_TEXT, interval=0.02)
+
+
+def texts(session: AgentSession) -> list[tuple[str, str]]:
+    """Return role and text of each message of the client."""
+    return [
+        (str(message.role), "".join(getattr(block, "text", "") for block in message.content))
+        for message in session.messages
+    ]
+
+
+def check_same(stack: Stack, session: AgentSession) -> None:
+    """Assert that the client has accumulated the server's session."""
+    assert client_view(session) == server_view(stack.orchestrator.task(session.session_id).session())
+
+
+def test_start_and_run_return_the_answer(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("Hello?").run(timeout=60)
+    assert texts(session) == [("user", "Hello?"), ("assistant", "You said: Hello?")]
+    assert session.status == "user_turn"
+    assert all(message.is_complete() for message in session.messages)
+    check_same(stack, session)
+
+
+def test_events_stream_the_text_in_pieces(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("Explain.", slowly)
+    pieces = [event.text for event in session.events(tick=0.05, timeout=60) if isinstance(event, AgentTextDeltaEvent)]
+    assert "".join(pieces) == LONG_TEXT
+    assert len(pieces) > 3
+    check_same(stack, session)
+
+
+def test_messages_are_sent_and_answered_in_turn(
+    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]
+) -> None:
+    session = start("one").run(timeout=60)
+    session.send_text("two").run(timeout=60)
+    session.send(AgentMessage.text("three")).run(timeout=60)
+    assert [text for _, text in texts(session)] == [
+        "one", "You said: one", "two", "You said: two", "three", "You said: three",
+    ]  # fmt: skip
+    again = AgentSession.from_id(session.session_id, roboto_client=gateways.client())
+    assert texts(again) == texts(session)
+    check_same(stack, session)
+
+
+def test_earlier_messages_are_the_beginning_of_the_session(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    earlier = [AgentMessage.text("one"), AgentMessage.text("first", role=AgentRole.ASSISTANT)]
+    session = start([*earlier, AgentMessage.text("two")])
+    assert texts(session) == [("user", "one"), ("assistant", "first"), ("user", "two")]
+    session.run(timeout=60)
+    assert texts(session)[-1] == ("assistant", "You said: two")
+    assert [message["content"] for message in stack.model.requests[-1].request.messages][-3:] == ["one", "first", "two"]
+    check_same(stack, session)
+
+
+def test_a_gateway_that_exits_answers_its_long_polls(
+    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]
+) -> None:
+    held = threading.Event()
+    session = start("one", lambda request: Reply(text="late", held_until=held))
+    with serving(stack.settings, replicas=1) as other, ThreadPoolExecutor(1) as pool:
+        watcher = AgentSession.from_id(session.session_id, roboto_client=other.client())
+        polling = pool.submit(watcher.refresh)
+        until(lambda: [path for path in other.paths if path.endswith("/delta")], 10, "it polls")
+        time.sleep(0.3)
+        assert not polling.done()
+        other.close()
+        polling.result(5)
+    held.set()
+    session.run(timeout=60)
+    assert texts(session)[-1] == ("assistant", "late")
+
+
+def test_trap_1_text_that_came_as_pieces_does_not_come_again(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("Explain.", slowly)
+    for _ in range(400):
+        session.refresh()
+        whole = stack.orchestrator.task(session.session_id).session()
+        assert LONG_TEXT.startswith(texts(session)[-1][1]) or len(session.messages) == 1
+        if whole.status is TaskStatus.USER_TURN:
+            break
+    session.run(timeout=60)
+    assert texts(session)[1] == ("assistant", LONG_TEXT)
+
+
+def test_trap_2_a_sent_message_is_not_doubled_and_another_caller_reads_it(
+    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]
+) -> None:
+    session = start("one").run(timeout=60)
+    watcher = AgentSession.from_id(session.session_id, roboto_client=gateways.client())
+    task = stack.orchestrator.task(session.session_id)
+    task.send("from elsewhere", by="key:other")
+    watcher.run(timeout=60)
+    session.run(timeout=60)
+    session.send_text("mine").run(timeout=60)
+    assert texts(watcher)[2] == texts(session)[2] == ("user", "from elsewhere")
+    assert [text for role, text in texts(session) if role == "user"] == ["one", "from elsewhere", "mine"]
+    check_same(stack, session)
+
+
+def test_trap_3_a_session_without_messages_gets_them_without_a_hole(
+    gateways: Replicas, start: Callable[..., AgentSession]
+) -> None:
+    session = start("one").run(timeout=60)
+    session.send_text("two").run(timeout=60)
+    bare = AgentSession.from_id(session.session_id, roboto_client=gateways.client(), load_messages=False)
+    assert bare.messages == []
+    list(bare.events(timeout=60))
+    assert texts(bare) == texts(session)
+
+
+def test_trap_4_run_waits_for_a_message_that_no_worker_has_applied(
+    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]
+) -> None:
+    session = start("one").run(timeout=60)
+    stack.kill("coordinator")
+    stack.workers["coordinator"].process.wait()
+    session.send_text("two")
+    record = AgentSession.from_id(session.session_id, roboto_client=gateways.client())
+    assert record.status == "roboto_turn"
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(session.run, timeout=60)
+        time.sleep(0.5)
+        assert not running.done()
+        stack.start("coordinator")
+        running.result(60)
+    assert texts(session)[-1] == ("assistant", "You said: two")
+
+
+def test_trap_5_a_failed_task_is_the_users_turn_with_an_error(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("one", lambda request: Reply(status=400, text="the model refuses"))
+    events = list(session.events(timeout=60))
+    assert session.status == "user_turn"
+    assert session.messages[-1].is_unsuccessful()
+    assert any(isinstance(event, AgentErrorEvent) for event in events)
+    with pytest.raises(RobotoInvalidStateTransitionException, match="fork this one"):
+        session.send_text("two")
+
+
+@pytest.mark.parametrize("repeated", ["one more", "one"])
+def test_trap_6_a_repeated_post_is_one_message(
+    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession], repeated: str
+) -> None:
+    session = start("one").run(timeout=60)
+    gateways.lost.append("/messages")
+    posts = len([path for path in gateways.paths if path.endswith("/messages")])
+    session.send_text(repeated)
+    assert len([path for path in gateways.paths if path.endswith("/messages")]) - posts == 2
+    session.run(timeout=60)
+    assert [text for _, text in texts(session)] == ["one", "You said: one", repeated, f"You said: {repeated}"]
+    check_same(stack, session)
+
+
+def test_trap_6_a_settled_session_answers_at_once_and_a_working_one_in_a_long_poll(
+    gateways: Replicas, start: Callable[..., AgentSession]
+) -> None:
+    session = start("one", lambda request: Reply(text="late", delay=1.5))
+    before = len(gateways.paths)
+    session.run(timeout=60)
+    assert len(gateways.paths) - before <= 6
+    began = time.monotonic()
+    session.refresh()
+    assert time.monotonic() - began < 5
+
+
+def test_trap_7_a_restarted_turn_is_closed_with_an_error(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("Explain.", lambda request: Reply(text=LONG_TEXT, interval=0.05))
+    until(lambda: len(session.refresh().messages) > 1 and texts(session)[1][1], 60, "the turn has text")
+    stack.model.script(lambda request: Reply(text="Another answer."))
+    stack.restart("agents")
+    session.run(timeout=120)
+    blocks = session.messages[1].content
+    codes = [getattr(block, "error_code", None) for block in blocks]
+    assert codes.count("turn_restart") == 1
+    assert (
+        "".join(getattr(block, "text", "") for block in blocks[codes.index("turn_restart") + 1 :]) == "Another answer."
+    )
+    check_same(stack, session)
+
+
+@client_tool
+def client_lookup(place: str) -> dict[str, Any]:
+    """Look a place up."""
+    if place == "nowhere":
+        raise ValueError("there is no such place")
+    return {"place": place, "level": 7}
+
+
+def calls_lookup(request: Request) -> Reply:
+    """Call the client's tool, and then say what it has returned."""
+    results = [message["content"] for message in request.messages if message["role"] == "tool"]
+    if not results:
+        place = request.last_user.split()[-1]
+        return Reply(tool_calls=[("client_lookup", {"place": place})])
+    return Reply(text=f"It returned {results[-1]}")
+
+
+@pytest.mark.parametrize(("place", "said"), [("husum", '"level":7'), ("nowhere", "there is no such place")])
+def test_client_tools_run_in_the_client(
+    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession], place: str, said: str
+) -> None:
+    session = start(f"Look up {place}", calls_lookup, client_tools=[client_lookup])
+    gateways.lost.append("/tool-results")
+    seen: list[Any] = []
+    session.run(timeout=60, on_event=seen.append)
+    assert said in texts(session)[-1][1].replace(" ", "") or said in texts(session)[-1][1]
+    assert [event.name for event in seen if isinstance(event, AgentToolUseEvent)] == ["client_lookup"]
+    assert [str(message.role) for message in session.messages] == ["user", "assistant", "roboto", "assistant"]
+    check_same(stack, session)
+
+
+def calls_lookup_twice(request: Request) -> Reply:
+    """Call the client's tool for two places, and then say how many results it has returned."""
+    if not (results := request.tool_results):
+        return Reply(tool_calls=[("client_lookup", {"place": place}) for place in ("husum", "nowhere")])
+    return Reply(text=f"{len(results)} results")
+
+
+def test_several_client_tools_are_answered_by_one_request(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("Look both up", calls_lookup_twice, client_tools=[client_lookup]).run(timeout=60)
+    assert texts(session)[-1] == ("assistant", "2 results")
+    check_same(stack, session)
+
+
+def achieves(request: Request) -> Reply:
+    """Achieve the first goal that is open."""
+    tools = request.tools
+    done = any(message["role"] == "tool" for message in request.messages)
+    goal = next((name for name in tools if name.startswith("achieve_")), None)
+    if goal is None or done:
+        return Reply(text="Done.")
+    return Reply(tool_calls=[(goal, {"summary": "All is well."})])
+
+
+def test_a_goal_is_achieved_by_its_tool(stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]) -> None:
+    session = start(None, achieves, goals=[DatasetSummaryAgentGoal(dataset_id="ds_1")])
+    session.run(timeout=60)
+    assert texts(session)[0] == ("user", "Summarize the dataset ds_1.")
+    session.refresh()
+    record = AgentSession.from_id(session.session_id, roboto_client=gateways.client())
+    [goal] = record_of(record).goals or []
+    assert (goal.goal_type, goal.status, goal.message_sequence_num) == ("dataset_summary", "achieved", 0)
+    assert goal.to_agent_goal() == DatasetSummaryAgentGoal(dataset_id="ds_1")
+    check_same(stack, session)
+
+
+def test_goals_that_no_agent_achieves_fail_the_session(start: Callable[..., AgentSession]) -> None:
+    session = start("Try.", lambda request: Reply(text="no"), goals=[DatasetSummaryAgentGoal(dataset_id="ds_1")])
+    with pytest.raises(RobotoAgentGoalsFailedException):
+        session.run(timeout=60)
+
+
+def test_a_fork_goes_on_from_a_message(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("one").run(timeout=60)
+    session.send_text("two").run(timeout=60)
+    forked = session.fork(1)
+    assert texts(forked) == texts(session)[:2]
+    forked.send_text("else").run(timeout=60)
+    assert [text for _, text in texts(forked)] == ["one", "You said: one", "else", "You said: else"]
+    assert record_of(forked).forked_from_session_id == session.session_id
+    with pytest.raises(RobotoInvalidRequestException, match="no step 99"):
+        session.fork(99)
+    check_same(stack, forked)
+
+
+def test_feedback_is_stored_once_and_replaced(stack: Stack, start: Callable[..., AgentSession]) -> None:
+    session = start("one").run(timeout=60)
+    first = session.submit_feedback(1, FeedbackSentiment.POSITIVE, [FeedbackCategory.HELPFUL])
+    again = session.submit_feedback(1, FeedbackSentiment.POSITIVE, [FeedbackCategory.HELPFUL])
+    changed = session.submit_feedback(1, FeedbackSentiment.NEGATIVE, [FeedbackCategory.OTHER], notes="too short")
+    assert again == first
+    assert (changed.feedback_id, changed.created, changed.sentiment) == (first.feedback_id, first.created, "negative")
+    [stored] = stack.orchestrator.task(session.session_id).feedback()
+    assert (stored.seq, stored.notes, stored.categories) == (1, "too short", ("other",))
+    with pytest.raises(RobotoNotFoundException):
+        session.submit_feedback(9, FeedbackSentiment.POSITIVE)
+    with pytest.raises(RobotoInvalidRequestException):
+        session.submit_feedback(0, FeedbackSentiment.POSITIVE)
+
+
+def test_the_view_scope_profile_and_system_prompt_reach_the_agents(
+    stack: Stack, start: Callable[..., AgentSession]
+) -> None:
+    session = start(
+        "one",
+        client_context=ClientViewingContext(dataset_ids=["ds_7"]),
+        analysis_scope=AnalysisScope(start_time=5),
+        model_profile="advanced",
+        system_prompt="like a pirate",
+    ).run(timeout=60)
+    [first, *_] = stack.orchestrator.task(session.session_id).history()
+    assert first.metadata["client_context"] == {"dataset_ids": ["ds_7"]}
+    assert first.metadata["scope"] == {"start_time": 5}
+    assert "like a pirate" in stack.model.requests[-1].request.system
+    assert record_of(session).model_profile == "advanced"
+
+
+def test_an_agent_is_a_team(gateways: Replicas, stack: Stack) -> None:
+    stack.model.script(echo)
+    [agent] = Agent.for_org(roboto_client=gateways.client())
+    assert Agent.from_name("chat", roboto_client=gateways.client()).agent_id == agent.agent_id == "chat"
+    session = agent.invoke({"prompt": "by agent"}).run(timeout=60)
+    assert texts(session)[-1] == ("assistant", "You said: by agent")
+    with pytest.raises(RobotoInvalidRequestException, match="'prompt' is missing"):
+        agent.invoke()
+    with pytest.raises(RobotoNotFoundException):
+        Agent.from_id("other", roboto_client=gateways.client())
+    with pytest.raises(RobotoUnknownOperationException):
+        Agent.from_id("../chat", roboto_client=gateways.client())
+
+
+def tide(request: Request) -> Reply:
+    """Ask the client for the tide, and answer with it."""
+    if "tide" in request.last_user and not request.tool_results:
+        return Reply(tool_calls=[("client_tide", {"place": "Husum"})])
+    return Reply(text=f"{request.last_user} It is {request.messages[-1]['content']}")
+
+
+def test_the_documented_program_prints_the_answer(stack: Stack, gateways: Replicas, tmp_path: Path) -> None:
+    stack.model.script(tide)
+    program = tmp_path / "roboto_chat.py"
+    program.write_text(example("file", "roboto_chat.py"))
+    variables = {"ROBOTO_SERVICE_ENDPOINT": gateways.endpoint, "ROBOTO_API_KEY": "local", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, program], env=os.environ | variables, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "And tomorrow? It is And tomorrow?"
+
+
+def test_wrong_requests_raise_the_clients_own_exceptions(
+    gateways: Replicas, start: Callable[..., AgentSession]
+) -> None:
+    with pytest.raises(RobotoNotFoundException, match="no task 'unknown'"):
+        AgentSession.from_id("unknown", roboto_client=gateways.client())
+    with pytest.raises(RobotoInvalidRequestException, match="model"):
+        start("one", model_profile="nonexistent")
+    session = start("Explain.", slowly)
+    with pytest.raises(RobotoInvalidStateTransitionException, match="roboto_turn"):
+        session.send_text("now")
+    session.run(timeout=60)
+    assert session.messages[0].role == AgentRole.USER

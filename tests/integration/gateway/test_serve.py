@@ -1,0 +1,172 @@
+"""`roboco serve` as a process: its first lines, its exit with open streams, and limits of a request's head."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from roboco.adapters.local.process import free_port
+from roboco.adapters.local.valkey import ValkeyServer
+from tests.support.stack import ROOT
+
+pytestmark = [pytest.mark.redis]
+
+
+class Served:
+    """A process of `roboco serve`."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self.process = process
+        self.log = log
+        self.lines: list[str] = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.lines.append(line.rstrip())
+            if line.startswith("try: "):
+                break
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", self.lines[0]) if self.lines else None
+        assert found, log.read_text()
+        self.port = int(found[1])
+
+    def send(self, text: str) -> socket.socket:
+        """Send the bytes of a request, and return the connection."""
+        connection = socket.create_connection(("127.0.0.1", self.port), 20)
+        connection.sendall(text.encode())
+        return connection
+
+    def get(self, path: str) -> str:
+        """Return the whole response to GET."""
+        with self.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") as connection:
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+
+@contextmanager
+def served(folder: Path, valkey: ValkeyServer, *arguments: str, **environment: str) -> Iterator[Served]:
+    """Yield a running gateway, whose application has a stream that never ends by itself."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ROBOCO_", "COV"))}
+    own = {
+        "ROBOCO_REDIS_URL": valkey.url,
+        "ROBOCO_PREFIX": folder.name.replace("_", "-")[:40],
+        "ROBOCO_WORKSPACE": f"file://{folder}/workspace",
+        "PYTHONPATH": str(ROOT),
+    }
+    log = folder / "serve.log"
+    command = [sys.executable, "-W", "ignore", "-m", "roboco.cli.main", "serve", "--port", "0", *arguments]
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            command, env=inherited | own | environment, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    try:
+        yield Served(process, log)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_serve_announces_its_address_and_ends_quietly(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with served(tmp_path, valkey) as gateway:
+        assert gateway.lines[1] == "authentication is on: `roboco keys create NAME` makes a key"
+        assert gateway.lines[2] == f"try: curl -H 'Authorization: Bearer KEY' http://127.0.0.1:{gateway.port}/v1/me"
+        assert "200 OK" in gateway.get("/healthz")
+        assert "401 Unauthorized" in gateway.get("/v1/me")
+        gateway.process.send_signal(signal.SIGINT)
+        assert gateway.process.wait(10) == 130
+        assert "Traceback" not in gateway.log.read_text()
+        assert '"path": "/v1/me"' in gateway.log.read_text()
+
+
+def test_without_authentication_a_public_address_is_refused(tmp_path: Path, valkey: ValkeyServer) -> None:
+    off = {"ROBOCO_GATEWAY_AUTHENTICATION": "false"}
+    with served(tmp_path, valkey, **off) as gateway:
+        assert gateway.lines[1].startswith("authentication is off")
+        assert '"by":"local"' in gateway.get("/v1/me")
+    command = [sys.executable, "-m", "roboco.cli.main", "serve", "--host", "0.0.0.0", "--port", "0"]
+    ended = subprocess.run(command, env=os.environ | off, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "listens on this machine alone" in ended.stderr
+
+
+def test_a_port_in_use_and_a_wrong_setting_are_named(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with served(tmp_path, valkey) as gateway:
+        command = [sys.executable, "-m", "roboco.cli.main", "serve", "--port"]
+        taken = subprocess.run([*command, str(gateway.port)], capture_output=True, text=True, cwd=ROOT, timeout=60)
+        assert taken.returncode == 2
+        assert "choose another one" in taken.stderr
+    wrong = os.environ | {"ROBOCO_GATEWAY_MAX_BODI": "1", "ROBOCO_GATEWAY_PING_SECONDS": "soon"}
+    ended = subprocess.run([*command, "0"], env=wrong, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert ended.returncode == 2
+    assert "ROBOCO_GATEWAY_MAX_BODI is not a setting; similar: ROBOCO_GATEWAY_MAX_BODY" in ended.stderr
+    assert "ROBOCO_GATEWAY_PING_SECONDS='soon'" in ended.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigterm_ends_the_process_within_5_seconds_although_a_request_hangs(
+    tmp_path: Path, valkey: ValkeyServer, workers: int
+) -> None:
+    with served(tmp_path, valkey, "--workers", str(workers)) as gateway:
+        wait_for(lambda: "200 OK" in gateway.get("/readyz"))
+        hanging = [
+            gateway.send("POST /v1/sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{") for _ in range(6)
+        ]
+        began = time.monotonic()
+        gateway.process.send_signal(signal.SIGTERM)
+        code = gateway.process.wait(15)
+        assert time.monotonic() - began < 6.5  # 5 s, and what a busy machine adds
+        assert code == (143 if workers == 1 else 0)
+        for connection in hanging:
+            with connection:
+                assert connection.recv(1000).startswith(b"HTTP/1.1 503")
+        assert "Traceback" not in gateway.log.read_text()
+
+
+def test_metrics_are_served_at_their_own_port(tmp_path: Path, valkey: ValkeyServer) -> None:
+    port = free_port()
+    with served(tmp_path, valkey, ROBOCO_METRICS_PORT=str(port), ROBOCO_METRICS_ADDRESS="127.0.0.1") as gateway:
+        assert "401 Unauthorized" in gateway.get("/v1/me")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
+            text = response.read().decode()
+        assert 'roboco_gateway_requests_total{method="GET",route="/v1/me",status="401"} 1.0' in text
+        assert "roboco_gateway_open_streams 0.0" in text
+        assert "404 Not Found" in gateway.get("/metrics"), "clients of the gateway see none"
+    several = [sys.executable, "-m", "roboco.cli.main", "serve", "--port", "0", "--workers", "2"]
+    environment = os.environ | {"ROBOCO_METRICS_PORT": str(port)}
+    ended = subprocess.run(several, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "a port has the metrics of one process" in ended.stderr
+
+
+def test_an_endless_head_is_refused(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with served(tmp_path, valkey) as gateway:
+        for head in ("GET /" + "a" * 200_000, "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + "a" * 200_000):
+            with gateway.send("") as connection:
+                try:
+                    connection.sendall(head.encode())
+                    answer = connection.recv(1000)
+                except ConnectionError:
+                    answer = b""
+                assert answer == b"" or answer.startswith(b"HTTP/1.1 431")
+        many = "".join(f"X-{number}: {'a' * 100}\r\n" for number in range(200))
+        with gateway.send(f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}Connection: close\r\n\r\n") as connection:
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def wait_for(condition: Any) -> None:
+    """Wait until the condition holds, at most 30 seconds."""
+    ended = threading.Event()
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        ended.wait(0.05)

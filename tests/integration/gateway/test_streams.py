@@ -1,0 +1,317 @@
+"""Streams of real gateways beside real workers: cuts, proxies, exits, several tasks, the list, and pages."""
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import httpx2
+import pytest
+
+from roboco import Task
+from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
+from tests.integration.streams.test_resume import long_answer
+from tests.support.gateway_process import (
+    GatewayProcess,
+    StreamClient,
+    cutting_proxy,
+    items_of_client,
+    items_of_task,
+    whole_items,
+)
+from tests.support.journeys import GRAPH, MANUAL, answer
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+STREAMS = 20
+SLOW_STREAMS = 500
+
+
+def slow_answer(request: Request) -> Reply:
+    """Return the reply of a journey after 60 words, in about a second."""
+    words = [f"{word} {number}, " for number in range(20) for word in ("wave", "foam", "wind")]
+    return Reply(chunks=[*words, answer(request).text], interval=0.015)
+
+
+@pytest.fixture(scope="module")
+def gateways(folder_stack: Stack) -> Iterator[list[GatewayProcess]]:
+    with GatewayProcess(folder_stack) as first, GatewayProcess(folder_stack, stream_seconds=1.5) as second:
+        yield [first, second]
+
+
+def run(main: Coroutine[Any, Any, None], seconds: float = 90) -> None:
+    asyncio.run(asyncio.wait_for(main, seconds))
+
+
+def path_of(task: Task) -> str:
+    return f"/v1/tasks/{task.task_id}/events"
+
+
+async def start(stack: Stack) -> Task:
+    return await asyncio.to_thread(stack.orchestrator.run, GRAPH.team, GRAPH.prompt)
+
+
+async def assert_same(clients: list[StreamClient], task: Task) -> None:
+    """Assert that each client has received the items of a direct follower, each once."""
+    expected = await asyncio.to_thread(items_of_task, task)
+    assert expected[-1][0] == "event_task_end"
+    for client in clients:
+        assert items_of_client(client) == expected
+
+
+@pytest.mark.parametrize("form", [ServerSentEvents, LinesOfJson])
+def test_clients_that_are_cut_after_every_frame_resume_at_another_gateway(
+    folder_stack: Stack, gateways: list[GatewayProcess], form: type[Form]
+) -> None:
+    folder_stack.model.script(long_answer)
+    urls = [gateway.url for gateway in gateways]
+
+    async def main() -> None:
+        task = await start(folder_stack)
+        everywhere = StreamClient(urls, path_of(task), form)
+        often = StreamClient(urls, path_of(task), form)
+        await asyncio.gather(
+            everywhere.follow(lambda frames: bool(frames) and frames[-1].kind not in ("ping", "stream_open")),
+            often.follow(lambda frames: len(frames) > 20),
+        )
+        assert everywhere.connections > 20
+        await assert_same([everywhere, often], task)
+        again = StreamClient(urls, path_of(task), form)
+        again.place = everywhere.place
+        await again.follow()
+        assert (again.frames, again.connections) == ([], 1), "after the end there is nothing: 204"
+
+    run(main())
+
+
+def test_a_proxy_that_cuts_every_two_seconds_costs_nothing(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
+    folder_stack.model.script(slow_answer)
+
+    async def main() -> None:
+        task = await start(folder_stack)
+        async with cutting_proxy(gateways[0].port, 2) as url:
+            client = await StreamClient([url], path_of(task)).follow()
+        assert client.connections > 1
+        await assert_same([client], task)
+
+    run(main())
+
+
+def test_filters_and_several_tasks_in_one_connection(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
+    folder_stack.model.script(long_answer)
+    urls = [gateway.url for gateway in gateways]
+
+    async def main() -> None:
+        tasks = [await start(folder_stack) for _ in range(3)]
+        names = ",".join(task.task_id for task in tasks)
+        events = StreamClient(urls, path_of(tasks[0]), channel="events")
+        both = StreamClient(urls, "/v1/events", tasks=names)
+        await asyncio.gather(
+            events.follow(lambda frames: len(frames) > 2), both.follow(lambda frames: len(frames) > 40)
+        )
+        assert both.connections > 5
+        for task in tasks:
+            own = [(one.kind, one.data["data"]) for one in both.shown if one.data["task_id"] == task.task_id]
+            assert whole_items(own) == await asyncio.to_thread(items_of_task, task)
+        kinds = [item.type for item in await asyncio.to_thread(list, tasks[0].stream())]
+        assert [one.kind for one in events.shown] == [kind for kind in kinds if kind.startswith("event_")]
+        more = StreamClient(urls, "/v1/events", tasks=f"{names},{(await start(folder_stack)).task_id}")
+        more.place = both.place
+        await more.follow()
+        assert {frame.data["task_id"] for frame in more.shown}.isdisjoint(names.split(","))
+
+    run(main())
+
+
+def test_a_stream_may_begin_with_the_running_step(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
+    """It has the text of that step and all that follows, and nothing of earlier steps or of a task that has ended."""
+    folder_stack.model.script(slow_answer)
+
+    async def main() -> None:
+        urls = [gateway.url for gateway in gateways]
+        ended = await start(folder_stack)
+        await ended.aresult()
+        task = await start(folder_stack)
+        second = 0
+        async for item in task.astream():
+            if item.type == "text_part_delta" and item.data.text.startswith("wind 3"):
+                second += 1
+                if second == 2:
+                    break
+        both = StreamClient(urls, "/v1/events", tasks=f"{ended.task_id},{task.task_id}", begin="running")
+        await both.follow()
+        own = whole_items([(one.kind, one.data["data"]) for one in both.shown if one.data["task_id"] == task.task_id])
+        whole = await asyncio.to_thread(items_of_task, task)
+        assert own == whole[-len(own) :]
+        assert 0 < sum("step_final" in item for item in own) < sum("step_final" in item for item in whole) - 1
+        assert ended_items(both, ended) <= {"event_task_end"}
+
+    run(main())
+
+
+def ended_items(client: StreamClient, task: Task) -> set[str]:
+    """Return the types of the items of a task that a client has received."""
+    return {one.kind for one in client.shown if one.data["task_id"] == task.task_id}
+
+
+def test_pages_give_the_whole_stream_and_wait_for_what_follows(
+    folder_stack: Stack, gateways: list[GatewayProcess]
+) -> None:
+    folder_stack.model.script(long_answer)
+
+    async def main() -> None:
+        task, found, place, pages = await start(folder_stack), list[Any](), "", 0
+        async with httpx2.AsyncClient(timeout=40) as client:
+            while True:
+                query: dict[str, Any] = {"format": "json", "after": place, "wait": 20, "limit": 30}
+                url = f"{gateways[pages % 2].url}{path_of(task)}"
+                page = (await client.get(url, params=query)).raise_for_status().json()
+                found += [(item["type"], item["data"]) for item in page["items"]]
+                assert len(page["items"]) <= 30
+                place, pages = page["cursor"], pages + 1
+                if page["ended"]:
+                    break
+                assert page["items"], "a page without items only after its wait"
+            last = await client.get(url, params={"format": "json", "after": place})
+        assert last.json() == {"items": [], "cursor": place, "ended": True}
+        assert whole_items(found) == await asyncio.to_thread(items_of_task, task)
+
+    run(main())
+
+
+def test_the_list_of_tasks_is_followed_by_status(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
+    folder_stack.model.script(answer)
+    orchestrator = folder_stack.orchestrator
+
+    async def main() -> None:
+        await asyncio.to_thread(until, lambda: orchestrator.task_page().complete, 30, "the index is complete")
+        urls = [gateway.url for gateway in gateways]
+        listener = StreamClient(urls, "/v1/events", list="1", status="waiting", text="a marked title")
+        following = asyncio.create_task(listener.follow())
+
+        async def until_shown(kind: str, task: Task) -> None:
+            async with asyncio.timeout(30):
+                while not any(one.kind == kind and one.data["task_id"] == task.task_id for one in listener.shown):
+                    await asyncio.sleep(0.05)
+
+        task = await asyncio.to_thread(orchestrator.run, MANUAL.team, MANUAL.prompt, title="A marked title")
+        other = await asyncio.to_thread(orchestrator.run, MANUAL.team, MANUAL.prompt)
+        await until_shown("task_listed", task)
+        await asyncio.to_thread(task.stop)
+        await until_shown("task_unlisted", task)
+        following.cancel()
+        assert other.task_id not in str(listener.frames)
+        assert all(frame.place.startswith("list-") for frame in listener.shown)
+
+    run(main())
+
+
+def test_wrong_requests_are_refused(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
+    folder_stack.model.script(answer)
+    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    refused = {
+        "/v1/tasks/nothing/events": 404,
+        f"/v1/events?tasks={task.task_id},nothing": 404,
+        f"{path_of(task)}?after=17": 400,
+        f"/v1/events?tasks={task.task_id}&after=17": 400,
+        "/v1/events?list=1&after=17": 400,
+        "/v1/events?list=1&status=sleeping": 400,
+        "/v1/events": 400,
+        f"/v1/events?list=1&tasks={task.task_id}": 400,
+        f"/v1/events?tasks={','.join(f'task-{number}' for number in range(21))}": 400,
+        f"{path_of(task)}?channel=noise": 422,
+        f"{path_of(task)}?unknown=1": 422,
+    }
+    for path, status in refused.items():
+        reply = httpx2.get(f"{gateways[0].url}{path}", headers={"Accept": "text/event-stream"})
+        assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json"), path
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("streams", [STREAMS, pytest.param(SLOW_STREAMS, marks=pytest.mark.slow)])
+def test_clients_of_a_gateway_that_ends_hold_the_exact_text(
+    folder_stack: Stack, number: signal.Signals, streams: int
+) -> None:
+    may_end, replies = threading.Event(), count()
+
+    def hold_later_turns(request: Request) -> Reply:
+        return replace(slow_answer(request), held_until=may_end if next(replies) else None)
+
+    folder_stack.model.script(hold_later_turns)
+
+    async def main() -> None:
+        with GatewayProcess(folder_stack) as gateway:
+            task = await start(folder_stack)
+            forms: list[type[Form]] = [ServerSentEvents, LinesOfJson]
+            clients = [StreamClient([gateway.url], path_of(task), forms[index % 2]) for index in range(streams)]
+            following = [asyncio.create_task(client.follow()) for client in clients]
+            async with asyncio.timeout(60):
+                while not all(client.shown for client in clients):
+                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(gateway.end, number)
+            gateway.start()
+            may_end.set()
+            await asyncio.gather(*following)
+            assert all(client.connections > 1 for client in clients)
+            if number is signal.SIGTERM:
+                reasons = [one.data["reason"] for one in clients[0].frames if one.kind == "stream_end"]
+                assert reasons.pop() == "task_end"
+                assert set(reasons) == {"closing"}, "a client that resumes before the exit is sent away again"
+            await assert_same(clients, task)
+
+    try:
+        run(main(), 200)
+    finally:
+        may_end.set()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_clients_end_with_the_exact_text_after_a_loss_of_redis(folder_stack: Stack, keep: bool) -> None:
+    folder_stack.model.script(slow_answer)
+
+    async def main() -> None:
+        with GatewayProcess(folder_stack) as gateway:
+            task = await start(folder_stack)
+            clients = [StreamClient([gateway.url], path_of(task)) for _ in range(5)]
+            following = [asyncio.create_task(client.follow()) for client in clients]
+            async with asyncio.timeout(60):
+                while not all(len(client.shown) > 30 for client in clients):
+                    await asyncio.sleep(0.01)
+            folder_stack.restart_redis(keep)
+            assert gateway.lives()
+            await asyncio.gather(*following)
+            finals = {step.seq: step.text for step in await asyncio.to_thread(task.history)}
+            for client in clients:
+                steps = [one.data["step"] for one in client.shown if one.kind == "step_final"]
+                assert [step["seq"] for step in steps] == sorted(finals)
+
+    run(main(), 150)
+
+
+def test_a_browser_gets_an_outage_as_a_stream_that_asks_it_to_come_back(folder_stack: Stack) -> None:
+    folder_stack.model.script(answer)
+    with GatewayProcess(folder_stack, call_timeout=2) as gateway:
+        task = folder_stack.orchestrator.run(MANUAL.team, MANUAL.prompt)
+        assert task.result(60).status == "user_turn"
+        os.kill(folder_stack.valkey.pid, signal.SIGKILL)
+        try:
+            url = f"{gateway.url}{path_of(task)}"
+            for headers, status in (({"Accept": "text/event-stream"}, 200), ({}, 503)):
+                reply = httpx2.get(url, headers=headers, timeout=30)
+                assert reply.status_code == status
+                assert gateway.lives()
+                if status == 503:
+                    assert reply.headers["retry-after"]
+                else:
+                    [event] = reply.text.strip().split("\n\n")
+                    assert "event: stream_end" in event
+                    assert json.loads(event.partition("data: ")[2])["code"] == "unavailable"
+        finally:
+            folder_stack.restart_redis(keep=True)

@@ -1,0 +1,123 @@
+"""A gateway in its own process before the workers of a stack, with teams for OpenAI's clients."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from openai import OpenAI
+
+from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
+from tests.support.servers.chat_protocol import content_text
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import ROOT, Stack
+
+TEAMS: dict[str, dict[str, Any]] = {
+    "desk": {"agents": [{"name": "helper", "prompt": "helper of team {{ team.name }}"}]},
+    "line": {"agents": [{"name": "first", "prompt": "first"}, {"name": "second", "prompt": "second"}]},
+    "guarded": {
+        "agents": [{"name": "adder", "prompt": "adder", "tools": ["add"]}],
+        "tools": [
+            {
+                "name": "add",
+                "function": "tests.support.tools_for_agents:add",
+                "effect": "pure",
+                "approval": "required",
+            }
+        ],
+    },
+    "patient": {
+        "agents": [{"name": "adder", "prompt": "adder", "tools": ["slow_add"]}],
+        "tools": [
+            {
+                "name": "slow_add",
+                "function": "tests.support.tools_for_agents:slow_add",
+                "effect": "pure",
+                "approval": "required",
+            }
+        ],
+    },
+    "limited": {"agents": [{"name": "helper", "prompt": "limited"}], "limits": {"max_steps": 1, "at_limit": "pause"}},
+}
+SUMS: list[tuple[str, Any]] = [("add", {"a": 1, "b": 2}), ("slow_add", {"a": 1, "b": 2, "seconds": 3.0})]
+LONG_ANSWER = [f"word {number}, " for number in range(60)]
+
+
+def write_teams(folder: Path) -> Path:
+    """Write a file for each team, and return the folder."""
+    folder.mkdir()
+    for name, team in TEAMS.items():
+        (folder / f"{name}.json").write_text(json.dumps({"name": name} | team))
+    return folder
+
+
+def answer(request: Request) -> Reply:
+    """Return the reply of the scripted model: the newest message of the user decides."""
+    said = messages_of_user(request)[-1]
+    if results := [text for _, text in request.tool_results]:
+        return Reply(text=f"The results are {sorted(results)}." if results[1:] else f"The result is {results[0]}.")
+    if "weather" in said and "client_weather" in request.tools:
+        cities = ("Bonn", "Rome") if "both" in said else ("Bonn",)
+        return Reply(text="I ask. ", tool_calls=[("client_weather", {"city": city}) for city in cities])
+    if "add" in said and (call := next((call for call in SUMS if call[0] in request.tools), None)):
+        return Reply(tool_calls=[call])
+    if "long" in said:
+        return Reply(chunks=LONG_ANSWER, interval=0.07 if "slow" in said else 0.01)
+    if "endless" in said:
+        return Reply(chunks=["begun ", *LONG_ANSWER * 50], interval=0.05)
+    if "fail" in said:
+        return Reply(status=400, text="the model refuses")
+    return Reply(text=f"{request.system.split()[0]} answers message {len(messages_of_user(request))}: {said}")
+
+
+def messages_of_user(request: Request) -> list[str]:
+    """Return the messages of the user, without the note about the user's view."""
+    texts = [content_text(message) for message in request.messages if message["role"] == "user"]
+    return [text for text in texts if not text.startswith("(Current view")]
+
+
+@dataclass(frozen=True)
+class GatewayProcess:
+    """A gateway, and the stack behind it."""
+
+    stack: Stack
+    server: Server
+    port: int
+
+    def client(self, port: int | None = None, **options: Any) -> OpenAI:
+        """Return OpenAI's client of the gateway, or of a proxy before it."""
+        url = f"http://127.0.0.1:{port or self.port}/openai/v1"
+        return OpenAI(base_url=url, api_key="none", **{"timeout": 60, **options})
+
+    @property
+    def base_url(self) -> str:
+        """The address of the API."""
+        return f"http://127.0.0.1:{self.port}/openai/v1"
+
+
+@contextmanager
+def openai_gateway(stack: Stack, **environment: str) -> Iterator[GatewayProcess]:
+    """Run a gateway before the stack, without authentication."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "roboco.gateway.app:create_app", "--factory", "--port", str(port)]
+    variables = stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | environment
+    log = stack.folder / f"gateway-{port}.log"
+    server = start_server("gateway", [*command, "--timeout-graceful-shutdown", "2"], env=variables, log=log, cwd=ROOT)
+    try:
+        wait_ready(server, lambda: _responds(port), 60)
+        yield GatewayProcess(stack, server, port)
+    finally:
+        server.stop()
+
+
+def _responds(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+            return True
+    except URLError:
+        return False

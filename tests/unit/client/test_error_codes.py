@@ -1,0 +1,178 @@
+"""The codes of refused calls: each public control says why it is refused, in a word for programs."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from roboco.client.task_control import TaskControl
+from roboco.domain.ids import qualified_id
+from roboco.domain.status import TaskStatus
+from roboco.engine.intake.fork import ForkRequest, fork
+from roboco.errors import UsageError
+from roboco.ports.model import Request
+from roboco.settings import Settings
+from tests.support.memory_ports.journeys import MANUAL, member, own_turns
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
+TEAM = team_of(
+    agents=[member("lead", tools=["pay"])],
+    tools=[{"name": "pay", "function": "shop.sums:pay", "effect": "irreversible", "approval": "required"}],
+)
+CONTROLS: dict[str, Callable[[TaskControl], object]] = {
+    "send": lambda task: task.send("hello"),
+    "interrupt": lambda task: task.interrupt("hello"),
+    "pause": lambda task: task.pause(),
+    "step": lambda task: task.step(),
+    "resume": lambda task: task.resume(),
+    "answer": lambda task: task.answer("tc_1", 1),
+    "approve": lambda task: task.approve("tc_1"),
+    "deny": lambda task: task.deny("tc_1"),
+    "resolve": lambda task: task.resolve("tc_1", True),
+    "set_limits": lambda task: task.set_limits(max_steps=50),
+}
+"""All controls but `stop`, which a task that is unknown or has ended does not refuse."""
+
+
+def control(world: World, task_id: str = TASK) -> TaskControl:
+    return TaskControl(task_id, world.engine, Settings())
+
+
+def code_of(call: Callable[[], object]) -> str:
+    with pytest.raises(UsageError) as refused:
+        call()
+    return refused.value.code
+
+
+def world_with_calls() -> World:
+    """Return a world whose agent has called a client tool and a tool that needs an approval."""
+
+    def script(request: Request) -> ScriptedReply:
+        calls: tuple[tuple[str, Any], ...] = (("client_ask", {}), ("pay", {"amount": 5}))
+        return says("calling", *calls) if own_turns(request) == 0 else says("done")
+
+    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
+    world.submit(TEAM, client_tools=[ASK])
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control_of_an_unknown_task_is_not_found(name: str) -> None:
+    world = MANUAL.world()
+    assert code_of(lambda: CONTROLS[name](control(world))) == "not_found"
+    assert not world.files.held
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control_of_an_ended_task_says_that_it_has_ended(name: str) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.stop()
+    world.settle()
+    assert world.status() is TaskStatus.CANCELLED
+    assert code_of(lambda: CONTROLS[name](control(world))) == "ended"
+
+
+@pytest.mark.parametrize("name", ["answer", "approve", "deny", "resolve"])
+def test_decision_on_an_unknown_call_is_not_found(name: str) -> None:
+    world = world_with_calls()
+    assert code_of(lambda: CONTROLS[name](control(world))) == "not_found"
+
+
+def test_second_answer_and_second_decision_are_conflicts() -> None:
+    world = world_with_calls()
+    asked, paid = world.history()[1].calls
+    task = control(world)
+    task.answer(asked.id, 1)
+    task.approve(paid.id)
+    others: list[Callable[[], object]] = [lambda: task.answer(asked.id, 2), lambda: task.deny(paid.id)]
+    assert [code_of(other) for other in others] == ["conflict", "conflict"]
+    world.settle()
+    assert world.status() is TaskStatus.COMPLETED
+    assert [code_of(other) for other in others] == ["conflict", "conflict"]
+
+
+def test_decision_on_a_call_that_has_a_result_is_a_conflict() -> None:
+    world = world_with_calls()
+    asked, paid = world.history()[1].calls
+    world.given.model.script = lambda request: says("client", ("client_ask", {}))
+    world.interrupt("no")
+    world.settle()
+    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
+    task = control(world)
+    assert code_of(lambda: task.answer(asked.id, 1)) == "conflict"
+    assert code_of(lambda: task.approve(paid.id)) == "conflict"
+    assert code_of(lambda: task.resolve(paid.id, True)) == "conflict"
+
+
+def test_other_content_under_an_id_is_a_conflict() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    task = control(world)
+    task.send("hello", item_id="m1")
+    assert code_of(lambda: task.send("goodbye", item_id="m1")) == "conflict"
+    assert code_of(lambda: task.stop(item_id="m1")) == "conflict"
+    assert code_of(lambda: world.submit(MANUAL.team, prompt="other")) == "conflict"
+    assert code_of(lambda: world.submit(TEAM)) == "conflict"
+
+
+def test_message_to_a_busy_team_that_rejects_it_is_a_conflict() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    assert code_of(lambda: control(world).send("hello", if_busy="reject")) == "conflict"
+
+
+WRONG: dict[str, Callable[[TaskControl], object]] = {
+    "an empty message": lambda task: task.send(" "),
+    "an unknown agent": lambda task: task.send("hello", agent="nobody"),
+    "a reserved id": lambda task: task.pause(item_id="answer-1"),
+    "an invalid id": lambda task: task.pause(item_id="../x"),
+    "no limit": lambda task: task.set_limits(),
+    "an unknown tool": lambda task: task.set_limits(tools={"nothing": {"max_calls": 1}}),
+    "a result of an error": lambda task: task.answer("tc_1", 1, status="error"),
+    "a result of what did not happen": lambda task: task.resolve("tc_1", False, 1),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_argument_is_invalid(name: str) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    assert code_of(lambda: WRONG[name](control(world))) == "invalid"
+
+
+def test_approval_of_a_call_that_needs_none_is_invalid() -> None:
+    world = world_with_calls()
+    asked, paid = world.history()[1].calls
+    assert code_of(lambda: control(world).approve(asked.id)) == "invalid"
+    assert code_of(lambda: control(world).answer(paid.id, 1)) == "invalid"
+
+
+def test_unknown_item_is_not_found() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    assert code_of(lambda: control(world).receipt("m1")) == "not_found"
+
+
+def test_fork_of_an_unknown_or_unfinished_step_is_refused() -> None:
+    world = world_with_calls()
+    forks: dict[str, Any] = {
+        "not_found": ForkRequest("missing", "fork_1"),
+        "forbidden": ForkRequest(TASK, "acme:fork_1"),
+        "conflict": ForkRequest(TASK, "fork_1", seq=1),
+        "invalid": ForkRequest(TASK, "fork_1", seq=99),
+    }
+    assert {code: code_of(partial(fork, world.engine, one)) for code, one in forks.items()} == {
+        code: code for code in forks
+    }
+
+
+def test_task_of_another_tenant_is_forbidden() -> None:
+    assert code_of(lambda: qualified_id("acme", "other:order-17")) == "forbidden"

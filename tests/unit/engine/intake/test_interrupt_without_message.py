@@ -1,0 +1,356 @@
+"""Interruptions without a message: the work ends, and the task waits for its user."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.client.receipt import Receipt, find_receipt
+from roboco.client.session import session
+from roboco.client.task_control import TaskControl
+from roboco.domain.history.state import fold
+from roboco.domain.ids import sub_task_id
+from roboco.domain.replay.explain import current_status, explain
+from roboco.domain.replay.replay import RecordedTask, replay
+from roboco.domain.status import TaskStatus
+from roboco.errors import AlreadyEnded, NotFound, UsageError
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
+from roboco.settings import Settings
+from tests.support.memory_ports.controlled import DELEGATING
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import CUSTOM, MANUAL, TOOLS, assert_whole, member, speaker
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.two_agents import TWO_AGENTS, world_of_two_agents
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+
+def halted_once(act: Callable[[World], None] = World.halt, texts: tuple[str, ...] = ("half ", "a word")) -> World:
+    return world_of_two_agents(act, texts)
+
+
+def control(world: World, task_id: str = TASK) -> TaskControl:
+    return TaskControl(task_id, world.engine, Settings())
+
+
+def texts_of(world: World) -> list[tuple[str, str]]:
+    return [(step.agent_name, step.text) for step in world.history()]
+
+
+def receipt_of(world: World, item_id: str = "halt1") -> Receipt:
+    return find_receipt(world.engine, TASK, item_id)
+
+
+def recorded(world: World) -> RecordedTask:
+    team, steps = world.engine.frozen_teams.get(TASK), tuple(world.history())
+    reason = world.server.held.tasks[TASK].reason
+    return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
+
+
+def assert_waits(world: World) -> None:
+    task = world.server.held.tasks[TASK]
+    assert (task.status, task.reason) == (TaskStatus.USER_TURN, "interrupted by the user")
+    assert not world.dispatcher.queue
+    assert not world.pending_item_ids()
+    assert_whole(world, "")
+
+
+def test_text_until_then_is_kept_and_the_task_waits_for_its_user() -> None:
+    world = halted_once()
+    world.settle()
+    assert texts_of(world) == [("user", "go"), ("first", "half a word"), ("orchestrator", "interrupted by the user")]
+    interrupted = world.history()[1]
+    assert interrupted.interrupted
+    assert world.given.model.streams[0].closed
+    assert len(world.given.model.requests) == 1
+    assert_waits(world)
+    receipt = receipt_of(world)
+    assert (receipt.applied_at_seq, receipt.effect, receipt.chunks_after) == (2, "reply_ended", 0)
+    assert receipt.seen_at is not None
+    assert receipt.closed_at is not None
+    [event] = [record for record in world.events() if record["type"] == "event_user_interrupt"]
+    assert (event["reason"], event["item_id"]) == ("interrupted by the user", "halt1")
+    assert event["receipt"] == interrupted.metadata["receipt"]
+
+
+def test_receipt_of_changed_limits_is_not_that_of_the_interruption_beside_them() -> None:
+    def act(world: World) -> None:
+        control(world).set_limits("limits1", max_steps=50)
+        world.halt()
+
+    world = halted_once(act)
+    world.settle()
+    receipt = receipt_of(world, "limits1")
+    assert receipt.applied_at_seq is not None
+    assert (receipt.seen_at, receipt.closed_at, receipt.chunks_after) == (None, None, None)
+    interruption = receipt_of(world)
+    assert (interruption.effect, interruption.chunks_after) == ("reply_ended", 0)
+    assert interruption.seen_at is not None
+
+
+def test_next_message_continues_with_the_interrupted_agent() -> None:
+    world = halted_once()
+    world.settle()
+    world.send("shorter")
+    world.settle()
+    assert texts_of(world)[3:] == [
+        ("user", "shorter"),
+        ("first", "first is brief"),
+        ("second", "second is brief"),
+    ]
+    assert [message["content"] for message in world.given.model.requests[1].messages[1:]] == [
+        "go",
+        "half a word\n(interrupted by the user)",
+        "shorter",
+    ]
+    assert world.history()[4].metadata["routing"]["rule"] == "interrupted"
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert_whole(world, "")
+
+
+def test_history_session_and_story_show_it_and_the_replay_decides_the_same() -> None:
+    world = halted_once()
+    world.settle()
+    assert fold(world.history()).interrupted
+    shown = session(world.engine, TASK)
+    assert (shown.status, shown.reason) == (TaskStatus.USER_TURN, "interrupted by the user")
+    assert shown.messages[-1].text == "interrupted by the user"
+    assert current_status(recorded(world)) == "it is the user's turn: interrupted by the user"
+    assert {step.comparison for step in replay(recorded(world))} == {"same"}
+    world.send("shorter")
+    world.settle()
+    assert not fold(world.history()).interrupted
+    [scene] = explain(recorded(world), "4")
+    assert "the user interrupted the work" in scene.before
+    assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
+
+
+def test_unclaimed_turn_is_replaced() -> None:
+    world = halted_once(lambda _: None)
+    world.deliver(world.dispatcher.queue.popleft())
+    [turn] = world.dispatcher.queue
+    assert isinstance(turn, TurnMessage)
+    world.halt()
+    world.settle()
+    assert texts_of(world) == [("user", "go"), ("orchestrator", "interrupted by the user")]
+    assert not world.given.model.requests
+    assert receipt_of(world).effect == "turn_replaced"
+    assert_waits(world)
+    assert {step.comparison for step in replay(recorded(world))} == {"same"}
+
+
+def test_interruption_between_two_steps_keeps_the_next_turn_from_starting() -> None:
+    worlds: list[World] = []
+
+    def halt_at_the_commit(name: str, call: Any) -> Any:
+        if name.startswith("task_store.commit") and len(worlds[0].history()) == 2:
+            worlds[0].watch = lambda name, call: call()
+            worlds[0].halt()
+        return call()
+
+    worlds.append(World(world_parts(lambda request: says(f"{speaker(request)} is done"))))
+    world = worlds[0]
+    world.submit(TWO_AGENTS)
+    world.watch = halt_at_the_commit
+    world.settle()
+    assert texts_of(world)[1:] == [("first", "first is done"), ("orchestrator", "interrupted by the user")]
+    assert receipt_of(world).effect in ("nothing_running", "turn_replaced")
+    assert_waits(world)
+    world.send("more")
+    world.settle()
+    assert [step.agent_name for step in world.history()][3:] == ["user", "second"]
+
+
+def test_end_that_the_router_would_choose_becomes_a_wait() -> None:
+    worlds: list[World] = []
+
+    def script(request: Request) -> ScriptedReply:
+        return ScriptedReply(("all ", "done"), meanwhile=lambda: None)
+
+    def halt_late(name: str, call: Any) -> Any:
+        if name == "histories.append" and len(worlds[0].given.model.requests) == 1:
+            worlds[0].watch = lambda name, call: call()
+            answer = call()
+            worlds[0].halt()
+            return answer
+        return call()
+
+    worlds.append(World(world_parts(script)))
+    world = worlds[0]
+    world.submit(team_of(agents=[member("only")]))
+    world.watch = halt_late
+    world.settle()
+    assert texts_of(world)[1:] == [("only", "all done"), ("orchestrator", "interrupted by the user")]
+    assert_waits(world)
+
+
+def test_open_calls_are_closed_and_the_tool_is_cancelled() -> None:
+    worlds: list[World] = []
+    flags: list[bool] = []
+
+    def add(args: dict[str, Any], context: ToolContext) -> int:
+        if args["a"] == 3:
+            worlds[0].halt()
+            worlds[0].drain()
+            flags.append(context.cancelled)
+        return int(args["a"])
+
+    worlds.append(World(world_parts(TOOLS.script, {"add": add})))
+    world = worlds[0]
+    world.submit(TOOLS.team)
+    world.settle()
+    [_, lead, results, notice] = world.history()
+    assert flags == [True]
+    assert [result.is_error for result in results.results] == [False, True, True, True]
+    assert notice.is_interruption
+    assert receipt_of(world).effect == "calls_closed"
+    assert_waits(world)
+    world.given.model.script = lambda request: says("I stop")
+    world.send("why?")
+    world.settle()
+    answered = [
+        message["tool_call_id"] for message in world.given.model.requests[-1].messages if "tool_call_id" in message
+    ]
+    assert answered == [call.id for call in lead.calls]
+    assert world.history()[-1].agent_name == lead.agent_name
+
+
+@pytest.mark.parametrize("how_often", [1, 3])
+def test_task_that_waits_for_its_user_stays_as_it_is(how_often: int) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    before, reason = world.history(), world.server.held.tasks[TASK].reason
+    for number in range(how_often):
+        world.halt(f"halt{number}")
+    world.settle()
+    assert world.history() == before
+    assert world.server.held.tasks[TASK].reason == reason
+    assert not world.pending_item_ids()
+    for number in range(how_often):
+        receipt = receipt_of(world, f"halt{number}")
+        assert (receipt.applied_at_seq, receipt.effect) == (1, "already_waiting")
+    world.send("more")
+    world.settle()
+    assert texts_of(world)[2:] == [("user", "more"), ("helper", "helper answers more")]
+
+
+def test_paused_task_stays_paused_and_waits_for_its_user_after_that() -> None:
+    world = halted_once(lambda _: None)
+    world.pause()
+    world.settle()
+    world.halt()
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    assert receipt_of(world).effect in ("nothing_running", "turn_replaced")
+    world.resume()
+    world.settle()
+    assert_waits(world)
+
+
+def test_messages_before_the_interruption_become_steps_first_and_later_ones_continue() -> None:
+    def act(world: World) -> None:
+        world.send("queued", "item1")
+        world.clock.move(0.001)
+        world.halt()
+        world.clock.move(0.001)
+        world.send("shorter", "item2")
+
+    world = halted_once(act)
+    world.settle()
+    assert texts_of(world)[1:5] == [
+        ("first", "half a word"),
+        ("user", "queued"),
+        ("orchestrator", "interrupted by the user"),
+        ("user", "shorter"),
+    ]
+    receipt = receipt_of(world)
+    assert (receipt.applied_at_seq, receipt.effect, receipt.chunks_after) == (3, "reply_ended", 0)
+    assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
+
+
+def test_stop_of_an_interrupted_task_ends_it() -> None:
+    world = halted_once()
+    world.settle()
+    world.stop()
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+
+
+def test_change_of_limits_does_not_end_the_wait() -> None:
+    world = halted_once()
+    world.settle()
+    control(world).set_limits(max_steps=50)
+    world.settle()
+    assert_waits(world)
+
+
+def test_custom_router_is_not_asked() -> None:
+    world = CUSTOM.world()
+    world.submit(CUSTOM.team)
+    world.halt()
+    world.settle()
+    assert_waits(world)
+    world.send("go on")
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_interrupted_sub_task_ends_since_it_has_no_user() -> None:
+    worlds: list[World] = []
+
+    def script(request: Request) -> ScriptedReply:
+        if speaker(request) != "helper":
+            return DELEGATING.script(request)
+        child = sub_task_id(TASK, worlds[0].history()[1].calls[0].id)
+        return ScriptedReply(("half ", "done"), meanwhile=lambda: worlds[0].halt(task_id=child))
+
+    worlds.append(World(world_parts(script)))
+    world = worlds[0]
+    world.submit(DELEGATING.team)
+    world.settle()
+    child = sub_task_id(TASK, world.history()[1].calls[0].id)
+    assert world.summary(child).status is TaskStatus.COMPLETED
+    assert world.history(child)[1].interrupted
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_repeated_interruption_has_its_effect_once() -> None:
+    world = halted_once()
+    world.settle()
+    for _ in range(2):
+        world.halt()
+        world.settle()
+    assert sum(step.is_interruption for step in world.history()) == 1
+
+
+def test_state_survives_a_loss_of_redis() -> None:
+    world = halted_once()
+    world.settle()
+    world.server.wipe()
+    world.settle()
+    assert texts_of(world) == [("user", "go"), ("first", "half a word"), ("orchestrator", "interrupted by the user")]
+    assert world.status() is TaskStatus.USER_TURN
+
+
+def test_unknown_and_ended_tasks_refuse_it() -> None:
+    world = MANUAL.world()
+    with pytest.raises(NotFound):
+        world.halt()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.stop()
+    world.settle()
+    with pytest.raises(AlreadyEnded):
+        world.halt()
+
+
+@pytest.mark.parametrize("options", [{"agent": "helper"}, {"client_context": {"page": 1}}, {"artifacts": ["a.txt"]}])
+def test_agent_and_attachments_need_a_message(options: dict[str, Any]) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    with pytest.raises(UsageError, match="message: is missing"):
+        control(world).interrupt(**options)
+    control(world).interrupt()
+    world.settle()
+    assert world.server.held.tasks[TASK].reason == "interrupted by the user"

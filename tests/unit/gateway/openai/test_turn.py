@@ -1,0 +1,124 @@
+"""Requests of OpenAI's clients: the last message is the prompt, results name their task, and nothing is dropped."""
+
+from typing import Any
+
+import pytest
+
+from roboco.gateway.openai.chat_messages import chat_entries
+from roboco.gateway.openai.ids import ResponseId, shown_call_id, split_call_id
+from roboco.gateway.openai.parameters import CHAT, RESPONSES, check_parameters
+from roboco.gateway.openai.response_items import input_entries
+from roboco.gateway.openai.tools import client_tools
+from roboco.gateway.openai.turn import Decided, Returned, Said, Turn, turn_of
+from roboco.gateway.problem import Problem
+
+CALL = {"id": "tc_1.task_a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def chat(*messages: dict[str, Any]) -> Turn:
+    """Return the turn of chat messages."""
+    return turn_of(chat_entries(messages), "messages", continues=False)
+
+
+def response(given: Any, continues: bool = False) -> Turn:
+    """Return the turn of a response's input."""
+    return turn_of(input_entries(given), "input", continues)
+
+
+def test_the_last_message_is_the_prompt_and_the_others_are_history() -> None:
+    turn = chat(
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "tc_1.task_a", "content": "sun"},
+        {"role": "assistant", "content": "It is sunny."},
+        {"role": "user", "content": [{"type": "text", "text": "two"}]},
+    )
+    assert (turn.prompt, turn.instructions) == ("two", "Be brief.")
+    assert turn.history == (
+        Said("user", "one"),
+        Said("assistant", "(called f with {})"),
+        Said("assistant", "(the result of call tc_1: sun)"),
+        Said("assistant", "It is sunny."),
+    )
+
+
+def test_results_at_the_end_answer_the_task_that_their_calls_name() -> None:
+    turn = chat(
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "tc_1.task_a", "content": "sun"},
+    )
+    assert turn.answers == (Returned("tc_1.task_a", "sun"),)
+    assert turn.answered_task == "task_a"
+    with pytest.raises(Problem, match="different responses"):
+        _ = response(
+            [
+                {"type": "function_call_output", "call_id": "tc_1.task_a", "output": "1"},
+                {"type": "function_call_output", "call_id": "tc_2.task_b", "output": "2"},
+            ]
+        ).answered_task
+
+
+def test_a_response_may_be_a_text_items_or_decisions() -> None:
+    assert response("hi").prompt == "hi"
+    assert response([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], True).prompt == "a\n\nb"
+    given = [{"type": "mcp_approval_response", "approval_request_id": "mcpr_tc_1.task_a", "approve": False}]
+    assert response(given).answers == (Decided("mcpr_tc_1.task_a", False, ""),)
+    assert response(given).answered_task == "task_a"
+    replayed = [
+        {"role": "user", "content": "a"},
+        {"type": "reasoning", "id": "r", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
+        {"role": "user", "content": "c"},
+    ]
+    assert response(replayed).history == (Said("user", "a"), Said("assistant", "b"))
+
+
+@pytest.mark.parametrize(
+    ("given", "continues", "param"),
+    [
+        ([{"role": "assistant", "content": "a"}], False, "input"),
+        ([{"role": "user", "content": " "}], False, "input"),
+        ([{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}], True, "input"),
+        ([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], False, "input.0.content.0"),
+        ([{"role": "robot", "content": "a"}], False, "input.0.role"),
+        ([{"type": "computer_call"}], False, "input.0"),
+        ([{"role": "user", "content": 7}], False, "input.0.content"),
+    ],
+)
+def test_input_that_cannot_be_honoured_is_refused_with_its_place(given: Any, continues: bool, param: str) -> None:
+    with pytest.raises(Problem) as refused:
+        response(given, continues)
+    assert (refused.value.status, refused.value.extra["param"]) == (400, param)
+
+
+def test_function_names_get_a_prefix_and_collisions_are_refused() -> None:
+    tool = {"type": "function", "name": "search", "description": "Find.", "parameters": {"type": "object"}}
+    [declared] = client_tools([tool], nested=False)
+    assert declared == {"name": "client_search", "description": "Find.", "input_schema": {"type": "object"}}
+    names = [one["name"] for one in client_tools([tool, tool | {"name": "client_search"}], nested=False)]
+    assert names == ["client_search", "client_client_search"]
+    wrong = ([tool, tool], [{"type": "web_search"}], [tool | {"name": "a b"}], [tool | {"name": "x" * 58}])
+    for tools in wrong:
+        with pytest.raises(Problem):
+            client_tools(tools, nested=False)
+
+
+def test_parameters_that_change_an_answer_are_refused() -> None:
+    check_parameters({"temperature": 1, "user": "u", "n": None, "metadata": {"a": "b"}}, CHAT, ())
+    check_parameters({"store": True, "text": {"format": {"type": "text"}}}, RESPONSES, ())
+    check_parameters({"temperature": 0.5}, CHAT, ("temperature",))
+    for name, value in {"temperature": 0.5, "n": 2, "unheard_of": 1, "tool_choice": "required"}.items():
+        with pytest.raises(Problem) as refused:
+            check_parameters({name: value}, CHAT, ())
+        assert (refused.value.code, refused.value.extra["param"]) == ("unsupported_parameter", name)
+
+
+def test_ids_name_a_task_and_a_position() -> None:
+    assert ResponseId.parse(str(ResponseId("acme:task_1.b", 7))) == ResponseId("acme:task_1.b", 7)
+    assert split_call_id(shown_call_id("tc_1", "acme:task_1.b")) == ("tc_1", "acme:task_1.b")
+    assert split_call_id("call_of_another_service") == ("call_of_another_service", "")
+    for text in ("", "resp_", "resp_a", "resp__1", "resp_../x_1", "resp_a_" + "9" * 10, "resp_" + "a" * 300 + "_1"):
+        with pytest.raises(Problem):
+            ResponseId.parse(text)

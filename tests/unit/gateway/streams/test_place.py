@@ -1,0 +1,63 @@
+"""Places: ids of frames, which arrive as hostile input."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roboco.domain.stream.merged import Cursor
+from roboco.gateway.problem import Problem
+from roboco.gateway.streams.place import MAX_TASKS, check_place, end_place, is_end, join_places, split_places
+from roboco.gateway.streams.task_list_source import check_list_place
+
+NUMBERS = st.integers(0, 10**15 - 1)
+CURSORS = st.builds(
+    Cursor, st.text("0123456789abcdef", max_size=12), NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.booleans()
+)
+PLACES = st.one_of(st.just(""), st.builds(str, CURSORS), st.builds(lambda cursor: end_place(str(cursor)), CURSORS))
+NAMES = st.lists(st.from_regex(r"\A(t:)?[a-z]{1,5}\Z"), max_size=MAX_TASKS, unique=True)
+
+
+@given(NAMES, st.data())
+def test_an_id_of_several_tasks_holds_the_place_of_each(names: list[str], data: st.DataObject) -> None:
+    places = {name: data.draw(PLACES) for name in names}
+    joined = join_places(places)
+    assert split_places(joined, names) == places
+    others = [*names[1:], "added"]
+    assert split_places(joined, others) == {name: places.get(name, "") for name in others}
+    assert len(joined) <= 4096 or len(names) > 15
+
+
+@given(PLACES)
+def test_the_end_is_a_place_after_any_other(place: str) -> None:
+    assert check_place(place) == place
+    assert check_place(end_place(place)) == end_place(place)
+    assert is_end(end_place(place))
+
+
+@given(st.one_of(st.text(), st.text("0123456789abcdeft.~-_", max_size=300)))
+def test_any_other_text_is_a_wrong_request(text: str) -> None:
+    for parse in (check_place, check_list_place, lambda found: split_places(found, ["task"])):
+        try:
+            parse(text)
+        except Problem as problem:
+            assert (problem.status, problem.code) == (400, "invalid")  # noqa: PT017 - or it is a place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "17",
+        f".{'9' * 5000}.0.0.1.0",
+        "a.0.0.0.1.0~~",
+        "a.٣.0.0.1.0",
+        "a.0.0.0.1.0\n",
+        "_".join(["0123456789-a.0.0.0.1.0"] * (MAX_TASKS + 1)),
+        "0123456789-",
+        f"list-{'9' * 15}",
+        "list--1",
+    ],
+)
+def test_texts_that_almost_are_places_are_refused(text: str) -> None:
+    for parse in (check_place, check_list_place, lambda found: split_places(found, ["task"])):
+        with pytest.raises(Problem, match="is not the id of an event"):
+            parse(text)

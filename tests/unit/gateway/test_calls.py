@@ -1,0 +1,150 @@
+"""CallLine: blocking calls in bounded threads, with a deadline."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from roboco.gateway.calls import OWNER, CallLine, LinePart
+from roboco.gateway.problem import Problem
+
+SHORT_SECONDS, LONG_SECONDS = 0.05, 20.0
+
+
+async def refused(line: CallLine) -> str:
+    """Return the status and detail of a refusal of a call that does nothing, or "" if it is served."""
+    try:
+        await line.run(lambda: None)
+    except Problem as problem:
+        return f"{problem.status}: {problem.detail}" if "Retry-After" in problem.headers else "without Retry-After"
+    return ""
+
+
+async def served_again(line: CallLine) -> None:
+    """Wait until the line serves a call, and close it."""
+    async with asyncio.timeout(LONG_SECONDS):
+        while await refused(line):
+            await asyncio.sleep(0.001)
+    line.close()
+
+
+def test_a_result_and_an_error_of_a_call_reach_its_request() -> None:
+    def fail() -> None:
+        raise TimeoutError("of the call itself")
+
+    async def serve() -> None:
+        line = CallLine("read", 1, 1, LONG_SECONDS)
+        assert await line.run(divmod, 7, 2) == (3, 1)
+        with pytest.raises(TimeoutError, match="of the call itself"):
+            await line.run(fail)
+        line.close()
+
+    asyncio.run(serve())
+
+
+def test_a_full_line_refuses_immediately_until_a_call_has_ended() -> None:
+    """A call that hangs keeps its place after its deadline: the store has not answered yet."""
+    go = threading.Event()
+
+    async def serve() -> None:
+        line = CallLine("read", 1, 0, SHORT_SECONDS)
+        with pytest.raises(Problem, match="has not answered"):
+            await line.run(go.wait, LONG_SECONDS)
+        for _ in range(5):
+            await asyncio.sleep(0)  # all callbacks of the ended request run
+        assert await refused(line) == "503: too many read calls wait for a server that answers slowly"
+        go.set()
+        await served_again(line)
+
+    asyncio.run(serve())
+
+
+def test_a_call_that_has_not_begun_at_its_deadline_never_begins() -> None:
+    go, begun = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        line = CallLine("control", 1, 1, SHORT_SECONDS)
+        hanging = asyncio.create_task(line.run(go.wait, LONG_SECONDS))
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match="has not answered"):
+            await line.run(begun.set)
+        with pytest.raises(Problem, match="has not answered"):
+            await hanging
+        go.set()
+        await served_again(line)
+
+    asyncio.run(serve())
+    assert not begun.is_set()
+
+
+def test_a_request_that_has_gone_leaves_its_place_when_its_call_ends() -> None:
+    go = threading.Event()
+
+    async def serve() -> None:
+        line = CallLine("read", 1, 0, LONG_SECONDS)
+        gone = asyncio.create_task(line.run(go.wait, LONG_SECONDS))
+        await asyncio.sleep(0)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert await refused(line)
+        go.set()
+        await served_again(line)
+
+    asyncio.run(serve())
+
+
+async def held_by(line: CallLine, owner: str, call: Callable[[], object]) -> object:
+    """Run a call of an owner."""
+    OWNER.set(owner)
+    return await line.run(call)
+
+
+def test_slow_calls_of_one_owner_leave_threads_and_places_to_others() -> None:
+    go = threading.Event()
+
+    async def serve() -> None:
+        line = CallLine("read", 3, 4, LONG_SECONDS, LinePart(2, 2))
+        slow = [asyncio.create_task(held_by(line, "acme", go.wait)) for _ in range(4)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match=r"503.*too many read calls of this caller, or of its tenant"):
+            await held_by(line, "acme", go.wait)
+        assert await asyncio.create_task(held_by(line, "other", lambda: "served")) == "served"
+        go.set()
+        assert await asyncio.gather(*slow) == [True] * 4
+        assert await asyncio.create_task(held_by(line, "acme", lambda: "served")) == "served"
+        line.close()
+
+    asyncio.run(serve())
+
+
+def test_owners_take_turns_at_a_free_thread() -> None:
+    go, begun = threading.Event(), list[str]()
+
+    async def serve() -> None:
+        line = CallLine("read", 1, 9, LONG_SECONDS, LinePart(1, 9))
+        calls = [asyncio.create_task(held_by(line, "first", lambda: go.wait(LONG_SECONDS)))]
+        for name in ("acme 1", "acme 2", "acme 3", "other 1", "third 1", "other 2"):
+            calls.append(asyncio.create_task(held_by(line, name.split()[0], partial(begun.append, name))))
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.gather(*calls)
+        line.close()
+
+    asyncio.run(serve())
+    assert begun == ["acme 1", "other 1", "third 1", "acme 2", "other 2", "acme 3"]
+
+
+def test_a_line_without_parts_serves_all_owners_in_order() -> None:
+    begun = list[str]()
+
+    async def serve() -> None:
+        line = CallLine("limit", 1, 9, LONG_SECONDS)
+        names = ("acme", "acme", "other")
+        await asyncio.gather(*(held_by(line, name, partial(begun.append, name)) for name in names))
+        line.close()
+
+    asyncio.run(serve())
+    assert begun == ["acme", "acme", "other"]

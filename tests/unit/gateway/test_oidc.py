@@ -1,0 +1,278 @@
+"""Tokens of an OIDC provider: signatures, claims, rotation of keys, and attacks on the algorithm."""
+
+import asyncio
+import base64
+import hmac
+import json
+import math
+from typing import Any
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, OctKey, RSAKey
+
+from roboco.domain.access_key import CallerLimits
+from roboco.errors import TransientError
+from roboco.gateway.calls import CallLine
+from roboco.gateway.oidc import Tokens
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import Problem
+from roboco.gateway.provider_keys import MAX_AGE, RETRY_SECONDS, keys_of
+from roboco.gateway.settings import GatewaySettings
+
+ISSUER, AUDIENCE, NOW = "https://login.example", "roboco", 1_800_000_000
+RSA, OTHER_RSA = RSAKey.generate_key(2048), RSAKey.generate_key(2048)
+EC = ECKey.generate_key("P-256")
+SETTINGS = GatewaySettings(oidc_issuer=ISSUER, oidc_audience=AUDIENCE)
+LIMITS = CallerLimits(requests_per_minute=7)
+
+
+def public(key: Any, key_id: str, **more: Any) -> dict[str, Any]:
+    """Return the public part of a key, as a provider shows it."""
+    return {**key.as_dict(private=False), "kid": key_id, "use": "sig", **more}
+
+
+class Provider:
+    """A provider, and a gateway that trusts it, with a clock that the test moves."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.documents: dict[str, Any] = {
+            f"{ISSUER}/.well-known/openid-configuration": {"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"},
+            f"{ISSUER}/keys": {"keys": [public(RSA, "r1"), public(EC, "e1")]},
+        }
+        self.reads = 0
+        self.broken = False
+        self.clock = 0.0
+        self.settings = SETTINGS.model_copy(update=settings)
+
+    def fetch(self, address: str) -> dict[str, Any]:
+        """Return the document at an address."""
+        self.reads += 1
+        if self.broken:
+            raise TransientError("the provider is down")
+        found: dict[str, Any] = self.documents[address]
+        return found
+
+    def callers(self, *tokens: str) -> list[Principal | int]:
+        """Return the caller of each token, or the status of its Problem, from one gateway."""
+        return asyncio.run(self.ask(*[(0.0, token) for token in tokens]))
+
+    async def ask(self, *requests: tuple[float, str]) -> list[Principal | int]:
+        """Do the same, each some seconds after the one before."""
+        line = CallLine("token", 1, 4, 5.0)
+        gateway = Tokens(self.settings, line, lambda: NOW)
+        gateway.keys._fetch = self.fetch
+        gateway.keys._clock = lambda: self.clock
+        answers: list[Principal | int] = []
+        for seconds, token in requests:
+            self.clock += seconds
+            try:
+                answers.append(await gateway.principal(token, LIMITS))
+            except Problem as problem:
+                answers.append(problem.status)
+        line.close()
+        return answers
+
+
+def token(key: Any = RSA, header: dict[str, Any] | None = None, **claims: Any) -> str:
+    """Return a signed token. A claim that is None is left out."""
+    fields = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "ann",
+        "exp": NOW + 300,
+        "iat": NOW,
+        "tenant": "acme",
+        "scope": "openid roboco:read roboco:submit roboco:unknown read",
+    } | claims
+    given = {name: value for name, value in fields.items() if value is not None}
+    head = {"alg": "RS256", "kid": "r1"} if key is RSA else {"alg": "ES256", "kid": "e1"}
+    chosen = head if header is None else header
+    return jwt.encode(chosen, given, key, algorithms=["RS256", "ES256", "HS256", "PS256", "RS512"])
+
+
+def test_claims_name_the_caller() -> None:
+    expected = Principal("oidc:ann", "acme", frozenset({Scope.READ, Scope.SUBMIT}), None, LIMITS)
+    assert Provider().callers(token(), token(EC)) == [expected, expected]
+
+
+def test_scopes_may_be_a_list_and_teams_a_claim() -> None:
+    provider = Provider(oidc_scope_claim="roles", oidc_scope_prefix="", oidc_teams_claim="teams")
+    [caller, without] = provider.callers(token(roles=["read", 5, "approve"], teams=["desk"]), token(roles="read"))
+    assert isinstance(caller, Principal)
+    assert isinstance(without, Principal)
+    assert caller.scopes == {Scope.READ, Scope.APPROVE}
+    assert caller.teams == frozenset({"desk"})
+    assert without.teams == frozenset()
+
+
+def test_a_token_without_a_tenant_is_an_operators_and_no_other() -> None:
+    plain, operator, both = Provider().callers(
+        token(tenant=None), token(tenant=None, scope="roboco:operate"), token(scope="roboco:operate roboco:read")
+    )
+    assert plain == 403
+    assert isinstance(operator, Principal)
+    assert operator.tenant is None
+    assert isinstance(both, Principal)
+    assert (both.tenant, both.scopes) == ("acme", frozenset({Scope.READ}))
+
+
+@pytest.mark.parametrize("tenant", ["", "ACME", "a:b", "../x", 5, ["acme"], {"a": 1}, "a" * 33])
+def test_a_tenant_that_is_not_allowed_is_refused(tenant: Any) -> None:
+    assert Provider().callers(token(tenant=tenant)) == [403]
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iss": "https://evil.example"},
+        {"iss": ISSUER + "/"},
+        {"iss": None},
+        {"aud": "other"},
+        {"aud": ["other"]},
+        {"aud": None},
+        {"aud": {"roboco": 1}},
+        {"exp": NOW - 61},
+        {"exp": None},
+        {"exp": str(NOW + 300)},
+        {"exp": True},
+        {"nbf": NOW + 61},
+        {"iat": NOW + 61},
+        {"iat": "now"},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": 5},
+        {"sub": "a\nb"},
+        {"sub": "a" * 191},
+    ],
+    ids=str,
+)
+def test_wrong_claims_are_refused(claims: dict[str, Any]) -> None:
+    assert Provider().callers(token(**claims)) == [401]
+
+
+def test_clocks_may_differ_a_little_and_the_audience_may_be_a_list() -> None:
+    found = Provider().callers(token(exp=NOW - 59), token(nbf=NOW + 59), token(aud=["other", AUDIENCE]))
+    assert all(isinstance(one, Principal) for one in found)
+
+
+def unsigned(head: Any, signature: str = "", **claims: Any) -> str:
+    """Return a token with this header."""
+    body = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 300, "tenant": "acme"} | claims
+    parts = (json.dumps(one).encode() if not isinstance(one, bytes) else one for one in (head, body))
+    return ".".join([*(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in parts), signature])
+
+
+def signed_with_public_key() -> str:
+    """Return a token whose HS256 secret is the provider's public key."""
+    text = unsigned({"alg": "HS256", "kid": "r1"})[:-1]
+    mac = hmac.digest(RSA.as_pem(private=False), text.encode(), "sha256")
+    return f"{text}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        unsigned({"alg": "none"}),
+        unsigned({"alg": "none", "kid": "r1"}),
+        unsigned({"alg": "RS256", "kid": "r1"}),
+        unsigned({"alg": ["RS256"], "kid": "r1"}),
+        unsigned({"alg": "RS256", "kid": ["r1"]}),
+        unsigned([]),
+        unsigned(b"\xff\xfe"),
+        unsigned(b"[" * 1400),
+        "a.b",
+        "a.b.c.d.e",
+        "...",
+        "x" * 16_000,
+        signed_with_public_key(),
+        token(OTHER_RSA, {"alg": "RS256", "kid": "r1"}),
+        token(OTHER_RSA, {"alg": "RS256", "kid": "r1", "jwk": OTHER_RSA.as_dict(private=False)}),
+        token(OTHER_RSA, {"alg": "RS256", "kid": "r1", "jku": "https://evil.example/keys"}),
+        token(RSA, {"alg": "RS512", "kid": "r1"}),
+        token(RSA, {"alg": "PS256", "kid": "r1"}),
+        token(RSA, {"alg": "RS256", "kid": "e1"}),
+        token(EC, {"alg": "ES256", "kid": "r1"}),
+        token(RSA)[:-4] + "AAAA",
+        token(RSA, {"alg": "RS256", "kid": "../../etc/passwd"}),
+    ],
+    ids=range(22),
+)
+def test_attacks_are_refused(attack: str) -> None:
+    assert Provider().callers(attack) == [401]
+
+
+def test_a_token_without_a_key_id_needs_a_single_key() -> None:
+    provider = Provider()
+    [found] = provider.callers(token(RSA, {"alg": "RS256"}))
+    assert isinstance(found, Principal)
+    provider.documents[f"{ISSUER}/keys"]["keys"].append(public(OTHER_RSA, "r2"))
+    assert provider.callers(token(RSA, {"alg": "RS256"})) == [401]
+
+
+def test_a_new_key_is_read_once_and_invented_ids_cause_no_flood() -> None:
+    provider = Provider()
+    invented = [(0.1, token(RSA, {"alg": "RS256", "kid": f"k{number}"})) for number in range(20)]
+    rotated = token(OTHER_RSA, {"alg": "RS256", "kid": "r2"})
+
+    async def work() -> list[Principal | int]:
+        return await provider.ask((0, token()), *invented, (RETRY_SECONDS, rotated))
+
+    provider.documents[f"{ISSUER}/keys"]["keys"].append(public(OTHER_RSA, "r2"))
+    answers = asyncio.run(work())
+    assert isinstance(answers[0], Principal)
+    assert set(answers[1:-1]) == {401}
+    assert isinstance(answers[-1], Principal)
+    assert provider.reads == 2  # the configuration and the keys, once: the first read had the new key already
+
+
+def test_known_keys_count_for_a_bounded_time_while_the_provider_is_down() -> None:
+    provider = Provider()
+
+    async def work() -> list[Principal | int]:
+        line = CallLine("token", 1, 4, 5.0)
+        gateway = Tokens(provider.settings, line, lambda: NOW)
+        gateway.keys._fetch, gateway.keys._clock = provider.fetch, lambda: provider.clock
+        answers: list[Principal | int] = [await gateway.principal(token(), LIMITS)]
+        provider.broken = True
+        for at in (MAX_AGE - 1, MAX_AGE + 1):
+            provider.clock = at
+            try:
+                answers.append(await gateway.principal(token(), LIMITS))
+            except Problem as problem:
+                answers.append(problem.status)
+        line.close()
+        return answers
+
+    known, still, gone = asyncio.run(work())
+    assert isinstance(known, Principal)
+    assert isinstance(still, Principal)
+    assert gone == 503
+
+
+def test_a_provider_that_never_answers_or_names_another_issuer_is_unavailable() -> None:
+    broken = Provider()
+    broken.broken = True
+    assert broken.callers(token()) == [503]
+    foreign = Provider()
+    foreign.documents[f"{ISSUER}/.well-known/openid-configuration"]["issuer"] = "https://evil.example"
+    assert foreign.callers(token()) == [503]
+
+
+@pytest.mark.filterwarnings("ignore:Key size should be")
+def test_keys_for_other_purposes_are_left_out() -> None:
+    small = RSAKey.generate_key(1024)
+    keys = [
+        public(RSA, "a"),
+        public(RSA, "b", use="enc"),
+        public(RSA, "c", alg="RS512"),
+        public(small, "d"),
+        public(ECKey.generate_key("P-384"), "e"),
+        OctKey.generate_key(256).as_dict(),
+        {"kty": "RSA", "n": "!", "e": math.pi},
+        {"kty": "EC", "crv": "P-256"},
+        "text",
+        None,
+    ]
+    assert [key_id for key_id, _ in keys_of({"keys": keys})] == ["a"]
+    assert keys_of({}) == keys_of({"keys": "x"}) == []

@@ -1,0 +1,266 @@
+"""The parts of the web view that need no page: digests, forms, receipts. Node runs them."""
+
+import json
+import shutil
+import subprocess
+import time
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.step import TaskStep
+
+HISTORIES = sorted((Path(__file__).parents[3] / "replay/histories").rglob("*.jsonl"))
+PROGRAM = Path(__file__).with_name("explanations.mjs")
+HOSTILE = 'quote " backslash \\ brace } bracket ] "digest":"x", \u2028 \u202e 🌊 é \x01'
+Question = tuple[str, object]
+
+
+def node() -> str:
+    """Return the path of Node, or skip. The package of the browser tests brings one."""
+    found = shutil.which("node")
+    spec = None if found else find_spec("playwright")
+    if spec is not None and spec.origin is not None:
+        found = str(Path(spec.origin).parent / "driver" / "node")
+    return found or pytest.skip("there is no Node")
+
+
+def ask(*questions: Question) -> list[Any]:
+    """Return the answers of the modules."""
+    folder = str(resources.files("roboco.gateway.web") / "assets")
+    command = [node(), "--no-warnings", "--experimental-default-type=module", str(PROGRAM), folder]
+    done = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
+
+
+def pages(lines: list[str], size: int) -> dict[int, str]:
+    """Return the pages of `/history`, by their start."""
+    starts = range(0, max(1, len(lines)), size)
+    following = [*(str(start) for start in starts[1:]), "null"]
+    return {
+        start: f'{{"steps":[{",".join(lines[start : start + size])}],"next":{after}}}'
+        for start, after in zip(starts, following, strict=True)
+    }
+
+
+def chain(*contents: dict[str, Any]) -> list[str]:
+    """Return the lines of steps with this metadata."""
+    before, lines = "", []
+    for seq, metadata in enumerate(contents):
+        record = {"seq": seq, "agent_name": "user", "parts": [{"type": "text", "text": HOSTILE}], "metadata": metadata}
+        step = TaskStep.model_validate(record).sealed(before)
+        before = step.digest
+        lines.append(step.line())
+    return lines
+
+
+def test_recorded_histories_are_intact() -> None:
+    recorded = [path.read_text().splitlines() for path in HISTORIES]
+    answers = ask(*(("verify", pages(lines, 3)) for lines in recorded))
+    assert [(len(answer["digests"]), answer["wrong"]) for answer in answers] == [
+        (len(lines), None) for lines in recorded
+    ]
+    assert [answer["digests"][-1] for answer in answers] == [json.loads(lines[-1])["digest"] for lines in recorded]
+
+
+def test_numbers_and_texts_that_javascript_would_change_are_intact() -> None:
+    lines = chain(
+        {"n": [1.0, 1e22, 12345678901234567890, -0.0, 1e-7]}, {"digest": "inner", "seq": 9}, {HOSTILE: HOSTILE}
+    )
+    [found] = ask(("verify", pages(lines, 2)))
+    assert found == {"digests": [json.loads(line)["digest"] for line in lines], "wrong": None}
+
+
+def test_first_wrong_step_is_named() -> None:
+    lines = chain(*({"n": 1.0} for _ in range(5)))
+    swapped = [lines[0], lines[2], lines[1], *lines[3:]]
+    doubled = lines[3].replace('{"agent_name"', '{"seq":3,"agent_name"')
+    damaged = {
+        "content": ([*lines[:3], lines[3].replace("1.0", "1.1"), lines[4]], 3),
+        "digest": ([*lines[:4], lines[4].replace('"digest":"', '"digest":"0')], 4),
+        "missing": ([*lines[:2], *lines[3:]], 2),
+        "swapped": (swapped, 1),
+        "no digest": ([lines[0], canonical_json({"seq": 1, "prev_digest": json.loads(lines[0])["digest"]})], 1),
+        "twice": ([*lines[:3], doubled, lines[4]], 3),
+        "no object": ([*lines[:2], "17"], 2),
+    }
+    answers = ask(*(("verify", pages(changed, 2)) for changed, _ in damaged.values()))
+    assert {name: answer["wrong"]["seq"] for name, answer in zip(damaged, answers, strict=True)} == {
+        name: seq for name, (_, seq) in damaged.items()
+    }
+
+
+def test_indented_json_is_the_same_json() -> None:
+    lines = chain({"n": [1.0, 12345678901234567890, [], {}]})
+    [shown] = ask(("indent", lines[0]))
+    assert json.loads(shown) == json.loads(lines[0])
+    assert "12345678901234567890" in shown
+    assert "\u202e" in lines[0]
+    assert "\u202e" not in shown
+    assert "\n  " in shown
+
+
+def test_form_gives_its_value_back() -> None:
+    schema = {
+        "type": "object",
+        "required": ["kind", "size", "__proto__"],
+        "properties": {
+            "kind": {"const": {"of": "note"}},
+            "size": {"type": "integer"},
+            "share": {"type": "number"},
+            "late": {"type": "boolean"},
+            "sky": {"enum": ["clear", None, {"a": 1}]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "inner": {"type": "object", "properties": {"x": {"type": "number"}}},
+            "any": True,
+            "__proto__": {"type": "string"},
+        },
+    }
+    full = {"kind": {"of": "note"}, "size": 3, "share": 0.5, "late": False, "sky": {"a": 1}, "tags": ["", "b"]}
+    full |= {"inner": {"x": 1}, "any": [1], "__proto__": "own"}
+    few = {"kind": {"of": "note"}, "size": 0, "__proto__": ""}
+    answers = ask(*(("form", {"schema": schema, "value": value}) for value in (full, few)))
+    assert [answer.get("value") for answer in answers] == [full, few]
+
+
+@pytest.mark.parametrize(
+    ("schema", "draft", "problem"),
+    [
+        ({"type": "integer"}, "1.5", "the value is no integer"),
+        ({"type": "integer"}, "9007199254740993", "the value is too large to be exact"),
+        ({"type": "number"}, "1e999", "the value is too large to be exact"),
+        ({"type": "number"}, "", "the value is missing"),
+        ({"type": "number"}, '"1"', "the value is no number"),
+        ({"title": "Size", "type": "boolean"}, "1", "Size is no boolean"),
+        ({"enum": ["a"]}, '"b"', "the value is no option"),
+        ({}, '{"a": ', "the value is not JSON"),
+        (
+            {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}},
+            [["x"]],
+            "1 › n is no number",
+        ),
+    ],
+)
+def test_a_wrong_draft_names_its_field(schema: Any, draft: Any, problem: str) -> None:
+    assert ask(("read", {"schema": schema, "draft": draft})) == [{"problem": problem}]
+
+
+def test_what_does_not_begin_as_json_is_a_text() -> None:
+    answers = ask(*(("read", {"schema": None, "draft": draft}) for draft in ("12", "12 degrees", '"12"', "null")))
+    assert [answer["value"] for answer in answers] == [12, "12 degrees", "12", None]
+
+
+def test_hostile_schemas_become_bounded_plans() -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(200):
+        deep = {"type": "object", "properties": {"a": deep, "b": {"type": "null"}}}
+    wide = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(5000)}}
+    broad = {
+        "type": "object",
+        "properties": {f"p{n}": {"type": "object", "properties": {f"q{m}": {} for m in range(70)}} for n in range(70)},
+    }
+    schemas: list[Any] = [
+        deep,
+        wide,
+        broad,
+        {"$ref": "http://example.test/schema"},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}},
+        {"anyOf": [{"type": "string"}]},
+        {"type": "string", "pattern": "(a+)+$", "title": {"x": 1}, "description": "d" * 10**6},
+        {"type": ["string", "null"]},
+        {"type": "object", "properties": {"a": {}}, "required": ["b"]},
+        {"type": "object", "properties": ["a"], "required": "a"},
+        {"enum": list(range(10**5))},
+        {"type": "array", "items": [{"type": "string"}]},
+        17,
+        [],
+    ]
+    started = time.process_time()
+    plans = ask(*(("plan", schema) for schema in schemas))
+    assert time.process_time() - started < 5
+    assert all(len(json.dumps(plan)) < 30_000 for plan in plans[:3])
+    kinds = [plan["kind"] for plan in plans]
+    assert kinds == ["object", "json", "object", "json", "object", "json", "string", *["json"] * 7]
+    assert plans[4]["fields"][0]["kind"] == "json"
+    assert len(plans[6]["hint"]) <= 600
+    drafts = ask(*(("form", {"schema": schema}) for schema in schemas[:3]))
+    assert all(len(json.dumps(draft)) < 30_000 for draft in drafts)
+
+
+def test_only_changed_limits_are_sent() -> None:
+    now: dict[str, Any] = {"max_steps": 100, "max_cost": 2.5, "max_tokens": None, "agents": {}}
+    wanted = ({"max_steps": 100, "max_cost": 2.5}, {"max_steps": 50}, {"max_steps": 100, "max_cost": 3, "max_calls": 9})
+    now |= {"max_calls": None, "max_seconds": None, "max_tokens_in": None, "max_tokens_out": None}
+    changed = ask(*(("limits", {"now": now, "wanted": one}) for one in wanted))
+    assert changed == [{}, {"max_steps": 50, "max_cost": None}, {"max_cost": 3, "max_calls": 9}]
+
+
+def test_an_impossible_action_says_why() -> None:
+    def why(action: str, status: str, *scopes: str) -> Question:
+        return "whyNot", {"action": action, "status": status, "scopes": scopes or ["control"]}
+
+    assert ask(
+        why("send", "completed"),
+        why("stop", "failed"),
+        why("fork", "cancelled"),
+        why("resume", "running"),
+        why("step", "paused"),
+        why("interrupt", "user_turn"),
+        why("stop", "running", "read"),
+    ) == [
+        "the task has ended",
+        "the task has ended",
+        "",
+        "not possible with the status: running",
+        "",
+        "not possible with the status: waits for a message",
+        "your key lacks the scope control",
+    ]
+
+
+def test_a_receipt_names_each_moment() -> None:
+    receipt = {"requested_at": "2026-11-23T20:00:00.000Z", "applied_at_seq": None, "expired": False, "effect": None}
+    ended = {"seen_at": "2026-11-23T20:00:00.034Z", "closed_at": "2026-11-23T20:00:00.039Z", "chunks_after": 1}
+    applied = receipt | ended | {"applied_at_seq": 7, "effect": "reply_ended"}
+    skewed = receipt | {"seen_at": "2026-11-23T19:59:59.000Z", "expired": True}
+    texts = [
+        [(line["text"], line.get("after")) for line in lines[1:]]
+        for lines in ask(*(("receipt", one) for one in (receipt, applied, skewed)))
+    ]
+    assert texts == [
+        [("not applied yet", None)],
+        [
+            ("seen by the worker", "+34 ms"),
+            ("connection closed", "+5 ms"),
+            ("1 chunk after the request", None),
+            ("applied at step 7", None),
+            ("ended a reply", None),
+        ],
+        [("seen by the worker", "clocks differ"), ("expired: the task ended before it was applied", None)],
+    ]
+
+
+def test_a_step_says_who_decided_what() -> None:
+    verdict = {"approved": True, "reason": "fine", "args": {"n": 1}, "item_id": "verdict-a", "by": "alice"}
+    metadata = {
+        "approvals": {"a": verdict, "b": {"approved": False, "reason": "", "args": None}},
+        "resolved": {"a": "verdict-a", "c": "answer-c", "d": "0f"},
+        "resolved_by": {"c": "bob"},
+    }
+    decisions = ask(
+        *(("decision", {"step": {"metadata": metadata}, "call": call}) for call in ("a", "b", "c", "d", "toString"))
+    )
+    assert [one and (one.get("by"), one["how"]) for one in decisions] == [
+        ("alice", "approved this call with other arguments"),
+        (None, "denied this call"),
+        ("bob", "answered this call"),
+        (None, "resolved this call"),
+        None,
+    ]
+    assert ask(("ranges", [0, 1, 2, 5])) == [[[0, 2], [5, 5]]]
