@@ -1,4 +1,4 @@
-"""Write roboco/docs/settings.md from the fields of `Settings`: settings_page.py [--check].
+"""Write roboco/docs/settings.md from the fields of `Settings` and `GatewaySettings`: settings_page.py [--check].
 
 The first line of a field's docstring goes into a table, the other lines follow the table.
 """
@@ -8,10 +8,13 @@ import inspect
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from roboco import settings
-from roboco.settings import Settings, variable_of
+from pydantic import BaseModel
+
+from roboco.gateway.settings import PREFIX as GATEWAY_PREFIX
+from roboco.gateway.settings import GatewaySettings
+from roboco.settings import PREFIX, Settings
 
 PAGE: Final = Path(__file__).parents[1] / "roboco" / "docs" / "settings.md"
 GROUPS: Final = {
@@ -33,11 +36,33 @@ GROUPS: Final = {
     ),
     "Observability": ("log_format", "metrics_port", "metrics_address", "tracing", "health_dir", "health_timeout"),
 }  # fmt: skip
+GATEWAY_GROUPS: Final = {
+    "Gateway: access": (
+        "authentication", "allowed_hosts", "cors_origins", "cookie_secret", "session_seconds", "oidc_issuer",
+        "oidc_audience", "oidc_tenant_claim", "oidc_scope_claim", "oidc_scope_prefix", "oidc_teams_claim",
+    ),
+    "Gateway: web page": ("flower_url",),
+    "Gateway: limits of each key": (
+        "requests_per_minute", "bytes_per_minute", "open_streams", "open_tasks", "tokens_per_day", "cost_per_day",
+        "max_steps", "max_tokens", "max_cost", "max_seconds",
+    ),
+    "Gateway: limits of each tenant": (
+        "tenant_requests_per_minute", "tenant_bytes_per_minute", "tenant_open_streams", "tenant_open_tasks",
+        "tenant_tokens_per_day", "tenant_cost_per_day",
+    ),
+    "Gateway: requests and streams": (
+        "call_timeout", "max_body", "max_values", "max_upload", "link_seconds", "stream_seconds", "ping_seconds",
+    ),
+    "Gateway: other protocols": (
+        "openai_ignore", "openai_on_disconnect", "roboto_team", "roboto_poll_seconds",
+    ),
+}  # fmt: skip
 HEAD: Final = """# Settings
 
 Clients, workers and commands read their settings from environment variables. An empty variable counts as none. A wrong
 one is a UsageError that names the variable, its value and the problem. The entries of a list are separated by commas.
-This page is generated from `roboco/settings.py`.
+This page is generated from `roboco/settings.py` and `roboco/gateway/settings.py`. `roboco serve` also reads those of
+the gateway. A limit of 0 is none there.
 """
 TAIL: Final = """
 ## Without the prefix
@@ -52,36 +77,51 @@ TAIL: Final = """
 """
 
 
+class Part(NamedTuple):
+    """The settings of one model."""
+
+    model: type[BaseModel]
+    prefix: str
+    groups: dict[str, tuple[str, ...]]
+
+
+PARTS: Final = (Part(Settings, PREFIX, GROUPS), Part(GatewaySettings, GATEWAY_PREFIX, GATEWAY_GROUPS))
+
+
 def page() -> str:
     """Return the text of the page. Raise ValueError unless each field is in exactly one group."""
-    grouped = [name for names in GROUPS.values() for name in names]
-    if sorted(grouped) != sorted(Settings.model_fields):
-        raise ValueError(f"not in exactly one group: {set(grouped) ^ set(Settings.model_fields)}")
-    texts = docstrings()
-    return HEAD + "".join(_group(title, names, texts) for title, names in GROUPS.items()) + TAIL
+    text = HEAD
+    for part in PARTS:
+        grouped = [name for names in part.groups.values() for name in names]
+        if sorted(grouped) != sorted(part.model.model_fields):
+            raise ValueError(f"not in exactly one group: {set(grouped) ^ set(part.model.model_fields)}")
+        texts = docstrings(part.model)
+        text += "".join(_group(part, title, names, texts) for title, names in part.groups.items())
+    return text + TAIL
 
 
-def docstrings() -> dict[str, str]:
+def docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Return the docstrings of the fields by name."""
-    [tree] = ast.parse(inspect.getsource(settings.Settings)).body
+    [tree] = ast.parse(inspect.getsource(model)).body
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     texts = {}
     for field, after in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
-                raise ValueError(f"field {field.target.id!r} of Settings has no docstring")
+                raise ValueError(f"field {field.target.id!r} of {model.__name__} has no docstring")
             texts[field.target.id] = inspect.cleandoc(str(after.value.value))
     return texts
 
 
-def _group(title: str, names: tuple[str, ...], texts: dict[str, str]) -> str:
-    hints = get_type_hints(Settings, include_extras=True)
+def _group(part: Part, title: str, names: tuple[str, ...], texts: dict[str, str]) -> str:
+    hints = get_type_hints(part.model, include_extras=True)
     lines = [f"\n## {title}\n", "| variable | value | default | meaning |", "|---|---|---|---|"]
     details = []
     for name in names:
         first, _, rest = texts[name].partition("\n\n")
-        variable = f"`{variable_of(name)}`"
-        lines.append(f"| {variable} | {_value(hints[name])} | {_default(name)} | {first.removesuffix('.')} |")
+        variable = f"`{part.prefix}{name.upper()}`"
+        default = _default(name, part.model)
+        lines.append(f"| {variable} | {_value(hints[name])} | {default} | {first.removesuffix('.')} |")
         if rest:
             details.append(f"\n{variable}: {rest}")
     return "\n".join([*lines, *details]) + "\n"
@@ -94,6 +134,8 @@ def _value(hint: Any) -> str:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    if kind is bool:
+        return "`true`, `false`"
     limits = {type(one).__name__: one for one in getattr(bounds, "metadata", ())}
     low, high = getattr(limits.get("Ge"), "ge", None), getattr(limits.get("Le"), "le", None)
     if high is not None:
@@ -103,14 +145,18 @@ def _value(hint: Any) -> str:
     return {str: "text", Path: "folder"}.get(kind, "list")
 
 
-def _default(name: str) -> str:
+def _default(name: str, model: type[BaseModel]) -> str:
     """Return the default of a field; that of the workspace depends on the current folder."""
-    default = Settings.model_fields[name].default
+    default = model.model_fields[name].default
     if name == "workspace":
         return "`.roboco/workspace`"
     if default is None or default == ():
         return "none"
-    return f"{default:,g}".removesuffix(".0") if isinstance(default, float | int) else f"`{default}`"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, int):
+        return f"{default:,}"
+    return f"{default:,g}" if isinstance(default, float) else f"`{default}`"
 
 
 def main(arguments: list[str]) -> int:

@@ -7,7 +7,8 @@ Report, and exit with 1 for:
 * constants that do not name their quantity;
 * a folder with more than 30 modules;
 * in the product, a public type name that is defined twice;
-* in the product, a chain of imports among the modules of roboco that is longer than 15.
+* in the product, a chain of imports among the modules of roboco that is longer than 15, or one among those of the
+  gateway, which is a layer on top of the client library, that is longer than 12.
 """
 
 import ast
@@ -54,7 +55,9 @@ VAGUE_CONSTANTS = re.compile(
     "PAUSE|LOOK|IDLE|LONG|([A-Z0-9]+_)*(LONGEST|MOST|PATIENCE|KEPT|FEW|(?<!TOO_)MANY|ENOUGH)(_[A-Z0-9]+)*"
 )
 MAX_MODULES = 30
-MAX_IMPORT_DEPTH = 15
+GATEWAY = Path("roboco", "gateway")
+MAX_IMPORT_DEPTH, MAX_GATEWAY_DEPTH = 15, 12
+"""The longest chains of imports: among all modules but those of the gateway, and among those of the gateway."""
 MIN_WORDS_FOR_RATES = 1000
 # Per 1,000 words of docstrings: a pattern, its lowest and its highest rate.
 RATES = {
@@ -215,11 +218,14 @@ def _check_folders(report: Report, root: Path) -> None:
 
 
 def _check_import_depth(report: Report, root: Path) -> None:
-    chain = longest_chain(root, [path for path in _files(root, PRODUCT) if path.suffix == ".py"])
-    if len(chain) > MAX_IMPORT_DEPTH:
-        report.findings.append(
-            f"{len(chain)} modules import one another in a chain; at most {MAX_IMPORT_DEPTH}: {' -> '.join(chain)}"
-        )
+    paths = [path for path in _files(root, PRODUCT) if path.suffix == ".py"]
+    gateway = [path for path in paths if path.is_relative_to(root / GATEWAY)]
+    others = [path for path in paths if path not in set(gateway)]
+    for most, modules in ((MAX_IMPORT_DEPTH, others), (MAX_GATEWAY_DEPTH, gateway)):
+        chain = longest_chain(root, modules)
+        if len(chain) > most:
+            names = " -> ".join(chain)
+            report.findings.append(f"{len(chain)} modules import one another in a chain; at most {most}: {names}")
 
 
 if __name__ == "__main__":
