@@ -38,7 +38,7 @@ def evaluate(folder: Path, script: str, *arguments: Any) -> Any:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -176,8 +176,16 @@ class Stack:
             server.stop(timeout=5)
 
 
+BUSY_FACTOR = 4
+"""How many times slower than a calm machine a busy one may be, before a test takes a wait for a hang."""
+
+
 def until(condition: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
-    """Wait until the condition holds. Raise AssertionError with the description after these seconds."""
+    """Wait until the condition holds: these seconds on a calm machine, some times as long on a busy one.
+
+    Raise AssertionError with the description after that. It is a guard against a hang: no test measures time with it.
+    """
+    seconds *= BUSY_FACTOR
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -215,7 +215,7 @@ def test_many_downloads_of_one_owner_do_not_delay_that_of_another(
     async def all_downloads() -> list[bytes]:
         slow_ones = [asyncio.create_task(download("acme")) for _ in range(50)]
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 return [await asyncio.create_task(download("other"))]
         finally:
             go.set()

@@ -112,7 +112,7 @@ def test_command_that_starts_servers_is_not_dumpable() -> None:
         "import ctypes; from click.testing import CliRunner; from roboco.cli.main import commands\n"
         "print(CliRunner().invoke(commands, ['validate', 'desk.yaml']).output, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=180, check=True)
     assert done.stdout == "desk.yaml: team 'desk' is valid: sequential, agents clerk\n 0\n"
 
 

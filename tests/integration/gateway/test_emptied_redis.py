@@ -69,7 +69,7 @@ def test_clients_hold_the_exact_text_after_flushall(folder_stack: Stack, frames:
             often = clients[-1].follow(lambda read: len(read) > 10)
             following = [asyncio.create_task(one.follow()) for one in (*clients[:-1], several)]
             following.append(asyncio.create_task(often))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while not all(len(client.shown) > frames for client in (*clients, several)):
                     await asyncio.sleep(0.01)
             with redis.Redis.from_url(folder_stack.valkey.url) as connection:

@@ -54,7 +54,7 @@ def test_text_passes_nginx_before_the_model_has_ended(folder_stack: Stack, tmp_p
             task = await start(folder_stack)
             client = StreamClient([url], path_of(task))
             following = asyncio.create_task(client.follow())
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while not any(frame.kind == "text_part_delta" for frame in client.shown):
                     await asyncio.sleep(0.01)
             assert not any(frame.kind == "step_final" and frame.data["step"]["seq"] > 0 for frame in client.shown)

@@ -416,7 +416,7 @@ def test_the_documented_program_prints_the_answer(stack: Stack, gateways: Replic
     program.write_text(example("file", "roboto_chat.py"))
     variables = {"ROBOTO_SERVICE_ENDPOINT": gateways.endpoint, "ROBOTO_API_KEY": "local", "HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, program], env=os.environ | variables, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, program], env=os.environ | variables, capture_output=True, text=True, timeout=180, check=True
     )
     assert done.stdout == "And tomorrow? It is And tomorrow?"
 

@@ -94,7 +94,7 @@ def test_without_authentication_a_public_address_is_refused(tmp_path: Path, valk
         assert gateway.lines[1].startswith("authentication is off")
         assert '"by":"local"' in gateway.get("/v1/me")
     command = [sys.executable, "-m", "roboco.cli.main", "serve", "--host", "0.0.0.0", "--port", "0"]
-    ended = subprocess.run(command, env=os.environ | off, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, env=os.environ | off, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert ended.returncode == 2
     assert "listens on this machine alone" in ended.stderr
 
@@ -102,11 +102,11 @@ def test_without_authentication_a_public_address_is_refused(tmp_path: Path, valk
 def test_a_port_in_use_and_a_wrong_setting_are_named(tmp_path: Path, valkey: ValkeyServer) -> None:
     with served(tmp_path, valkey) as gateway:
         command = [sys.executable, "-m", "roboco.cli.main", "serve", "--port"]
-        taken = subprocess.run([*command, str(gateway.port)], capture_output=True, text=True, cwd=ROOT, timeout=60)
+        taken = subprocess.run([*command, str(gateway.port)], capture_output=True, text=True, cwd=ROOT, timeout=180)
         assert taken.returncode == 2
         assert "choose another one" in taken.stderr
     wrong = os.environ | {"ROBOCO_GATEWAY_MAX_BODI": "1", "ROBOCO_GATEWAY_PING_SECONDS": "soon"}
-    ended = subprocess.run([*command, "0"], env=wrong, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    ended = subprocess.run([*command, "0"], env=wrong, capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert ended.returncode == 2
     assert "ROBOCO_GATEWAY_MAX_BODI is not a setting; similar: ROBOCO_GATEWAY_MAX_BODY" in ended.stderr
     assert "ROBOCO_GATEWAY_PING_SECONDS='soon'" in ended.stderr
@@ -143,7 +143,7 @@ def test_metrics_are_served_at_their_own_port(tmp_path: Path, valkey: ValkeyServ
         assert "404 Not Found" in gateway.get("/metrics"), "clients of the gateway see none"
     several = [sys.executable, "-m", "roboco.cli.main", "serve", "--port", "0", "--workers", "2"]
     environment = os.environ | {"ROBOCO_METRICS_PORT": str(port)}
-    ended = subprocess.run(several, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(several, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert ended.returncode == 2
     assert "a port has the metrics of one process" in ended.stderr
 

@@ -197,7 +197,7 @@ def test_the_list_of_tasks_is_followed_by_status(folder_stack: Stack, gateways: 
         following = asyncio.create_task(listener.follow())
 
         async def until_shown(kind: str, task: Task) -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while not any(one.kind == kind and one.data["task_id"] == task.task_id for one in listener.shown):
                     await asyncio.sleep(0.05)
 
@@ -252,7 +252,7 @@ def test_clients_of_a_gateway_that_ends_hold_the_exact_text(
             forms: list[type[Form]] = [ServerSentEvents, LinesOfJson]
             clients = [StreamClient([gateway.url], path_of(task), forms[index % 2]) for index in range(streams)]
             following = [asyncio.create_task(client.follow()) for client in clients]
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while not all(client.shown for client in clients):
                     await asyncio.sleep(0.01)
             await asyncio.to_thread(gateway.end, number)
@@ -281,7 +281,7 @@ def test_clients_end_with_the_exact_text_after_a_loss_of_redis(folder_stack: Sta
             task = await start(folder_stack)
             clients = [StreamClient([gateway.url], path_of(task)) for _ in range(5)]
             following = [asyncio.create_task(client.follow()) for client in clients]
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while not all(len(client.shown) > 30 for client in clients):
                     await asyncio.sleep(0.01)
             folder_stack.restart_redis(keep)

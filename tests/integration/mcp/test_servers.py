@@ -275,7 +275,7 @@ def test_an_idle_session_ends() -> None:
 
 
 def test_a_forked_process_opens_its_own_sessions() -> None:
-    done = subprocess.run([*WORKER, "fork", *SHOP], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([*WORKER, "fork", *SHOP], capture_output=True, text=True, timeout=180, check=True)
     child, parent = (line.split() for line in done.stdout.splitlines())
     assert "Traceback" not in done.stderr
     assert (child[0], parent[0], parent[1]) == ("child", "parent", parent[2])
@@ -290,5 +290,5 @@ def test_a_missing_extra_is_named_by_the_first_use() -> None:
         "from roboco.domain.team.mcp_server import McpServer\n"
         "McpServers(('x',)).tools(McpServer.model_validate({'command': ['x'], 'tools': ['a']}))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=180)
     assert "roboco.errors.UsageError: MCP servers need the extra 'roboco[mcp]'" in done.stderr

@@ -28,7 +28,7 @@ assert "roboco" not in sys.modules
 def submit_with_plain_celery(stack: Stack, arguments: dict[str, Any]) -> None:
     """Submit from a process that imports Celery alone."""
     command = [sys.executable, "-I", "-c", PRODUCER, stack.settings.redis_url]
-    subprocess.run(command, input=json.dumps(arguments).encode(), check=True, timeout=60)
+    subprocess.run(command, input=json.dumps(arguments).encode(), check=True, timeout=180)
 
 
 def submit_and_listen(stack: Stack, task_id: str, arguments: dict[str, Any], last: str) -> list[dict[str, Any]]:

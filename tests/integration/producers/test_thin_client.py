@@ -43,7 +43,7 @@ with Orchestrator() as roboco:
 
 def run(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=180, check=False
     )
 
 

@@ -117,7 +117,7 @@ def test_worker_without_the_right_password_ends_and_names_the_setting(
     }
     environment |= {} if broker_password is None else {"ROBOCO_BROKER_URL": url_of(password_redis, broker_password)}
     ended = subprocess.run(
-        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False
     )
     assert ended.returncode == 1
     assert f"this worker ends: {reason}" in ended.stderr

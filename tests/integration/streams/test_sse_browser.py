@@ -136,7 +136,7 @@ def test_the_page_of_the_guide_shows_the_text_of_a_task(folder_stack: Stack) -> 
         assert task.result(60).status == "completed"
         url = f"http://127.0.0.1:{web.port}/follow.html?task={task.task_id}"
         command = [*chromium(folder_stack), "--virtual-time-budget=10000", "--dump-dom", url]
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=180).stdout
         assert "<pre>Waves come and go.\nWaves come and go.</pre>" in shown
     finally:
         web.server.stop()

@@ -60,7 +60,7 @@ class StackOfDocuments(Stack):
         """Return the output of a command that finds the programs and files of the documents."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = self.environment | {"PATH": path}
-        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -31,7 +31,7 @@ def command_line(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[
     """Run the command of `roboco` as a process, and return it with its output."""
     command = [sys.executable, "-m", "roboco.cli.main", *arguments]
     return subprocess.run(
-        command, cwd=ROOT, env=stack.environment, capture_output=True, text=True, timeout=60, check=True
+        command, cwd=ROOT, env=stack.environment, capture_output=True, text=True, timeout=180, check=True
     )
 
 
@@ -71,7 +71,7 @@ def test_a_worker_and_a_client_with_another_workspace_are_refused(tmp_path: Path
         command = [sys.executable, "-m", "celery", "-A", "roboco.workers.tools", "worker"]
         environment = stack.environment | {"ROBOCO_WORKSPACE": other}
         ended = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
         )
         assert ended.returncode == 1
         wanted = f"uses the workspace {other} on "

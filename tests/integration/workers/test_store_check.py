@@ -50,7 +50,7 @@ def test_a_worker_on_a_store_without_conditions_ends_with_the_reason(
     tmp_path: Path, pool: str, conditions: str, cause: str
 ) -> None:
     with loose_s3(conditions=conditions) as store, running_worker(pool, store, tmp_path, UNREACHABLE_REDIS) as process:
-        assert process.wait(60) == 1
+        assert process.wait(180) == 1
         assert set(store.objects) <= {"shop/_checks/conditions"}
     output = (tmp_path / "worker.log").read_text()
     assert f"this worker ends: the S3 store of ROBOCO_WORKSPACE='s3://loose/shop' {cause}" in output
@@ -75,5 +75,5 @@ def test_a_worker_whose_store_is_unreachable_starts_and_checks_it_later(
             until(lambda: "the S3 store honours conditional writes" in log.read_text(), 60, log.read_text)
             assert process.poll() is None
         else:
-            assert process.wait(60) == 1
+            assert process.wait(180) == 1
             assert "this worker ends: the S3 store" in log.read_text()

@@ -20,7 +20,7 @@ def test_a_worker_that_cannot_import_its_tools_ends_with_the_reason(tmp_path: Pa
         "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0",
     }
     ended = subprocess.run(
-        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        celery, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False
     )
     assert ended.returncode == 1
     assert (tmp_path / "imported").exists(), "the folder of the worker is on its path"
@@ -41,5 +41,5 @@ def test_a_package_workers_of_a_shop_does_not_hide_those_of_roboco(tmp_path: Pat
     report = [sys.executable, "-P", "-m", "celery", "-A", f"roboco.workers.{pool}", "report"]
     own = [sys.executable, "-P", "-m", "celery", "-A", "workers.app", "inspect", "--help"]
     for command in (report, own):
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
         assert ended.returncode == 0, ended.stderr

@@ -68,7 +68,7 @@ def run(test: Any, kind: type[Counts] = Counts, **constants: float) -> None:
 
 async def until(condition: Any) -> None:
     """Wait until the condition holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.005)
 

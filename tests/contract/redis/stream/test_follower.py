@@ -108,7 +108,7 @@ def test_followers_that_disconnect_receive_every_message_once(follower: AnyFollo
             publisher.publish_turn()
             until(lambda: len(publisher.published) - min(map(len, received)) < 40, 10, "the followers keep up")
         publisher.publish_end()
-        connections = [done.result(timeout=10) for done in followers]
+        connections = [done.result(timeout=120) for done in followers]
     assert received == [publisher.published] * 2
     assert min(connections) > MIN_CONNECTIONS
 
@@ -179,7 +179,7 @@ def test_killed_connections_are_reopened(follower: AnyFollower, redis_task: Task
                 until(lambda: len(received) > len(publisher.published) // 2, 5, "the follower receives messages")
                 redis_task.client.client_kill_filter(_type="pubsub")
         publisher.publish_end()
-        receiving.result(timeout=10)
+        receiving.result(timeout=120)
     assert received == publisher.published
 
 
@@ -241,7 +241,7 @@ def test_a_new_generation_is_received_from_its_start(follower: AnyFollower, redi
         for _ in range(5):
             after.publish_turn()
         after.publish_end()
-        receiving.result(timeout=10)
+        receiving.result(timeout=120)
     assert received == before.published + after.published
     again: list[str] = []
     with following(follower, replace(left)) as records:
@@ -261,7 +261,7 @@ def test_logs_are_received_from_their_start_after_a_reset(follower: AnyFollower,
             publisher.published.append(f"again {number}")
             redis_task.store.reset_logs(TASK, redis_task.snapshot.epoch, [status_event(publisher.published[-1])])
         publisher.publish_end()
-        receiving.result(timeout=10)
+        receiving.result(timeout=120)
     assert received == publisher.published
 
 

@@ -33,7 +33,9 @@ def ask(*questions: Question) -> list[Any]:
     """Return the answers of the modules."""
     folder = str(resources.files("roboco.gateway.web") / "assets")
     command = [node(), "--no-warnings", "--experimental-default-type=module", str(PROGRAM), folder]
-    done = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, input=json.dumps(questions), capture_output=True, text=True, timeout=180, check=False
+    )
     assert done.returncode == 0, done.stderr
     answers: list[Any] = json.loads(done.stdout)
     return answers
