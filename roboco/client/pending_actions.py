@@ -10,6 +10,7 @@ from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import stored_item
 from roboco.engine.intake.answer import open_tool_changes
+from roboco.engine.record.newest_step import newest_step
 
 
 class PendingActions:
@@ -58,7 +59,5 @@ class PendingActions:
 
     def _newest_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of the newest step: only these can be open."""
-        newest: tuple[ToolCall, ...] = ()
-        for step in self._engine.histories.read(self._task_id):
-            newest = step.calls
-        return newest
+        newest = newest_step(self._engine, self._task_id)
+        return () if newest is None else newest.calls

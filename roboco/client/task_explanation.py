@@ -30,9 +30,10 @@ class TaskExplanation:
 def explanation_of(task: TaskRecord, step: str | None = None) -> TaskExplanation:
     """Return who acted in a task and why, and why it ended or waits; of one step, by its position or id, or of all.
 
+    Cost: the history; of one step, the steps around it, and in few cases those before it.
     Raises UsageError if there is no such step, and TransientError if a server does not answer.
     """
-    past = task.recorded()
+    past = task.recorded() if step is None else task.recorded_on_demand()
     missing = "" if past.status.ended else task.missing_worker()
     return explain_task(task.task_id, past, step, missing, task.tool_changes())
 

@@ -8,13 +8,14 @@ from roboco.client.context_report import ContextReport, context_report, find_tur
 from roboco.client.feedback import read_feedback, store_feedback
 from roboco.client.in_thread import in_thread, run_in_thread
 from roboco.client.pending_actions import PendingActions
+from roboco.client.steps_on_demand import StepsOnDemand
 from roboco.client.task_handle import TaskHandle
 from roboco.client.wiring import workspace_address
 from roboco.domain.decision.router import Router, route
 from roboco.domain.feedback import Feedback
 from roboco.domain.history.call_failure import CallFailure
+from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.lineage import parent_of
-from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.limits import Limits
 from roboco.domain.replay.replay import RecordedTask
@@ -35,6 +36,7 @@ from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.intake.answer import open_tool_changes
 from roboco.engine.intake.unattended import why_unattended
 from roboco.engine.record.call_failures import call_failures
+from roboco.engine.record.newest_step import newest_step
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Snapshot
 
@@ -103,10 +105,13 @@ class TaskRecord(TaskHandle):
     def limits(self) -> Limits:
         """Return the limits that apply now: those of the team, with later changes.
 
-        Cost: one read of Redis; of a task that Redis no longer has, its whole history.
+        Cost: one read of Redis; of a task that Redis no longer has, its summary. If Redis has lost an open task, its
+        history is searched, but not parsed.
         """
         live = self._engine.task_store.load(self.task_id, 1)
-        overrides = fold(self.steps()).limit_overrides if live is None else live.state.limit_overrides
+        overrides = live.state.limit_overrides if live is not None else self.stored_summary().limit_overrides
+        if overrides is None:
+            overrides = read_limit_overrides(self._engine.histories.lines(self.task_id))
         return self.team().limits.with_overrides(overrides)
 
     def verify(self) -> int:
@@ -126,10 +131,20 @@ class TaskRecord(TaskHandle):
         `summary` gives its status, by default that of `summary()`. `router` is the task's router, if it is custom.
         Raises CorruptHistory if the workspace holds no steps of the task.
         """
-        current = summary or self.summary()
-        steps = tuple(self.history())
+        return self._recorded(summary or self.summary(), tuple(self.history()), router)
+
+    def recorded_on_demand(self) -> RecordedTask:
+        """Return the recorded task, to explain one step of it: each step is read when it is needed.
+
+        Raises CorruptHistory if the workspace holds no steps of the task.
+        """
+        current, newest = self.summary(), newest_step(self._engine, self.task_id)
+        return self._recorded(current, StepsOnDemand(self.steps, 0 if newest is None else newest.seq + 1))
+
+    def _recorded(self, current: TaskSummary, steps: Sequence[TaskStep], router: Router = route) -> RecordedTask:
         if not steps:
             raise CorruptHistory(f"task {self.task_id!r} has no steps in its workspace")
+        live = None if current.status.ended else self._engine.task_store.load(self.task_id, 1)
         fork = self._engine.frozen_teams.own_fork_of(self.task_id, steps[0])
         return RecordedTask(
             team=self.team(),
@@ -140,6 +155,7 @@ class TaskRecord(TaskHandle):
             first=1 if fork is None else fork.seq + 1,
             sub_task=parent_of(self.task_id, steps[0]) is not None,
             router=router,
+            state=live.state if live is not None and live.state.steps == len(steps) else None,
         )
 
     def context_report(self, seq: int | None = None) -> ContextReport:

@@ -1,6 +1,7 @@
 """TaskSummary: the content of `task.json`. It can be computed again from the history."""
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -30,6 +31,8 @@ class TaskSummary(RecordModel):
     """The usage of each agent."""
     tools: dict[str, Usage] = {}
     """The usage of each tool."""
+    limit_overrides: dict[str, Any] | None = None
+    """Limits that replace the team's, as of the end; None if no end is recorded here."""
     created_at: datetime
     updated_at: datetime
     """The time at which the task got this status, with this reason and these steps."""

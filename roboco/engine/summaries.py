@@ -78,6 +78,7 @@ class Summaries:
             cost=state.cost,
             agents=state.agents,
             tools=state.tools,
+            limit_overrides=None if end is None else state.limit_overrides,
             created_at=self._frozen_teams.started_at(task_id, state, steps[0]) or steps[0].created_at,
             updated_at=steps[-1].created_at if end is None else end.timestamp,
         )

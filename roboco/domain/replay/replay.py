@@ -1,6 +1,6 @@
 """Replay: the action that `decide` chooses at each position of a recorded history, beside the recorded one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.interruption import step_or_interruption_after
-from roboco.domain.history.state import REMINDED_GOALS, History
+from roboco.domain.history.state import REMINDED_GOALS, History, TaskState
 from roboco.domain.history.step import INTERRUPTION, LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.replay.describe import describe, recorded_action, rule_of
 from roboco.domain.replay.evidence import (
@@ -39,7 +39,7 @@ class RecordedTask:
     """A recorded task: its team, its steps and its status."""
 
     team: Team
-    steps: tuple[TaskStep, ...]
+    steps: Sequence[TaskStep]
     status: TaskStatus
     reason: str
     started_at: datetime
@@ -49,6 +49,8 @@ class RecordedTask:
     sub_task: bool = False
     """True for a sub-task, which has no user."""
     router: Router = route
+    state: TaskState | None = None
+    """The state after its steps, if it is known."""
 
     @property
     def first_decided(self) -> int:

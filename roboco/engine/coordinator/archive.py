@@ -194,6 +194,7 @@ def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummar
         cost=task.state.cost,
         agents=task.state.agents,
         tools=task.state.tools,
+        limit_overrides=task.state.limit_overrides if task.status.ended else None,
         created_at=engine.frozen_teams.started_at(task_id, task.state, task.first) or engine.now(),
         updated_at=engine.now(),
     )

@@ -23,6 +23,7 @@ from roboco.domain.team.tool_difference import MAX_TEXT_CHARS, ToolDifference
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, check_idempotent, check_open, stored_item
 from roboco.engine.record import recover
+from roboco.engine.record.newest_step import newest_step
 from roboco.engine.record.tool_listings import approve_change, tool_differences
 from roboco.errors import NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Snapshot
@@ -148,10 +149,9 @@ def _may_become_unknown(task: Snapshot, call_id: str) -> bool:
 
 def open_tool_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
     """Return how the tools of open calls have changed, for those changes that no person has approved or denied."""
-    newest: tuple[ToolCall, ...] = ()
-    for step in engine.histories.read(task_id):
-        newest = step.calls
-    changes = tool_differences(engine, task_id, [call.id for call in newest], MAX_TEXT_CHARS)
+    newest = newest_step(engine, task_id)
+    calls = () if newest is None else newest.calls
+    changes = tool_differences(engine, task_id, [call.id for call in calls], MAX_TEXT_CHARS)
     return [change for change in changes if stored_item(engine, task_id, change_id(change.call_id)) is None]
 
 

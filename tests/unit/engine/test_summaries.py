@@ -25,6 +25,7 @@ COMPARED_FIELDS = {
     "cost",
     "agents",
     "tools",
+    "limit_overrides",
     "created_at",
 }
 TORN_SUMMARIES = [b"", b'{"task_id":"ta', b"\x00" * 64, b"[]"]

@@ -30,6 +30,7 @@ def test_every_step_of_an_agent_is_explained(name: str) -> None:
     assert str(task.status) in current_status(task) or task.reason in current_status(task)
     for step in task.steps:
         assert explain(task, step.step_id) == explain(task, str(step.seq))
+    assert tuple(found for one in explanations for found in explain(task, str(one.seq))) == explanations
 
 
 def test_the_taken_edge_and_the_other_edges_are_explained() -> None:

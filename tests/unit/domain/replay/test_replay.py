@@ -126,7 +126,7 @@ def end_at_time_limit(task: RecordedTask, seconds: float) -> RecordedTask:
     """Return the task with three steps, ended by a limit of 30 seconds, `seconds` after its start."""
     team = change_team(task.team, limits={"max_seconds": 30})
     cut = replace(task, team=team, steps=task.steps[:3])
-    action = decide(team, History(fold(cut.steps), cut.steps), Situation(seconds=seconds))
+    action = decide(team, History(fold(cut.steps), tuple(cut.steps)), Situation(seconds=seconds))
     assert isinstance(action, AppendStep)
     ended = with_step(cut, code="limit", seconds=seconds)
     step = ended.steps[3].model_copy(update={"parts": action.parts, "metadata": action.metadata})

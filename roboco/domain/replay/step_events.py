@@ -1,0 +1,100 @@
+"""step_events: the content of a step in plain words, a line for each event."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from roboco.domain.decision.tool_calls import RESOLVED_BY
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
+from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+
+_MAX_TEXT_CHARS = 200
+"""The largest number of characters of a quoted text."""
+
+
+def events_of(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
+    """Yield the events of the step, a line each."""
+    if step.agent_name == USER:
+        yield from _user_events(step)
+    elif step.agent_name == TOOL_EXECUTOR:
+        yield from _result_events(steps, step)
+    elif step.agent_name == ORCHESTRATOR:
+        yield _orchestrator_event(step)
+    else:
+        yield from _agent_events(step)
+
+
+def _user_events(step: TaskStep) -> Iterator[str]:
+    how = "interrupted the work and said" if step.metadata.get("interrupts") else "said"
+    whom = f" to {step.metadata['agent']}" if step.metadata.get("agent") else ""
+    yield f"the user{caller_in_brackets(step)} {how}{whom}: {_quoted(step.text)}"
+    if goals := step.metadata.get("goals"):
+        yield f"the user asked for these goals: {', '.join(str(goal.get('name')) for goal in goals)}"
+    if tools := step.metadata.get("client_tools"):
+        yield f"the client declared these tools: {', '.join(str(tool.get('name')) for tool in tools)}"
+
+
+def _agent_events(step: TaskStep) -> Iterator[str]:
+    if step.text or not (step.calls or step.error):
+        yield f"{step.agent_name} said: {_quoted(step.text)}"
+    if step.interrupted:
+        yield f"{step.agent_name} was interrupted there"
+    for call in step.calls:
+        yield f"{step.agent_name} called {call.tool_name}({_args(call)})"
+    if step.error is not None:
+        yield f"{step.agent_name}'s turn failed ({step.error.code}): {truncated(step.error.message)}"
+
+
+def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
+    calls = {call.id: call for call in steps[step.seq - 1].calls} if step.seq else {}
+    verdicts, resolved = step.metadata.get("approvals") or {}, step.metadata.get("resolved") or {}
+    callers = step.metadata.get(RESOLVED_BY) or {}
+    for result in step.results:
+        name = calls[result.tool_call_id].tool_name if result.tool_call_id in calls else "a tool"
+        verdict = verdicts.get(result.tool_call_id)
+        if verdict is not None:
+            person = f"a person{_in_brackets(verdict.get('by'))}"
+            yield f"{person} {'approved' if verdict.get('approved') else 'did not approve'} {name}"
+        elif result.tool_call_id in resolved:
+            yield f"the answer to {name} came from outside{_in_brackets(callers.get(result.tool_call_id))}"
+        if result.is_error:
+            yield f"{name} failed: {truncated(result.error or 'error')}"
+        else:
+            yield f"{name} returned {truncated(json.dumps(result.result, ensure_ascii=False))}"
+    for goal in step.metadata.get(ACHIEVED_GOALS) or {}:
+        yield f"goal {goal} was achieved"
+
+
+def _orchestrator_event(step: TaskStep) -> str:
+    if step.error is not None:
+        return f"{step.error.code}{caller_in_brackets(step)}: {truncated(step.error.message)}"
+    if goals := step.metadata.get(REMINDED_GOALS):
+        return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
+    if step.is_interruption:
+        return f"the user{caller_in_brackets(step)} interrupted the work"
+    if NEW_LIMITS in step.metadata:
+        limits = json.dumps(step.metadata[NEW_LIMITS], ensure_ascii=False)
+        return f"the limits were raised{caller_in_brackets(step)}: {truncated(limits)}"
+    return truncated(step.text)
+
+
+def caller_in_brackets(step: TaskStep) -> str:
+    """Return the caller whose item the step applies, in brackets, or ""."""
+    return _in_brackets(step.metadata.get("by"))
+
+
+def _in_brackets(by: object) -> str:
+    return f" ({by})" if isinstance(by, str) else ""
+
+
+def _args(call: ToolCall) -> str:
+    return truncated(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.args.items()))
+
+
+def _quoted(text: str) -> str:
+    return f"“{truncated(text)}”" if text.strip() else "nothing"
+
+
+def truncated(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_TEXT_CHARS else f"{line[: _MAX_TEXT_CHARS - 1]}…"

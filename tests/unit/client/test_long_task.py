@@ -1,0 +1,138 @@
+"""Reads of a long task: those that a page of it makes read few steps, whatever their number."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from roboco.client.pending_actions import PendingActions
+from roboco.client.steps_on_demand import BLOCK_STEPS
+from roboco.client.task_explanation import explanation_of
+from roboco.client.task_record import TaskRecord
+from roboco.client.usage_report import usage_report
+from roboco.domain.history.limit_changes import read_limit_overrides
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import TaskStep
+from roboco.domain.limits import LimitOverrides
+from roboco.domain.paths import summary_path
+from roboco.engine.intake.limits import set_limits
+from roboco.ports.workspace import Histories
+from roboco.settings import Settings
+from tests.support.memory_ports.journeys import member
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.domain.steps import steps_of
+
+MESSAGES = 120
+"""Messages of the task, each with an answer."""
+LIMITS = {"max_steps": 1000}
+TEAM = team_of(agents=[member("helper")], collaboration_model={"type": "manual"}, limits=LIMITS)
+
+
+class CountedHistories:
+    """The histories of a world, with the number of steps and lines that were read."""
+
+    def __init__(self, histories: Histories) -> None:
+        self._histories = histories
+        self.steps = 0
+        self.lines_read = 0
+
+    def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
+        """Yield the steps from a position on."""
+        for step in self._histories.read(task_id, start):
+            self.steps += 1
+            yield step
+
+    def lines(self, task_id: str) -> Iterator[bytes]:
+        """Yield the stored lines."""
+        for line in self._histories.lines(task_id):
+            self.lines_read += 1
+            yield line
+
+
+def long_world() -> World:
+    """Return a world whose task waits after many messages, and has new limits."""
+    world = World(world_parts(lambda request: says("text")))
+    world.submit(TEAM)
+    world.settle()
+    for number in range(MESSAGES):
+        world.send("more", f"item{number}")
+        world.settle()
+    set_limits(world.engine, TASK, LimitOverrides.model_validate({"max_cost": 7}), "raise1")
+    world.settle()
+    return world
+
+
+def ended_world() -> World:
+    """Return a world whose long task has ended, and which Redis does not have any more."""
+    world = long_world()
+    world.stop()
+    world.settle()
+    world.server.wipe()
+    return world
+
+
+def reader(world: World) -> tuple[TaskRecord, CountedHistories]:
+    """Return the task of a world, and the reads of its history."""
+    counted = CountedHistories(world.histories)
+    return TaskRecord(TASK, replace(world.engine, histories=cast(Histories, counted)), Settings()), counted
+
+
+@pytest.fixture(scope="module", params=[long_world, ended_world])
+def world(request: pytest.FixtureRequest) -> World:
+    made: World = request.param()
+    return made
+
+
+def test_the_usage_reads_no_step(world: World) -> None:
+    task, histories = reader(world)
+    assert usage_report(task).limits.max_cost == 7
+    assert (histories.steps, histories.lines_read) == (0, 0)
+
+
+def test_the_limits_of_a_summary_without_them_are_those_of_the_history() -> None:
+    world = ended_world()
+    record = json.loads(world.files.held[summary_path(TASK)])
+    assert record.pop("limit_overrides") == {"max_cost": 7}
+    world.files.held[summary_path(TASK)] = json.dumps(record).encode()
+    task, histories = reader(world)
+    assert task.limits().max_cost == 7
+    assert histories.steps == 0
+
+
+def test_the_limits_of_an_open_task_that_redis_has_lost_are_those_of_the_history() -> None:
+    world = long_world()
+    world.server.wipe()
+    assert reader(world)[0].limits().max_cost == 7
+
+
+def test_pending_calls_are_those_of_the_newest_step_alone(world: World) -> None:
+    task, histories = reader(world)
+    pending = PendingActions(task._engine, TASK)
+    assert (pending.unapproved(), pending.changes(), pending.unanswered(), pending.unknown()) == ([], {}, [], [])
+    assert histories.steps <= 8
+
+
+@pytest.mark.parametrize("seq", [1, MESSAGES + 1, 2 * MESSAGES + 1])
+def test_the_explanation_of_one_step_reads_the_steps_around_it(world: World, seq: int) -> None:
+    task, histories = reader(world)
+    found = explanation_of(task, str(seq))
+    cost = histories.steps
+    whole = explanation_of(task)
+    assert (found.status, found.end) == (whole.status, whole.end)
+    assert [found.steps[0]] == [one for one in whole.steps if one.seq == seq]
+    assert cost <= 3 * BLOCK_STEPS < len(world.history()), "the step, the first, the newest, and those around them"
+
+
+def test_new_limits_are_found_among_the_lines_of_other_steps() -> None:
+    steps = steps_of(
+        ("user", 'a text with "new_limits" in it', {"new_limits": {"max_cost": 1}}),
+        ("orchestrator", "raised", {"new_limits": {"max_cost": 2, "agents": {"a": {"max_steps": 3}}}}),
+        ("a", "text"),
+        ("orchestrator", "raised", {"new_limits": {"agents": {"b": {"max_calls": 4}}, "max_cost": None}}),
+    )
+    overrides = read_limit_overrides(step.line().encode() for step in steps)
+    assert overrides == fold(steps).limit_overrides
+    assert overrides == {"max_cost": None, "agents": {"a": {"max_steps": 3}, "b": {"max_calls": 4}}}

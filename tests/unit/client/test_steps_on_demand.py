@@ -1,0 +1,59 @@
+"""StepsOnDemand: the same steps as the whole history, of which only the needed ones are read."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from roboco.client.steps_on_demand import BLOCK_STEPS, StepsOnDemand
+from roboco.domain.history.step import TaskStep
+from roboco.errors import CorruptHistory
+from tests.unit.domain.steps import steps_of
+
+STEPS = steps_of(("user", "go"), *((f"agent{seq % 3}", str(seq)) for seq in range(1, 500)))
+
+
+class Reader:
+    """Reads the steps, and counts those that are taken."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, start: int) -> Iterator[TaskStep]:
+        for step in STEPS[start:]:
+            self.count += 1
+            yield step
+
+
+@pytest.mark.parametrize("index", [0, 1, 63, 64, 300, 499, -1, -500])
+def test_a_step_costs_a_bounded_read_wherever_it_is(index: int) -> None:
+    read = Reader()
+    assert StepsOnDemand(read, len(STEPS))[index] == STEPS[index]
+    assert read.count <= BLOCK_STEPS
+
+
+def test_steps_before_a_step_that_was_read_cost_nothing() -> None:
+    read = Reader()
+    steps = StepsOnDemand(read, len(STEPS))
+    assert [steps[seq] for seq in range(400, 360, -1)] == STEPS[400:360:-1]
+    assert read.count <= BLOCK_STEPS
+
+
+@pytest.mark.parametrize("part", [slice(290, 300), slice(-5, None), slice(0, 0), slice(10, 400, 7)])
+def test_a_slice_has_the_same_steps(part: slice) -> None:
+    assert list(StepsOnDemand(Reader(), len(STEPS))[part]) == STEPS[part]
+
+
+def test_all_steps_are_read_once() -> None:
+    read = Reader()
+    assert list(StepsOnDemand(read, 400)) == STEPS[:400]
+    assert read.count == 400
+
+
+def test_a_position_behind_the_last_step_is_an_index_error() -> None:
+    with pytest.raises(IndexError):
+        StepsOnDemand(Reader(), 400)[400]
+
+
+def test_a_history_that_has_lost_steps_is_corrupt() -> None:
+    with pytest.raises(CorruptHistory, match="no step 600"):
+        StepsOnDemand(Reader(), 700)[600]
