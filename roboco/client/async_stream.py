@@ -70,7 +70,7 @@ class AsyncTaskStream:
         return await _READERS.run(lambda: self._stream.result(summary))
 
     async def _items_and_gaps(self, at: Cursor) -> AsyncGenerator[StreamItem | None, None]:
-        view = MergedStream(at, self._stream.read_steps)
+        view = MergedStream(at, self._stream.iter_steps)
         position = StreamPosition(at.generation, at.events, at.chunks)
         check = _EndCheck(lambda: self._read_shared("ended", self._stream.has_ended))
         following = self._follower.follow(self._stream.task_id, position)

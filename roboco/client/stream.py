@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from roboco.adapters.redis.stream.follower import RedisFollower
@@ -30,6 +31,8 @@ from roboco.errors import CorruptHistory
 T = TypeVar("T")
 UNREACHABLE_TIMEOUT: Final = 60.0
 """Seconds for which a follower retries a server that does not answer."""
+READ_STEPS: Final = 1_000
+"""Steps that a stream reads from the history at a time. A garbage collection of many more would block the process."""
 TASK_END: Final = "event_task_end"
 MIN_RECHECK_DELAY: Final = 0.005
 MAX_RECHECK_DELAY: Final = 0.05
@@ -60,7 +63,7 @@ class TaskStream:
     def items(self, cursor: str | None) -> Iterator[StreamItem]:
         """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning."""
         at = Cursor.parse(cursor) if cursor else Cursor()
-        view = MergedStream(at, self.read_steps)
+        view = MergedStream(at, self.iter_steps)
         position = StreamPosition(at.generation, at.events, at.chunks)
         for record in self._follower.follow(self.task_id, position):
             if record is not None:
@@ -80,7 +83,17 @@ class TaskStream:
 
     def read_steps(self, start: int) -> list[TaskStep]:
         """Return the committed steps from this position on."""
-        return self._retrying(lambda: list(self._engine.histories.read(self.task_id, start)))
+        return list(self.iter_steps(start))
+
+    def iter_steps(self, start: int) -> Iterator[TaskStep]:
+        """Yield the committed steps from this position on. It holds READ_STEPS of them, however many there are."""
+        steps = self._read_some(start)
+        while steps:
+            yield from steps
+            steps = self._read_some(steps[-1].seq + 1) if len(steps) == READ_STEPS else []
+
+    def _read_some(self, start: int) -> list[TaskStep]:
+        return self._retrying(lambda: list(islice(self._engine.histories.read(self.task_id, start), READ_STEPS)))
 
     def summary(self) -> TaskSummary:
         """Return the task at a glance."""
@@ -148,12 +161,13 @@ class TaskStream:
             yield event
 
     def _stored_events(self, view: MergedStream) -> Iterator[dict[str, Any]]:
-        records = list(self._parsed(self._stored_lines()))
-        generation = records[-1]["generation"] if records else ""
+        lines = self._stored_lines()
+        generation = next(self._parsed(reversed(lines)), {}).get("generation", "")
         # A cursor of an earlier generation counts records of logs that Redis has lost: all events follow again.
         seen = view.cursor.events if view.cursor.generation == generation else 0
-        new = [record for record in records if record["generation"] == generation and record["seq"] > seen]
-        return from_stored(new, self.read_steps)
+        records = self._parsed(lines)
+        new = (record for record in records if record["generation"] == generation and record["seq"] > seen)
+        return from_stored(new, self.iter_steps)
 
 
 def is_at_rest(summary: TaskSummary) -> bool:

@@ -182,7 +182,7 @@ def test_two_users_who_approve_the_same_call_run_it_once(web: WebStack, open_wat
     for user in users:
         with user.page.expect_request("**/calls/**"):
             button(user.page, "approve").first.click()
-    until(lambda: users[0].page.wait_for_timeout(50) or len(held) == 2, 20, "two held requests")
+    until(lambda: users[0].page.wait_for_timeout(50) or len(held) == 2, 60, "two held requests")
     for request in held:
         request.continue_()
     web.wait_status(task, "completed")

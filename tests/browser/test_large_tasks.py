@@ -51,7 +51,7 @@ def test_a_task_of_ten_thousand_steps_is_shown_and_scrolls(
     page = open_watched().page
     with measured(browser, page) as loading:
         open_view(page, web.url, f"#/tasks/{task.task_id}/steps/{last}", "task")
-        step(page, last).wait_for(timeout=60_000)
+        step(page, last).wait_for(timeout=300_000)
     elements = page.evaluate("document.querySelectorAll('*').length")
     with measured(browser, page) as scrolling:
         frames = scroll(scrolling_box(page), 5)

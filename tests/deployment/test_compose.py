@@ -193,7 +193,7 @@ def test_redis_starts_with_the_configuration_and_users(tmp_path: Path) -> None:
     server = start_redis(tmp_path, port, PASSWORDS)
     try:
         with redis.Redis(port=port, username="roboco-admin", password=PASSWORDS["REDIS_PASSWORD_ADMIN"]) as client:
-            until(lambda: is_reachable(client), 10, lambda: (tmp_path / "redis.log").read_text())
+            until(lambda: is_reachable(client), 60, lambda: (tmp_path / "redis.log").read_text())
             for name, value in ((b"appendonly", b"yes"), (b"maxmemory-policy", b"noeviction"), (b"save", b"")):
                 assert client.execute_command("CONFIG", "GET", name) in ({name: value}, [name, value])
             assert set(client.acl_users()) == {"default", "roboco-coordinator", "roboco-probe", "roboco-admin"}

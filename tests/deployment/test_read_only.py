@@ -70,7 +70,7 @@ def test_a_journey_on_workers_with_a_read_only_root(stack: Stack, tmp_path: Path
     for pool in POOLS:
         check = [sys.executable, "-m", "roboco.workers.healthcheck", pool]
         environment = os.environ | {"ROBOCO_HEALTH_DIR": f"{tmp_path}/{pool}"}
-        until(lambda: not subprocess.run(check, env=environment, cwd=ROOT).returncode, 30, f"{pool} is healthy")  # noqa: B023
+        until(lambda: not subprocess.run(check, env=environment, cwd=ROOT).returncode, 60, f"{pool} is healthy")  # noqa: B023
 
 
 def test_the_root_cannot_be_written(tmp_path: Path) -> None:

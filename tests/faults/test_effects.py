@@ -57,15 +57,15 @@ def run_until_killed(stack: Stack, prompt: str, **fields: Any) -> Task:
     before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(**fields), prompt)
     call_id = _call_id(task)
-    until(lambda: stack.count_tool_lines() > before, 20, "the call runs")
+    until(lambda: stack.count_tool_lines() > before, 60, "the call runs")
     if prompt == "early":
-        until(lambda: count_lines(stack)[call_id], 20, "the line is written")
+        until(lambda: count_lines(stack)[call_id], 60, "the line is written")
     stack.restart("tools")
     return task
 
 
 def _call_id(task: Task) -> str:
-    until(lambda: len(task.history()) > 1, 20, "the call is made")
+    until(lambda: len(task.history()) > 1, 60, "the call is made")
     return task.history()[1].calls[0].id
 
 
@@ -124,7 +124,7 @@ def test_the_outcome_of_a_call_killed_at_its_time_limit_is_unknown(stack: Stack)
 def test_a_terminated_worker_finishes_its_call(stack: Stack) -> None:
     before = stack.count_tool_lines()
     task = stack.orchestrator.run(team(), "soon")
-    until(lambda: stack.count_tool_lines() > before, 20, "the call runs")
+    until(lambda: stack.count_tool_lines() > before, 60, "the call runs")
     stack.kill("tools", signal.SIGTERM)
     assert stack.workers["tools"].process.wait(SHUTDOWN_TIMEOUT) == 0
     stack.start("tools")

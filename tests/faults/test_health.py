@@ -94,7 +94,7 @@ def assert_stays_healthy(pool: str, folder: Path, beats: int = 15) -> None:
     note = folder / f"{pool}.json"
     for _ in range(beats):
         before = note.read_text()
-        until(lambda before=before: note.read_text() != before, 30, "the worker writes its heartbeat")  # type: ignore[misc]
+        until(lambda before=before: note.read_text() != before, 60, "the worker writes its heartbeat")  # type: ignore[misc]
         assert run_health_check(pool, folder) == (0, f"{pool} is healthy\n")
 
 
@@ -167,12 +167,12 @@ def test_a_busy_worker_stays_healthy_until_it_has_ended(stack: Stack, agents: Pa
     for number in range(10):
         stack.orchestrator.run(SPEAKER, f"Task {number}.")
     backlog = stack.orchestrator._engine.dispatcher.backlog
-    until(lambda: backlog("any") >= 2, 20, lambda: f"messages are left: {backlog('any')}")
+    until(lambda: backlog("any") >= 2, 60, lambda: f"messages are left: {backlog('any')}")
     assert_stays_healthy("agents", agents)
     assert backlog("any") >= 2
     server = stack.workers["agents"]
     server.process.terminate()
-    until(lambda: "Warm shutdown" in stack.log("agents"), 10, "the worker shuts down")
+    until(lambda: "Warm shutdown" in stack.log("agents"), 60, "the worker shuts down")
     assert run_health_check("agents", agents) == (0, "agents is healthy\n")
     enough.set()
     server.process.wait(60)

@@ -64,7 +64,7 @@ def test_a_hostile_producer_ends_no_worker(stack: Stack) -> None:
         wait_until_idle(stack, redis)
     assert all(worker.alive() for worker in stack.workers.values())
     assert {pool: worker.pid for pool, worker in stack.workers.items()} == pids
-    asked = stack.orchestrator._producer.control.ping(timeout=10, limit=3) or []
+    asked = stack.orchestrator._producer.control.ping(timeout=60, limit=3) or []
     assert len(asked) == 3
     for pool in pids:
         assert not any(text in stack.log(pool) for text in ("Unrecoverable error", "Connection to broker lost")), pool
@@ -75,11 +75,11 @@ def test_a_message_is_kept_while_its_dead_letter_cannot_be_stored(stack: Stack) 
     with Redis.from_url(stack.valkey.url) as redis:
         redis.set("roboco:{dead}:order", "x")
         redis.lpush(QUEUES[0], b"unreadable")
-        until(lambda: redis.hlen("roboco.unacked"), 30, "a worker holds the message")
+        until(lambda: redis.hlen("roboco.unacked"), 60, "a worker holds the message")
         redis.delete("roboco:{dead}:order", "roboco:{dead}:letters")
         until(lambda: stack.orchestrator.dead_letters(), 90, "the message is a dead letter")
         [letter] = stack.orchestrator.dead_letters()
         assert (letter.body, letter.size, letter.queue) == ("unreadable", 10, QUEUES[0])
         assert "is no JSON" in letter.reason
-        until(lambda: not redis.exists("roboco.unacked"), 30, "no message is held")
+        until(lambda: not redis.exists("roboco.unacked"), 60, "no message is held")
     assert all(worker.alive() for worker in stack.workers.values())

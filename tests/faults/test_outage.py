@@ -19,15 +19,15 @@ def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Pat
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
         wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"
-        until(lambda: wanted in waiting_reason(stack, "delayed"), 30, "the reason is shown")
+        until(lambda: wanted in waiting_reason(stack, "delayed"), 60, "the reason is shown")
         result = task.result(60)
         assert result.status == "paused"
         assert "s. The task continues when it is resumed, or when the model answers another task" in result.reason
         assert "task delayed is paused: " in stack.log("coordinator")
 
         stack.model.script(lambda request: Reply(text="hello again"))
-        assert stack.orchestrator.run(ECHO, "Hello.", task_id="another").result(30).status == "completed"
-        until(lambda: stack.orchestrator.task("delayed").result(30).status == "completed", 30, "the task is resumed")
+        assert stack.orchestrator.run(ECHO, "Hello.", task_id="another").result(60).status == "completed"
+        until(lambda: stack.orchestrator.task("delayed").result(60).status == "completed", 60, "the task is resumed")
         assert [step.text for step in task.history()] == ["Hello.", "hello again"]
 
 

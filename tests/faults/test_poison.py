@@ -66,8 +66,8 @@ def test_a_turn_that_kills_its_worker_fails_its_task(stack: Stack) -> None:
     stack.model.script(deadly)
     task = stack.orchestrator.run(parse_team(ECHO), "Go.")
     for asked in (1, 2, 3):
-        until(lambda asked=asked: len(stack.model.requests) >= asked, 30, "the model receives a request")  # type: ignore[misc]
-        until(lambda: not stack.workers["agents"].alive(), 10, "the worker is gone")
+        until(lambda asked=asked: len(stack.model.requests) >= asked, 60, "the model receives a request")  # type: ignore[misc]
+        until(lambda: not stack.workers["agents"].alive(), 60, "the worker is gone")
         stack.start("agents")
     result = task.result(60)
     assert result.status == "failed"
@@ -126,8 +126,8 @@ def test_a_submission_that_kills_its_worker_can_be_requeued(tmp_path: Path) -> N
         listed = json.loads(shell.run("dead-letters", "list", "--json"))
         assert [one["letter_id"] for one in listed] == [letter.letter_id]
         assert "is sent again (roboco.submit)" in shell.run("dead-letters", "requeue", letter.letter_id)
-        until(lambda: not stack.orchestrator.dead_letters(), 10, "the letter is gone")
-        until(lambda: list(stack.orchestrator.tasks()), 20, "the task is there")
+        until(lambda: not stack.orchestrator.dead_letters(), 60, "the letter is gone")
+        until(lambda: list(stack.orchestrator.tasks()), 60, "the task is there")
         assert stack.orchestrator.task("DEADLY").result(60).status == "completed"
 
 
@@ -142,7 +142,7 @@ def test_a_message_with_an_unknown_name_can_be_requeued(stack: Stack) -> None:
     until(
         lambda: stack.log("coordinator").count("was stored as a dead letter") == 2, 20, "the message is refused again"
     )
-    until(lambda: wait_for_letter(stack).letter_id != letter.letter_id, 10, "it is another dead letter")
+    until(lambda: wait_for_letter(stack).letter_id != letter.letter_id, 60, "it is another dead letter")
     again = wait_for_letter(stack)
     assert (again.body, again.reason, again.headers["id"]) == (letter.body, letter.reason, letter.headers["id"])
     with pytest.raises(UsageError, match="roboco dead-letters lists them"):

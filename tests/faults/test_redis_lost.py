@@ -25,7 +25,7 @@ def test_a_task_survives_flushall_during_a_turn(stack: Stack, chunk: int) -> Non
         if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == chunk:
             with redis.Redis.from_url(stack.valkey.url) as client:
                 client.flushall()
-    assert task.result(30).status == "completed"
+    assert task.result(60).status == "completed"
     assert shape(task.history()) == GRAPH.expected
     assert "event_stream_reset" in transcript.types
     assert transcript.finals == list(range(len(GRAPH.expected)))

@@ -76,7 +76,7 @@ def test_a_rolling_deploy_under_load_repeats_no_turn(tmp_path: Path) -> None:
 def replace_all(stack: Stack, clerks: ClerkScript, tasks: list[Task]) -> None:
     """Replace every worker while all tasks run. Let the tasks finish once the last old worker has ended."""
     try:
-        stack.model.wait_for(lambda records: len({one.request.last_user for one in records}) == TASKS, 30)
+        stack.model.wait_for(lambda records: len({one.request.last_user for one in records}) == TASKS, 60)
         leaving = [name for old, new in ((1, 3), (2, 4)) for name in replace(stack, old, new)]
         for name in leaving:
             assert stack.workers[name].process.wait(SHUTDOWN_TIMEOUT) == 0, stack.log(name)[-3000:]
@@ -143,10 +143,10 @@ def test_a_turn_longer_than_the_grace_period_is_repeated(tmp_path: Path) -> None
             lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
         )
         task = stack.orchestrator.run(SPEAKER, "Speak.")
-        stack.model.wait_for(lambda records: bool(records) and records[0].chunks_sent > 1, 20)
+        stack.model.wait_for(lambda records: bool(records) and records[0].chunks_sent > 1, 60)
         busy = next(name for name in ("agents-1", "agents-2") if "roboco.turn[" in stack.log(name))
         stack.kill(busy, signal.SIGTERM)
-        until(lambda: "Warm shutdown" in stack.log(busy), 10, "the worker shuts down")
+        until(lambda: "Warm shutdown" in stack.log(busy), 60, "the worker shuts down")
         stack.kill(busy)
         assert task.result(60).status == "completed"
         assert [step.metadata.get("attempt", 1) for step in task.history() if step.by_agent] == [2]

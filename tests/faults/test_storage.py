@@ -93,7 +93,7 @@ def test_a_step_waits_while_s3_refuses(stack: Stack, gate: Gate) -> None:
             gate.refusal = REFUSAL
             with pytest.raises(TransientError, match="the S3 store failed"):
                 stack.orchestrator.run(ECHO, "Hello.")
-            until(lambda: "waits until its server answers" in stack.log("agents"), 30, "a step waits")
+            until(lambda: "waits until its server answers" in stack.log("agents"), 60, "a step waits")
             gate.refusal = b""
             chunks += 1
     check(stack, GRAPH, task, asked)
@@ -116,7 +116,7 @@ def test_a_write_answered_after_the_timeout_takes_effect_once(stack: Stack, gate
     asked = len(stack.model.requests)
     held: HeldRequest = gate.hold(request_line.encode(), answer=True)
     task = stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
-    assert held.reached.wait(30)
+    assert held.reached.wait(60)
     check(stack, PARALLEL, task, asked)
     held.release()
     check(stack, PARALLEL, task, asked)
@@ -147,12 +147,12 @@ def test_a_step_waits_while_the_disk_is_full(folder_stack: Stack) -> None:
     asked = len(folder_stack.model.requests)
     with fill_disk(folder_stack, "agents"):
         task = folder_stack.orchestrator.run(ECHO, "Hello.")
-        until(lambda: "waits until its server answers" in folder_stack.log("agents"), 30, "the step waits")
+        until(lambda: "waits until its server answers" in folder_stack.log("agents"), 60, "the step waits")
         assert len(task.history()) == 1
         log = folder_stack.log("agents")
         assert f"history.jsonl cannot be written: [Errno {errno.EFBIG}]" in log
         assert "make room" in log
-    assert task.result(30).status == "completed"
+    assert task.result(60).status == "completed"
     assert [step.text for step in task.history()] == ["Hello.", LARGE]
     assert verify_chain(folder_stack.orchestrator._engine.histories.lines(task.task_id)) == 2
     assert len(folder_stack.model.requests) - asked == 1
@@ -172,7 +172,7 @@ def test_a_submission_to_a_full_disk_is_refused_and_leaves_no_file(folder_stack:
     assert "too-large" not in [task.task_id for task in folder_stack.orchestrator.tasks()]
     assert not (folder_stack.folder / "workspace" / "_open" / "too-large").exists()
     again = folder_stack.orchestrator.run(ECHO, LARGE, task_id="too-large")
-    assert again.result(30).status == "completed"
+    assert again.result(60).status == "completed"
 
 
 def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_stack: Stack) -> None:
@@ -180,14 +180,14 @@ def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_st
     stack = folder_stack
     stack.model.script(lambda request: Reply(text="hello"))
     task = stack.orchestrator.run(DESK, "Hello.")
-    assert task.result(30).status == "user_turn"
+    assert task.result(60).status == "user_turn"
     path = stack.folder / "workspace" / task.task_id / "history.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"hello", b"hullo"))
     _delete_from_redis(stack, task.task_id)
     task.send("And you?")
     logged = "cannot continue, because its history is broken: step 1 ("
-    until(lambda: logged in stack.log("coordinator"), 30, "the log names the broken step")
+    until(lambda: logged in stack.log("coordinator"), 60, "the log names the broken step")
     [letter] = [one for one in stack.orchestrator.dead_letters() if one.task_id == task.task_id]
     assert f"roboco dead-letters requeue {letter.letter_id}" in stack.log("coordinator")
     assert "was changed: its digest does not match" in letter.reason
@@ -195,10 +195,10 @@ def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_st
 
     path.write_bytes(whole)
     stack.orchestrator.requeue_dead_letter(letter.letter_id)
-    until(lambda: len(task.history()) == 4, 30, "the message is a step with a reply")
+    until(lambda: len(task.history()) == 4, 60, "the message is a step with a reply")
     assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == 4
     task.stop()
-    task.result(30)
+    task.result(60)
 
 
 def _delete_from_redis(stack: Stack, task_id: str) -> None:

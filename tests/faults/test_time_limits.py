@@ -22,7 +22,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
             for submitted in (task_id, "good"):
                 arguments = {"task_id": submitted, "team": ECHO, "prompt": "Go."}
                 producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", time_limit=900)
-        until(lambda: list(stack.orchestrator.tasks()), 20, "another task is accepted")
+        until(lambda: list(stack.orchestrator.tasks()), 60, "another task is accepted")
         assert stack.orchestrator.task("good").result(60).status == "completed"
         letter = wait_for_letter(stack)
         assert (letter.name, letter.attempts, letter.queue, letter.truncated) == (
@@ -32,7 +32,7 @@ def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path
             0,
         )
         assert "exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT)" in letter.reason
-        until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 20, "no message is held")
+        until(lambda: not stack.orchestrator._client.exists("roboco.unacked"), 60, "no message is held")
         assert worker.alive()
 
 
@@ -42,7 +42,7 @@ def test_a_pass_beyond_the_time_limit_is_logged(tmp_path: Path) -> None:
         with Celery(broker=stack.valkey.url) as producer:
             producer.send_task("roboco.advance", kwargs={"task_id": "SLOW"}, queue="roboco.coordinator")
         wanted = "roboco.advance of task 'SLOW' took longer than 1 s (ROBOCO_COORDINATOR_TIMEOUT)"
-        until(lambda: wanted in stack.log("slow"), 30, "the log names the limit")
+        until(lambda: wanted in stack.log("slow"), 60, "the log names the limit")
 
 
 INVALID_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -58,7 +58,7 @@ def test_messages_with_invalid_arguments_are_dead_letters(tmp_path: Path) -> Non
         for name, (arguments, pool) in INVALID_ARGUMENTS.items():
             producer.send_task(name, kwargs=arguments, queue=f"roboco.{pool}")
         producer.send_task("roboco.submit", args=["order-17"], queue="roboco.coordinator")
-        until(lambda: len(stack.orchestrator.dead_letters()) == len(INVALID_ARGUMENTS) + 1, 30, "each is a dead letter")
+        until(lambda: len(stack.orchestrator.dead_letters()) == len(INVALID_ARGUMENTS) + 1, 60, "each is a dead letter")
         letters = stack.orchestrator.dead_letters()
         assert {letter.name for letter in letters} == {*INVALID_ARGUMENTS, "roboco.submit"}
         assert all(letter.reason.startswith("invalid arguments: ") for letter in letters)

@@ -40,7 +40,7 @@ def capture_events(app: Celery) -> Iterator[ReceivedEvents]:
         thread = threading.Thread(target=lambda: receiver.capture(limit=None, timeout=None, wakeup=True), daemon=True)
         thread.start()
         try:
-            until(lambda: _has_heartbeat(app, seen), 30, "a worker sends events")
+            until(lambda: _has_heartbeat(app, seen), 60, "a worker sends events")
             yield seen
         finally:
             receiver.should_stop = True

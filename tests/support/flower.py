@@ -27,7 +27,7 @@ class Flower:
     def get(self, path: str) -> str:
         """Return the body of a GET request."""
         headers = {"Authorization": f"Basic {base64.b64encode(_USER.encode()).decode()}"}
-        with urllib.request.urlopen(urllib.request.Request(self.address + path, headers=headers), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(self.address + path, headers=headers), timeout=60) as answer:
             return str(answer.read().decode())
 
     def rows(self, search: str) -> dict[str, Any]:

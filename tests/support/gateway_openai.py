@@ -117,7 +117,7 @@ def openai_gateway(stack: Stack, **environment: str) -> Iterator[GatewayProcess]
 
 def _responds(port: int) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60):
             return True
     except URLError:
         return False

@@ -56,7 +56,7 @@ class GatewayProcess:
             return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
         return False
 
-    def end(self, number: signal.Signals, seconds: float = 5) -> None:
+    def end(self, number: signal.Signals, seconds: float = 60) -> None:
         """Send a signal to the process, and wait at most these seconds for its exit."""
         os.kill(self.server.pid, number)
         self.server.process.wait(seconds)

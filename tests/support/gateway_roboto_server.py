@@ -77,7 +77,7 @@ def serving(settings: Settings, replicas: int = 2, **changes: Any) -> Iterator[R
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
     thread.start()
     try:
-        until(lambda: server.started, 10, "the gateway listens")
+        until(lambda: server.started, 60, "the gateway listens")
         yield balanced
     finally:
         server.should_exit = server.force_exit = True

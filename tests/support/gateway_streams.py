@@ -97,7 +97,7 @@ class AsgiConnection:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds after a part of the response."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(60):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()

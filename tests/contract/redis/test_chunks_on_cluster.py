@@ -54,12 +54,12 @@ def test_a_chunk_does_not_wait_for_another_node(cluster: Cluster, client: redis.
 
     for number in sorted(tasks):
         emit(number)
-    until(lambda: len(acknowledged) == 3, 10, "the nodes have loaded the script")
+    until(lambda: len(acknowledged) == 3, 60, "the nodes have loaded the script")
     acknowledged.clear()
     with cluster.hanging(1):
         emit(1)
         emit(0)
         emit(2)
-        until(lambda: len(acknowledged) >= 2, 20, "the other nodes have answered")
+        until(lambda: len(acknowledged) >= 2, 60, "the other nodes have answered")
     assert sorted(acknowledged[:2]) == [(0, LeaseStatus.LOST), (2, LeaseStatus.LOST)]
-    until(lambda: len(acknowledged) == 3, 20, "the node has answered, or too late")
+    until(lambda: len(acknowledged) == 3, 60, "the node has answered, or too late")

@@ -112,9 +112,9 @@ def test_an_unlogged_event_is_published_and_not_logged(redis_task: TaskOnRedis) 
     client: Any = redis_task.client
     with client.pubsub() as pubsub:
         pubsub.subscribe(redis_task.keys.events(TASK))
-        assert pubsub.get_message(timeout=5) is not None
+        assert pubsub.get_message(timeout=60) is not None
         redis_task.logs.publish_unlogged(TASK, REFUSED)
-        message: Any = pubsub.get_message(timeout=5)
+        message: Any = pubsub.get_message(timeout=60)
     assert json.loads(message["data"]) == REFUSED.model_dump(mode="json")
     assert redis_task.names() == []
 

@@ -49,7 +49,7 @@ def test_lost_connections_are_reopened(connection: Connection) -> None:
 def test_a_message_is_delivered_once(connection: Connection) -> None:
     with connection.SimpleQueue("transport.test") as queue:
         queue.put({"number": 1})
-        message = queue.get(timeout=5)
+        message = queue.get(timeout=60)
         assert message.payload == {"number": 1}
         message.ack()
         with pytest.raises((queue.Empty, socket.timeout)):
@@ -62,8 +62,8 @@ def test_a_message_with_large_headers_is_redelivered(connection: Connection) -> 
     channel: Any = connection.default_channel
     with connection.SimpleQueue("transport.large") as queue, channel.conn_or_acquire() as client:
         client.lpush("transport.large", json.dumps(message(headers=sent), ensure_ascii=False))
-        queue.get(timeout=5).requeue()
-        again = queue.get(timeout=5)
+        queue.get(timeout=60).requeue()
+        again = queue.get(timeout=60)
         assert again.headers == sent | {"redelivered": True}
         again.ack()
 

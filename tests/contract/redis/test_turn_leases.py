@@ -263,14 +263,14 @@ def test_logged_messages_are_published(redis_task: TaskOnRedis) -> None:
     client: Any = redis_task.client
     with client.pubsub() as pubsub:
         pubsub.subscribe(*channels)
-        confirmed: list[Any] = [pubsub.get_message(timeout=5) for _ in channels]
+        confirmed: list[Any] = [pubsub.get_message(timeout=60) for _ in channels]
         assert [one["type"] for one in confirmed] == ["subscribe", "subscribe"]
         redis_task.create(1, status_event("a"))
         redis_task.record_decision()
         claim = redis_task.claim()
         emit_chunk(redis_task.turns, claim, 1, text_chunk("b"), USAGE)
         redis_task.turns.restart(TASK, claim.assignment.epoch, status_event("c"), "me")
-        messages: list[Any] = [pubsub.get_message(timeout=5) for _ in range(3)]
+        messages: list[Any] = [pubsub.get_message(timeout=60) for _ in range(3)]
     received = [(message["channel"], message["data"]) for message in messages]
     logged = [(channel, data) for channel in channels for _, data in redis_task.logs.entries(channel, 0)]
     assert sorted(received) == sorted(logged)

@@ -63,7 +63,7 @@ def test_stop_reaches_a_worker_at_another_node(cluster_stack: Stack) -> None:
     task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     next(item for item in task.stream() if item.type == "text_part_delta")
     item = task.stop()
-    assert task.result(20).status == "cancelled"
+    assert task.result(60).status == "cancelled"
     assert task.receipt(item.item_id).closed_at is not None
 
 
@@ -97,7 +97,7 @@ def test_a_turn_survives_the_failover_of_its_node(cluster: Cluster, cluster_stac
     assert cluster.owner(state) != killed
     assert_complete(task, transcript)
     schedule = cluster_stack.orchestrator._engine.schedule
-    until(schedule.is_intact, 30, "a sweeper has noticed the failover and refilled the schedule")
+    until(schedule.is_intact, 60, "a sweeper has noticed the failover and refilled the schedule")
     with connect(cluster.url) as client:
         hashes = list(map(Scripts(client).hash_of, script_texts()))
     new = cluster.owner(state)

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[3]
 for_each_pool = pytest.mark.parametrize("pool", ["prefork", "threads"])
 
 
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"the condition is false after {seconds:g} s"
@@ -276,7 +276,7 @@ def test_a_message_with_an_unforeseen_error_ends_at_most_one_worker(consumer_sta
     until(lambda: consumer_stack.lines("ran") == ["good"])
     consumer_stack.push({"task": "test.unforeseen", "id": "value"})
 
-    assert worker.wait(20) == 1
+    assert worker.wait(60) == 1
     assert [record["headers"]["id"] for record in consumer_stack.dead_letters()] == ["key", "value"]
     assert consumer_stack.is_drained()
 
@@ -295,7 +295,7 @@ def test_a_worker_continues_after_its_broker_is_flushed(consumer_stack: Consumer
     (consumer_stack.folder / "release").touch()
     until(consumer_stack.is_drained)
 
-    consumed = consumer_stack.app.control.inspect(timeout=20, limit=1).active_queues() or {}
+    consumed = consumer_stack.app.control.inspect(timeout=60, limit=1).active_queues() or {}
     assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(queue_lanes(AGENTS_QUEUE))]
 
 
@@ -315,7 +315,7 @@ def test_a_worker_sends_its_last_events_before_it_exits(consumer_stack: Consumer
             consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
         until(lambda: len(consumer_stack.lines("ran")) == 10)
         worker.terminate()
-        assert worker.wait(20) == 0
+        assert worker.wait(60) == 0
         until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10, 5)
 
 

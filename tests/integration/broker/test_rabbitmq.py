@@ -81,7 +81,7 @@ def test_all_tasks_end_after_rabbitmq_is_killed_and_restarted(rabbit_stack: Stac
     rabbit_stack.model.script(slow_answer)
     requests_before = len(rabbit_stack.model.requests)
     tasks = [rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt) for _ in range(6)]
-    until(lambda: len(rabbit_stack.model.requests) >= requests_before + 6, 30, "the first turns are running")
+    until(lambda: len(rabbit_stack.model.requests) >= requests_before + 6, 60, "the first turns are running")
     rabbit.kill()
     late = rabbit_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)  # accepted, since the workspace has it
     rabbit.restart()
@@ -145,7 +145,7 @@ def test_an_operator_sees_the_depth_of_queues_on_rabbitmq(rabbit_stack: Stack) -
     def depth() -> dict[str, tuple[int, float | None]]:
         return {one.name: (one.waiting, one.oldest_age) for one in rabbit_stack.orchestrator.operations.queues()}
 
-    until(lambda: depth()[AGENTS_QUEUE] == (3, None), 10, lambda: str(depth()))
+    until(lambda: depth()[AGENTS_QUEUE] == (3, None), 60, lambda: str(depth()))
     assert depth()[COORDINATOR_QUEUE][1] is None
     purge_queue(app, AGENTS_QUEUE)
     app.close()
@@ -175,7 +175,7 @@ def test_each_unreadable_message_becomes_a_dead_letter(rabbit_stack: Stack, rabb
         with Connection(rabbit.url) as connection, connection.Producer() as sends:
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "1"})
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "2"})
-        until(lambda: len(orchestrator.dead_letters()) == 2 * count, 20, "the messages are dead letters")  # noqa: B023 - called in this round
+        until(lambda: len(orchestrator.dead_letters()) == 2 * count, 60, "the messages are dead letters")  # noqa: B023 - called in this round
 
 
 def test_a_broker_certificate_of_an_unknown_authority_or_host_is_refused(rabbit: RabbitServer, tmp_path: Path) -> None:

@@ -178,5 +178,5 @@ def processes_in(folder: Path) -> dict[int, str]:
 
 def assert_nothing_left(folder: Path) -> None:
     """Raise AssertionError if a process that writes below the folder still runs, or left a temporary folder."""
-    until(lambda: not processes_in(folder), 15, "all processes have ended")
+    until(lambda: not processes_in(folder), 60, "all processes have ended")
     assert list((folder / "tmp").glob("roboco-*")) == []

@@ -38,7 +38,7 @@ def wait_until_speaking(task: Task, seq: int = 1) -> Task:
 
 def wait_for_status(task: Task, status: str) -> Task:
     """Return the task once it has this status."""
-    until(lambda: task.summary().status == status, 30, lambda: f"{status}: {task.summary()}")
+    until(lambda: task.summary().status == status, 60, lambda: f"{status}: {task.summary()}")
     return task
 
 
@@ -201,7 +201,7 @@ def test_session_and_delta_print_messages_as_json(desk: Desk) -> None:
     token = session["continuation_token"]
     assert json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"] == {}
     desk.call("send", task.task_id, "and you?")
-    until(lambda: len(task.history()) == 4, 30, "the agent has answered")
+    until(lambda: len(task.history()) == 4, 60, "the agent has answered")
     fresh = json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"]
     assert sorted(fresh) == ["2", "3"]
     whole = json.loads(desk.call("delta", task.task_id))

@@ -77,10 +77,10 @@ def check_gateway(dev: CommandProcess) -> None:
     """Check that the printed gateway serves this machine without a key, and no other name of it."""
     found = re.search(r"web view +(http://127\.0\.0\.1:\d+)/ and HTTP gateway, for this machine alone", dev.output)
     assert found is not None
-    with urlopen(f"{found[1]}/v1/me", timeout=20) as response:
+    with urlopen(f"{found[1]}/v1/me", timeout=60) as response:
         assert json.load(response)["by"] == "local"
     with pytest.raises(HTTPError) as raised:
-        urlopen(Request(f"{found[1]}/v1/me", headers={"Host": "evil.example"}), timeout=20)
+        urlopen(Request(f"{found[1]}/v1/me", headers={"Host": "evil.example"}), timeout=60)
     assert raised.value.code == 403
     raised.value.close()
 
@@ -104,7 +104,7 @@ def check_commands(user: Shell) -> None:
 
 
 def check_after_restart(user: Shell) -> None:
-    until(lambda: json.loads(user.call("tasks", "--json"))["complete"], 20, "the index is complete")
+    until(lambda: json.loads(user.call("tasks", "--json"))["complete"], 60, "the index is complete")
     (endless, talk) = json.loads(user.call("tasks", "--json"))["tasks"]
     assert (talk["task_id"], talk["status"], endless["status"]) == ("talk", "cancelled", "cancelled")
     assert user.call("verify", "talk").endswith(" steps are intact\n")

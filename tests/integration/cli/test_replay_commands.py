@@ -40,18 +40,18 @@ def invoke(desk: Desk, command: click.Command, *arguments: str, code: int = 0) -
 
 def test_a_history_with_approval_interruption_and_stop_is_explained_and_replayed(desk: Desk) -> None:
     task = desk.run("add")
-    until(lambda: task.summary().status == "approval", 30, lambda: f"approval: {task.summary()}")
+    until(lambda: task.summary().status == "approval", 60, lambda: f"approval: {task.summary()}")
     assert "it waits for a person's decision: a person must approve: add (tc_" in invoke(desk, why, task.task_id)
     assert "2 of 2 choices are the same" in invoke(desk, replay_task, task.task_id)
     task.approve(task.history()[1].calls[0].id)
-    until(lambda: task.summary().status == "user_turn", 30, lambda: f"user_turn: {task.summary()}")
+    until(lambda: task.summary().status == "user_turn", 60, lambda: f"user_turn: {task.summary()}")
     task.send("for ever")
     shown = (item.data for item in task.stream())
     next(item for item in shown if isinstance(item, TextPartDelta) and "on and" in item.text)
     task.interrupt("be brief")
-    until(lambda: task.summary().status == "user_turn", 30, lambda: f"user_turn: {task.summary()}")
+    until(lambda: task.summary().status == "user_turn", 60, lambda: f"user_turn: {task.summary()}")
     task.stop()
-    until(lambda: task.summary().status == "cancelled", 30, lambda: f"cancelled: {task.summary()}")
+    until(lambda: task.summary().status == "cancelled", 60, lambda: f"cancelled: {task.summary()}")
 
     count = len(task.history())
     assert f"{count} of {count} choices are the same" in invoke(desk, replay_task, task.task_id)

@@ -43,7 +43,7 @@ def test_top_shows_queues_tasks_and_rates_of_a_running_team(folder_stack: Stack)
         assert live.wait_for_exit() == 0
     for task in tasks:
         task.stop()
-        assert task.result(30).status == "cancelled"
+        assert task.result(60).status == "cancelled"
 
 
 def test_top_shows_an_unreachable_broker_and_missing_workers(folder_stack: Stack) -> None:

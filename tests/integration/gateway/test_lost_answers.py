@@ -31,10 +31,10 @@ class LossyGateways:
         held = self._gate.hold(f"POST {path} ".encode(), answer=True)
         with ThreadPoolExecutor(1) as thread:
             request = thread.submit(httpx2.post, f"{self._lossy}{path}", json=body, headers=headers, timeout=30)
-            assert held.reached.wait(30), "the gateway has answered"
+            assert held.reached.wait(60), "the gateway has answered"
             held.drop()
             with pytest.raises(httpx2.TransportError):
-                request.result(30)
+                request.result(60)
 
     def post(self, path: str, body: Any, **headers: str) -> list[Any]:
         """Send the request to both gateways, and return their responses."""

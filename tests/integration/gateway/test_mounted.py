@@ -43,7 +43,7 @@ def test_a_signal_sets_the_event_and_reaches_the_servers_handler(number: signal.
         closing = asyncio.Event()
         with set_at_signals(closing):
             signal.raise_signal(number)
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(60):
                 await closing.wait()
         assert received == [number]
         signal.raise_signal(number)

@@ -155,7 +155,7 @@ def test_a_cancelled_response_keeps_its_text_and_can_be_continued(gateway: Gatew
     assert last.response.status == "cancelled"
     assert last.response.output_text == "".join(texts)
     [record] = [one for one in gateway.stack.model.requests if one.request.last_user == "endless"]
-    until(lambda: record.client_disconnected_at is not None, 20, "the connection to the model is closed")
+    until(lambda: record.client_disconnected_at is not None, 60, "the connection to the model is closed")
     after = client.responses.create(model="desk", input="go on", previous_response_id=response_id)
     assert "go on" in after.output_text
 
@@ -242,7 +242,7 @@ def test_a_repeated_approval_of_a_call_at_work_finds_its_response(gateway: Gatew
     options: Any = {"model": "patient", "input": [given], "previous_response_id": first.id}
     begun = client.responses.create(**options, background=True)
     task = gateway.stack.orchestrator.task(task_id_of(first.id))
-    until(lambda: task.summary().status == "running", 20, "the call is at work")
+    until(lambda: task.summary().status == "running", 60, "the call is at work")
     second = client.responses.create(**options)
     assert second.id == begun.id
     assert second.output_text == "The result is 3."
@@ -257,7 +257,7 @@ def test_a_limit_makes_a_response_incomplete(client: OpenAI) -> None:
     assert response.incomplete_details is not None
     assert response.incomplete_details.reason == "max_output_tokens"
     assert response.conversation is not None
-    patient, again = client.with_options(max_retries=0, timeout=20), {"model": "limited", "input": "again"}
+    patient, again = client.with_options(max_retries=0, timeout=60), {"model": "limited", "input": "again"}
     for where in ({"previous_response_id": response.id}, {"conversation": response.conversation.id}):
         with pytest.raises(openai.ConflictError) as refused:
             patient.responses.create(**again, **where)  # type: ignore[call-overload]
@@ -330,7 +330,7 @@ def test_a_client_that_disconnects_stops_a_chat_if_it_says_so(gateway: GatewayPr
         stream.close()
         task = gateway.stack.orchestrator.task(task_id_of(chunk.id))
         if header == "stop":
-            assert task.result(20).status == "cancelled"
+            assert task.result(60).status == "cancelled"
         else:
             assert not task.summary().status.ended
             task.stop()
@@ -401,7 +401,7 @@ def test_a_request_whose_answer_is_lost_runs_once(gateway: GatewayProcess, clien
 
         with ThreadPoolExecutor(1) as threads:
             result = threads.submit(run)
-            assert held.reached.wait(30)
+            assert held.reached.wait(60)
             held.drop()
             assert text in result.result(60)
     created = len(list(gateway.stack.orchestrator.tasks())) - before

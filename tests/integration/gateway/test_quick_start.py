@@ -72,7 +72,7 @@ def test_the_commands_start_follow_and_steer_a_task(stack: Stack, gateway: Serve
     assert '"applied_at_seq":' in printed
     task_id = json.loads((tmp_path / "started.json").read_text())["task_id"]
     stopped = stack.orchestrator.task(task_id)
-    until(lambda: stopped.result(30).status == "cancelled", 30, "the task is stopped")
+    until(lambda: stopped.result(60).status == "cancelled", 60, "the task is stopped")
 
 
 def test_the_program_for_the_openai_package_prints_the_answer(stack: Stack, gateway: Served, tmp_path: Path) -> None:

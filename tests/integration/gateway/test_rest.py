@@ -110,7 +110,7 @@ def test_an_interruption_closes_the_models_connection_and_its_receipt_says_when(
     gateways.stack.model.script(lambda request: SLOW)
     try:
         path = gateways.create(conversation=True)
-        until(lambda: "word" in gateways.call("GET", f"{path}/session").text, 30, "the model speaks")
+        until(lambda: "word" in gateways.call("GET", f"{path}/session").text, 60, "the model speaks")
         receipt = gateways.call("POST", f"{path}/interrupt?wait=20", json={}).json()
     finally:
         gateways.stack.model.script(answer)
@@ -158,6 +158,6 @@ def test_an_upload_that_is_cut_leaves_nothing_and_can_be_repeated(gateways: Gate
         raw.sendall(head.encode() + bytes(20 * MEGABYTE))
     files = gateways.stack.orchestrator._engine.files
     time.sleep(0.2)
-    until(lambda: not any(files.names(f"{name}/{folder}/") for folder in ("uploads", "artifacts")), 20, "all is gone")
+    until(lambda: not any(files.names(f"{name}/{folder}/") for folder in ("uploads", "artifacts")), 60, "all is gone")
     assert files.names(f"{name}/artifact_info/") == []
     assert gateways.call("PUT", path, content=b"whole").json()["artifact_id"] == "a.bin"

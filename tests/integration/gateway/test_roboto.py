@@ -155,11 +155,11 @@ def test_a_gateway_that_exits_answers_its_long_polls(
     with serving(stack.settings, replicas=1) as other, ThreadPoolExecutor(1) as pool:
         watcher = AgentSession.from_id(session.session_id, roboto_client=other.client())
         polling = pool.submit(watcher.refresh)
-        until(lambda: [path for path in other.paths if path.endswith("/delta")], 10, "it polls")
+        until(lambda: [path for path in other.paths if path.endswith("/delta")], 60, "it polls")
         time.sleep(0.3)
         assert not polling.done()
         other.close()
-        polling.result(5)
+        polling.result(60)
     held.set()
     session.run(timeout=60)
     assert texts(session)[-1] == ("assistant", "late")

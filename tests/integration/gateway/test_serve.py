@@ -83,7 +83,7 @@ def test_serve_announces_its_address_and_ends_quietly(tmp_path: Path, valkey: Va
         assert "200 OK" in gateway.get("/healthz")
         assert "401 Unauthorized" in gateway.get("/v1/me")
         gateway.process.send_signal(signal.SIGINT)
-        assert gateway.process.wait(10) == 130
+        assert gateway.process.wait(60) == 130
         assert "Traceback" not in gateway.log.read_text()
         assert '"path": "/v1/me"' in gateway.log.read_text()
 
@@ -123,7 +123,7 @@ def test_sigterm_ends_the_process_within_5_seconds_although_a_request_hangs(
         ]
         began = time.monotonic()
         gateway.process.send_signal(signal.SIGTERM)
-        code = gateway.process.wait(15)
+        code = gateway.process.wait(60)
         assert time.monotonic() - began < 6.5  # 5 s, and what a busy machine adds
         assert code == (143 if workers == 1 else 0)
         for connection in hanging:
@@ -136,7 +136,7 @@ def test_metrics_are_served_at_their_own_port(tmp_path: Path, valkey: ValkeyServ
     port = free_port()
     with served(tmp_path, valkey, ROBOCO_METRICS_PORT=str(port), ROBOCO_METRICS_ADDRESS="127.0.0.1") as gateway:
         assert "401 Unauthorized" in gateway.get("/v1/me")
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
             text = response.read().decode()
         assert 'roboco_gateway_requests_total{method="GET",route="/v1/me",status="401"} 1.0' in text
         assert "roboco_gateway_open_streams 0.0" in text

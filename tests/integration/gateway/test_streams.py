@@ -168,7 +168,7 @@ def test_pages_give_the_whole_stream_and_wait_for_what_follows(
 
     async def main() -> None:
         task, found, place, pages = await start(folder_stack), list[Any](), "", 0
-        async with httpx2.AsyncClient(timeout=40) as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             while True:
                 query: dict[str, Any] = {"format": "json", "after": place, "wait": 20, "limit": 30}
                 url = f"{gateways[pages % 2].url}{path_of(task)}"
@@ -197,7 +197,7 @@ def test_the_list_of_tasks_is_followed_by_status(folder_stack: Stack, gateways: 
         following = asyncio.create_task(listener.follow())
 
         async def until_shown(kind: str, task: Task) -> None:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(60):
                 while not any(one.kind == kind and one.data["task_id"] == task.task_id for one in listener.shown):
                     await asyncio.sleep(0.05)
 

@@ -82,7 +82,7 @@ def test_a_download_reports_its_progress_and_puts_the_model_into_the_cache(index
     cache = tmp_path / "cache"
     download = begin_model(cache)
     assert isinstance(download, ModelDownload)
-    until(lambda: download.received > 0, 30, "the first half has arrived")
+    until(lambda: download.received > 0, 60, "the first half has arrived")
     assert download.received <= len(index.data) // 2
     assert download.running
     assert not (cache / MODEL_FILE).exists()
@@ -95,7 +95,7 @@ def test_a_download_reports_its_progress_and_puts_the_model_into_the_cache(index
 
 def test_a_closed_download_leaves_no_file(index: Index, tmp_path: Path) -> None:
     download = ModelDownload(tmp_path / "cache" / MODEL_FILE)
-    until(lambda: download.received > 0, 30, "the first half has arrived")
+    until(lambda: download.received > 0, 60, "the first half has arrived")
     download.close()
     download.close()
     assert not download.running

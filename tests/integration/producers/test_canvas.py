@@ -72,7 +72,7 @@ def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) 
         app.signature("shop.fetch", ("tides",)), team(app).s(), app.signature("shop.publish")
     ).apply_async()
     assert result.get(timeout=60) == {"published": "read notes on tides for people"}
-    assert result.parent.get(timeout=5) == "read notes on tides for people"
+    assert result.parent.get(timeout=60) == "read notes on tides for people"
     assert shop_lines(stack, "tides") == ["published read notes on tides for people"]
     task = stack.orchestrator.task(team_task_id(result.parent.id))
     assert task.summary().status == "completed"
@@ -97,7 +97,7 @@ def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery)
     """Events show the team as a Celery task that runs from its start to the team's end, and contain no text of it."""
     with capture_events(app) as seen:
         well, refused, slow = (team(app).s(f"{word} plankton").apply_async() for word in ("eat", "refuse", "dawdle"))
-        until(lambda: seen.state(slow.id) == "STARTED", 20, "the team runs")
+        until(lambda: seen.state(slow.id) == "STARTED", 60, "the team runs")
         until(lambda: seen.state(well.id) == "SUCCESS", 60, lambda: f"the task has succeeded: {seen.events}")
         until(lambda: seen.state(refused.id) == "FAILURE", 60, lambda: f"the task has failed: {seen.events}")
         assert seen.state(slow.id) == "STARTED"
@@ -162,8 +162,8 @@ def test_no_worker_is_held_while_teams_run(stack: Stack, app: Celery) -> None:
     results = [team(app).s(f"dawdle {number}").apply_async() for number in range(3)]
     tasks = [team_task_id(result.id) for result in results]
     files = stack.orchestrator._engine.files
-    until(lambda: all(files.get(open_marker_path(task_id)) is not None for task_id in tasks), 30, "all are submitted")
-    assert app.signature("shop.fetch", ("meanwhile",)).apply_async().get(timeout=10) == "notes on meanwhile"
+    until(lambda: all(files.get(open_marker_path(task_id)) is not None for task_id in tasks), 60, "all are submitted")
+    assert app.signature("shop.fetch", ("meanwhile",)).apply_async().get(timeout=60) == "notes on meanwhile"
     assert not any(result.ready() for result in results)
     for result in results:
         result.revoke()
@@ -180,7 +180,7 @@ def test_a_failing_team_fails_its_chain_as_a_celery_task_does(stack: Stack, app:
         result.get(timeout=60)
     assert raised.value.status == "failed"
     assert (result.state, result.parent.state, result.parent.parent.state) == ("FAILURE", "FAILURE", "SUCCESS")
-    until(lambda: shop_lines(stack, f"complained {result.parent.id}"), 20, "link_error ran")
+    until(lambda: shop_lines(stack, f"complained {result.parent.id}"), 60, "link_error ran")
     assert not shop_lines(stack, "published read notes on refuse")
     explained = f"explained {result.parent.id}: task {raised.value.task_id} is failed: "
     assert [line.startswith(explained) for line in shop_lines(stack, "explained")] == [True]
@@ -190,7 +190,7 @@ def test_a_failing_team_fails_its_chain_as_a_celery_task_does(stack: Stack, app:
 def test_an_invalid_submission_fails_at_once(stack: Stack, app: Celery) -> None:
     result = roboco.team("unknown-team", app=app).s("go").apply_async()
     with pytest.raises(roboco.UsageError, match="unknown-team"):
-        result.get(timeout=30)
+        result.get(timeout=60)
 
 
 def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack, app: Celery) -> None:
@@ -198,7 +198,7 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
     orchestrator = stack.orchestrator
     result = app.send_task("roboco.team", kwargs={"team": "no-such-team", "prompt": "secret words"})
     with pytest.raises(roboco.UsageError, match="no-such-team"):
-        result.get(timeout=20)
+        result.get(timeout=60)
     [letter] = [one for one in orchestrator.dead_letters() if one.headers.get("id") == result.id]
     assert (letter.name, letter.attempts) == ("roboco.team", 1)
     assert letter.reason.startswith("refused: team 'no-such-team' was named")
@@ -222,14 +222,14 @@ def test_a_failing_team_fails_its_chord(stack: Stack, app: Celery) -> None:
 
 def test_a_team_that_waits_for_its_user_fails_its_signature_only_if_on_wait_is_fail(stack: Stack, app: Celery) -> None:
     waiting = roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}).s("ask").apply_async()
-    until(lambda: _status(stack, waiting) == "user_turn", 30, "the task waits for its user")
+    until(lambda: _status(stack, waiting) == "user_turn", 60, "the task waits for its user")
     failing = (
         roboco.team(TEAM_WITH_USER, app=app, context={"audience": "people"}, on_wait="fail").s("ask").apply_async()
     )
     with pytest.raises(TaskFailed) as raised:
         failing.get(timeout=60)
     assert raised.value.status == "user_turn"
-    until(lambda: _status(stack, failing) == "cancelled", 30, "the task with on_wait='fail' is stopped")
+    until(lambda: _status(stack, failing) == "cancelled", 60, "the task with on_wait='fail' is stopped")
     assert not waiting.ready()
     stack.orchestrator.task(team_task_id(waiting.id)).stop()
     with pytest.raises(TaskRevokedError):
@@ -245,19 +245,19 @@ def _status(stack: Stack, result: AsyncResult[Any]) -> str:
 
 def test_a_revoked_team_revokes_its_chain_and_stops(stack: Stack, app: Celery) -> None:
     result: Any = chain(team(app).s("dawdle in a chain"), app.signature("shop.publish")).apply_async()
-    until(lambda: _status(stack, result.parent) == "running", 30, "the team runs")
+    until(lambda: _status(stack, result.parent) == "running", 60, "the team runs")
     result.parent.revoke()
     with pytest.raises(TaskRevokedError):
         result.get(timeout=60)
     assert result.parent.state == "REVOKED"
-    until(lambda: _status(stack, result.parent) == "cancelled", 30, "the team is stopped")
+    until(lambda: _status(stack, result.parent) == "cancelled", 60, "the team is stopped")
     assert not shop_lines(stack, "dawdle in a chain")
 
 
 def test_a_team_revoked_before_its_start_is_never_submitted(stack: Stack, app: Celery) -> None:
     """The shop's only child process is busy, so the message waits."""
     app.signature("shop.nap", ("revoked",)).apply_async()
-    until(lambda: shop_lines(stack, "napping"), 20, "the child process is busy")
+    until(lambda: shop_lines(stack, "napping"), 60, "the child process is busy")
     result = team(app).s("too late").apply_async()
     result.revoke()
     until(
@@ -267,7 +267,7 @@ def test_a_team_revoked_before_its_start_is_never_submitted(stack: Stack, app: C
     )
     (stack.folder / "revoked").touch()
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=30)
+        result.get(timeout=60)
     assert stack.orchestrator._engine.files.names(f"{team_task_id(result.id)}/") == []
 
 
@@ -275,15 +275,15 @@ def test_repeated_messages_continue_a_chain_once(stack: Stack, app: Celery) -> N
     result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
     result.get(timeout=60)
     task_id, engine = team_task_id(result.parent.id), stack.orchestrator._engine
-    until(lambda: engine.files.names(finished_notifications_path(task_id, 2)), 20, "the notification is finished")
+    until(lambda: engine.files.names(finished_notifications_path(task_id, 2)), 60, "the notification is finished")
     name = engine.files.names(finished_notifications_path(task_id, 2))[0].removesuffix(".json")
     for _ in range(3):
         app.send_task("roboco.ended", kwargs={"task_id": task_id, "name": name})
         app.send_task("roboco.team", args=("another",), kwargs={"team": TEAM}, task_id=result.parent.id)
-    app.signature("shop.fetch", ("after that",)).apply_async().get(timeout=30)
+    app.signature("shop.fetch", ("after that",)).apply_async().get(timeout=60)
     continue_canvas(app, engine, task_id, name)
     assert shop_lines(stack, "twice") == ["published read twice for people"]
-    assert result.parent.get(timeout=5) == "read twice for people"
+    assert result.parent.get(timeout=60) == "read twice for people"
 
 
 def test_a_callback_receives_the_notification(stack: Stack, app: Celery) -> None:
@@ -292,7 +292,7 @@ def test_a_callback_receives_the_notification(stack: Stack, app: Celery) -> None
         roboco.parse_team(TEAM), "callback", context={"audience": "people"}, notify=notify, task_id="callback-1"
     )
     task.result(60)
-    until(lambda: shop_lines(stack, "heard"), 30, "the shop has received the callback")
+    until(lambda: shop_lines(stack, "heard"), 60, "the shop has received the callback")
     assert shop_lines(stack, "heard") == ["heard completed of callback-1: read callback for people"]
 
 
@@ -314,14 +314,14 @@ def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack:
     client: Any = redis.Redis.from_url(stack.valkey.url, decode_responses=True)
     started = len(shop_lines(stack, "napping"))
     app.signature("shop.nap", ("visibility",)).apply_async()
-    until(lambda: len(shop_lines(stack, "napping")) > started, 20, "the shop runs the Celery task")
+    until(lambda: len(shop_lines(stack, "napping")) > started, 60, "the shop runs the Celery task")
     (tag,) = client.zrange("unacked_index", 0, -1)
     long_ago = time.time() - VISIBILITY_TIMEOUT / 2  # far beyond the timeout of Roboco's workers
     client.zadd("unacked_index", {tag: long_ago})
     time.sleep(5)  # Roboco's workers restore their messages at least twice
     (stack.folder / "visibility").touch()
-    until(lambda: not client.exists("unacked_index"), 20, "the shop has acknowledged it")
-    app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=30)
+    until(lambda: not client.exists("unacked_index"), 60, "the shop has acknowledged it")
+    app.signature("shop.fetch", ("after the nap",)).apply_async().get(timeout=60)
     assert len(shop_lines(stack, "napping")) == started + 1
     client.close()
 

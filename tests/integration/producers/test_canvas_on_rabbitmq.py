@@ -80,7 +80,7 @@ def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) 
         )
     assert shop_lines(stack, "tides") == ["published read notes on tides"]
     files, notices = stack.orchestrator._engine.files, notifications_path(team_task_id(result.parent.id))
-    until(lambda: not files.names(notices), 20, "the notification is confirmed")
+    until(lambda: not files.names(notices), 60, "the notification is confirmed")
 
 
 def test_a_chord_of_teams_runs_its_body_once(stack: Stack, app: Celery) -> None:
@@ -97,14 +97,14 @@ def test_a_failed_team_fails_its_chain_and_a_revoked_team_stops(stack: Stack, ap
     )
     with pytest.raises(TaskFailed, match="the model refuses"):
         failing.get(timeout=60)
-    until(lambda: shop_lines(stack, f"complained {failing.parent.id}"), 20, "link_error ran")
+    until(lambda: shop_lines(stack, f"complained {failing.parent.id}"), 60, "link_error ran")
     slow = roboco.team(TEAM, app=app).s("dawdle").apply_async()
     files, task_id = stack.orchestrator._engine.files, team_task_id(slow.id)
-    until(lambda: files.get(open_marker_path(task_id)) is not None, 30, "the team is submitted")
+    until(lambda: files.get(open_marker_path(task_id)) is not None, 60, "the team is submitted")
     slow.revoke()
     with pytest.raises(TaskRevokedError):
         slow.get(timeout=60)
-    until(lambda: stack.orchestrator.task(task_id).summary().status == "cancelled", 30, "the team is stopped")
+    until(lambda: stack.orchestrator.task(task_id).summary().status == "cancelled", 60, "the team is stopped")
 
 
 def test_a_chain_continues_after_a_worker_of_the_shop_is_killed(

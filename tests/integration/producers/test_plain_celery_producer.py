@@ -65,12 +65,12 @@ def test_a_repeated_submission_changes_nothing(folder_stack: Stack) -> None:
     arguments = {"task_id": "again", "team": team, "prompt": GRAPH.prompt}
     submit_with_plain_celery(folder_stack, arguments)
     submit_with_plain_celery(folder_stack, arguments)
-    until(lambda: is_stored(folder_stack, "again"), 30, "the submission is accepted")
+    until(lambda: is_stored(folder_stack, "again"), 60, "the submission is accepted")
     task = folder_stack.orchestrator.task("again")
-    assert task.result(30).status == "completed"
+    assert task.result(60).status == "completed"
     submit_with_plain_celery(folder_stack, arguments)
     submit_with_plain_celery(folder_stack, arguments | {"task_id": "again-2"})
-    until(lambda: is_stored(folder_stack, "again-2"), 30, "the submission is accepted")
+    until(lambda: is_stored(folder_stack, "again-2"), 60, "the submission is accepted")
     assert shape(folder_stack.orchestrator.task("again").history()) == GRAPH.expected
 
 

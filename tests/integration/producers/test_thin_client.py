@@ -36,7 +36,7 @@ with Orchestrator() as roboco:
     long.interrupt("shorter")
     task.stop("enough", timeout=30)  # a result may be that of a task that waits, until the stop is applied
     long.stop("enough", timeout=30)
-    assert task.result(timeout=30).status == long.result(timeout=30).status == "cancelled"
+    assert task.result(timeout=60).status == long.result(timeout=60).status == "cancelled"
     print("".join(texts), task.task_id)
 """
 

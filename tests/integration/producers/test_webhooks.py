@@ -274,11 +274,11 @@ def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator
             {"webhook": f"{server.url}elsewhere", "secret_env": "HOOK_SECRET"},
         ]
         stack.orchestrator.run(parse_team(TEAM), "Go.", notify=targets).result(60)
-        until(lambda: len(server.posted) == 2, 30, "the webhook is retried")
+        until(lambda: len(server.posted) == 2, 60, "the webhook is retried")
         first, second = server.posted
         assert first.headers["webhook-id"] == second.headers["webhook-id"]
         assert {posted.path for posted in server.posted} == {"/allowed"}
-        until(stack.orchestrator.dead_letters, 20, "the other webhook is a dead letter")
+        until(stack.orchestrator.dead_letters, 60, "the other webhook is a dead letter")
         (letter,) = stack.orchestrator.dead_letters()
         assert letter.name == "roboco.notify"
         assert "ROBOCO_ALLOWED_WEBHOOKS" in letter.reason
@@ -286,7 +286,7 @@ def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator
         stack.restart("coordinator")
         stack.wait_ready("coordinator")
         stack.orchestrator.requeue_dead_letter(letter.letter_id)
-        until(lambda: server.posted[-1].path == "/elsewhere", 30, "the requeued webhook is sent")
+        until(lambda: server.posted[-1].path == "/elsewhere", 60, "the requeued webhook is sent")
         assert stack.orchestrator.dead_letters() == []
     assert not list((tmp_path / "workspace").rglob("notifications/*.json"))
     files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]

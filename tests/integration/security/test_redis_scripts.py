@@ -83,7 +83,7 @@ def test_a_coordinator_has_loaded_all_scripts_when_it_is_ready(tmp_path: Path) -
 
 
 def test_no_script_is_loaded_by_another_pool_while_a_coordinator_works(acl_stack: Stack) -> None:
-    assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
+    assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt).result(60).status == "completed"
     assert holds_scripts(acl_stack)
     assert take_denials(acl_stack) == set()
 
@@ -92,8 +92,8 @@ def test_a_client_without_scripts_in_redis_raises_and_may_repeat_its_call(acl_st
     task_id = f"task_{uuid.uuid4().hex}"
     with without_scripts(acl_stack), pytest.raises(TransientError, match=MISSING):
         acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task_id)
-    until(lambda: holds_scripts(acl_stack), 10, "the coordinator has loaded the scripts")
-    assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task_id).result(30).status == "completed"
+    until(lambda: holds_scripts(acl_stack), 60, "the coordinator has loaded the scripts")
+    assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task_id).result(60).status == "completed"
     assert_only_loads_denied(acl_stack)
 
 
@@ -121,10 +121,10 @@ def test_workers_that_start_before_a_coordinator_wait_for_the_scripts(acl_stack:
         for pool in pools:
             acl_stack.restart(pool)
         for pool, count in zip(pools, before, strict=True):
-            until(lambda pool=pool, count=count: acl_stack.log(pool).count(WAITING) > count, 30, f"{pool} waits")  # type: ignore[misc]
+            until(lambda pool=pool, count=count: acl_stack.log(pool).count(WAITING) > count, 60, f"{pool} waits")  # type: ignore[misc]
     for pool in pools:
         acl_stack.wait_ready(pool)
-    assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt).result(30).status == "completed"
+    assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt).result(60).status == "completed"
     assert_only_loads_denied(acl_stack)
 
 
@@ -142,7 +142,7 @@ def test_flower_that_starts_before_a_coordinator_shows_the_workers_later(acl_sta
     with ThreadPoolExecutor(1) as executor:
         failure = executor.submit(wait_for_failure)
         with flower(acl_stack, ROBOCO_REDIS_URL=url_of(acl_stack.valkey, "roboco-flower")):
-            failure.result(30)
+            failure.result(60)
     assert_only_loads_denied(acl_stack)
 
 

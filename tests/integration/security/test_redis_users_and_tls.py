@@ -73,7 +73,7 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
     before = len(acl_stack.orchestrator.dead_letters())
     with redis.Redis.from_url(acl_stack.valkey.url) as client:
         client.lpush(queue, f"no message of {queue}")
-    until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 10, "the dead letter is stored")
+    until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 60, "the dead letter is stored")
     assert take_denials(acl_stack) == set()
 
 
@@ -103,8 +103,8 @@ def test_flower_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
     url = url_of(acl_stack.valkey, "roboco-flower")
     with flower(acl_stack, ROBOCO_REDIS_URL=url) as seen:
         task = acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-        assert task.result(30).status == "completed"
-        until(lambda: seen.rows(task.task_id), 20, "Flower shows the task")
+        assert task.result(60).status == "completed"
+        until(lambda: seen.rows(task.task_id), 60, "Flower shows the task")
         assert "roboco.agents" in seen.get("/broker")
     assert take_denials(acl_stack) == set()
 
@@ -121,8 +121,8 @@ def test_a_producer_needs_only_the_right_to_submit(acl_stack: Stack) -> None:
     producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", declare=[])
     producer.close()
     files = acl_stack.orchestrator._engine.files
-    until(lambda: files.get(f"{task_id}/task.json"), 10, "the submission is accepted")
-    assert acl_stack.orchestrator.task(task_id).result(30).status == "completed"
+    until(lambda: files.get(f"{task_id}/task.json"), 60, "the submission is accepted")
+    assert acl_stack.orchestrator.task(task_id).result(60).status == "completed"
     assert take_denials(acl_stack) == set()
 
 
@@ -148,7 +148,7 @@ def test_a_client_of_a_tenant_needs_only_the_rights_of_its_user(acl_stack: Stack
     with Orchestrator(acl_stack.settings.model_copy(update={"tenant": "acme", "redis_url": url})) as client:
         task = client.run(GRAPH.team, GRAPH.prompt)
         assert [entry.task_id for entry in client.tasks()][:1] == [task.task_id]
-        assert task.result(30).status == "completed"
+        assert task.result(60).status == "completed"
     assert take_denials(acl_stack) == set()
 
 
@@ -159,8 +159,8 @@ def test_a_client_lists_the_tasks_of_all_tenants_with_the_rights_of_its_user(acl
         listed = {entry.task_id for entry in client.tasks()}
         assert {task.task_id for task in tasks} <= listed
         for task in tasks:
-            task.result(30)
-        until(lambda: all(entry.status.ended for entry in client.tasks(text=GRAPH.prompt)), 10, "all tasks end")
+            task.result(60)
+        until(lambda: all(entry.status.ended for entry in client.tasks(text=GRAPH.prompt)), 60, "all tasks end")
     assert take_denials(acl_stack) == set()
 
 
@@ -184,14 +184,14 @@ def test_a_gateway_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
             assert http.portal is not None
             http.portal.call(create, f"acme:t{number}")
             task = client.run(GRAPH.team, GRAPH.prompt, task_id=f"acme:t{number}", by="key:one", conversation=True)
-            until(lambda: task.result(30).status == "user_turn", 30, "the team waits for its user")  # noqa: B023
+            until(lambda: task.result(60).status == "user_turn", 60, "the team waits for its user")  # noqa: B023
             task.send("again")
             task.interrupt()
             assert next(item.type for item in task.stream()) == "event_task_start"
             assert task.task_id in {entry.task_id for entry in client.tasks(tenant="acme")}
             task.stop()
-            until(lambda: task.result(30).status.ended, 30, "the task has ended")  # noqa: B023
-            until(lambda: client._engine.task_index.ended([task.task_id]) == [True], 30, "it is listed as ended")  # noqa: B023
+            until(lambda: task.result(60).status.ended, 60, "the task has ended")  # noqa: B023
+            until(lambda: client._engine.task_index.ended([task.task_id]) == [True], 60, "it is listed as ended")  # noqa: B023
         own, _ = client._engine.daily_usage.today("acme", "key:one")
         assert own.tokens > 0
     assert take_denials(acl_stack) == set()
@@ -202,7 +202,7 @@ def test_operations_of_a_gateway_need_only_the_rights_of_its_user(acl_stack: Sta
     limits = {"redis_url": url_of(acl_stack.valkey, "roboco-gateway"), "model_limits": ("m=10/1000",)}
     client = Orchestrator(acl_stack.settings.model_copy(update=limits))
     task = acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, conversation=True)
-    until(lambda: task.result(30).status == "user_turn", 30, "the team waits for its user")
+    until(lambda: task.result(60).status == "user_turn", 60, "the team waits for its user")
     now = acl_stack.orchestrator._engine.now()
     lost = [dead_letter_of_lost_work("advance", task.task_id, "", "lost", 5, now)]
     lost.append(dead_letter_of_lost_work("turn", "gone", "writer, step 1", "lost", 5, now))
@@ -210,7 +210,7 @@ def test_operations_of_a_gateway_need_only_the_rights_of_its_user(acl_stack: Sta
         acl_stack.orchestrator._engine.dead_letters.add(letter)
     with redis.Redis.from_url(acl_stack.valkey.url) as admin:
         admin.lpush(QUEUES[0], "no message of anyone")
-    until(lambda: len(acl_stack.orchestrator.dead_letters()) > 2, 10, "the message is a dead letter")
+    until(lambda: len(acl_stack.orchestrator.dead_letters()) > 2, 60, "the message is a dead letter")
     app = create_app(client, GatewaySettings(flower_url="http://127.0.0.1:5555"))
     with TestClient(app) as http:
         key = client.create_key(name="operator", scopes=("operate",)).text
@@ -257,10 +257,10 @@ def test_a_gateway_publishes_a_requeued_message_with_the_rights_of_its_user(acl_
         before = letter_ids()
         headers = {"task": "roboco.of_a_later_release", "id": "later"}
         producer.publish([[], {}, {}], routing_key=QUEUES[0], exchange="", headers=headers, declare=[])
-        until(lambda: letter_ids() > before, 10, "the message is a dead letter")
+        until(lambda: letter_ids() > before, 60, "the message is a dead letter")
         [first] = letter_ids() - before
         client.requeue_dead_letter(first)
-        until(lambda: letter_ids() - before not in (set(), {first}), 10, "the message returns")
+        until(lambda: letter_ids() - before not in (set(), {first}), 60, "the message returns")
         for letter_id in letter_ids() - before:
             client.dismiss_dead_letter(letter_id)
         assert letter_ids() == before

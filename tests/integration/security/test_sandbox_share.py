@@ -21,7 +21,7 @@ def test_a_tools_worker_logs_once_that_a_share_is_too_small(tmp_path: Path, opti
         log = tmp_path / "tools.log"
         worker = start_server("tools", command, env=stack.environment, log=log, cwd=ROOT)
         try:
-            until(lambda: log.exists() and " ready." in log.read_text(), 30, "the worker is ready")
+            until(lambda: log.exists() and " ready." in log.read_text(), 60, "the worker is ready")
         finally:
             worker.stop()
         assert log.read_text().count("ROBOCO_SANDBOX_MEMORY=100 gives each of 3 sandboxes") == 1

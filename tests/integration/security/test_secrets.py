@@ -115,7 +115,7 @@ class CanaryStack(Stack):
 def fetch(request: str | urllib.request.Request) -> str:
     """Return the body of the response, or the error."""
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return str(answer.read().decode())
     except OSError as error:
         return str(error)
@@ -255,7 +255,7 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
     with Celery(broker=stack.settings.broker, set_as_current=False) as producer:
         producer.send_task("roboco.submit", kwargs=UNSIGNED, queue="roboco.coordinator")
         producer.send_task("shop.unknown", queue="roboco.coordinator")
-    until(lambda: len(stack.orchestrator.dead_letters()) == 2, 20, "the dead letters are stored")
+    until(lambda: len(stack.orchestrator.dead_letters()) == 2, 60, "the dead letters are stored")
     assert {"not signed", "this worker has no Celery task"} == {
         next(reason for reason in ("not signed", "this worker has no Celery task") if reason in letter.reason)
         for letter in stack.orchestrator.dead_letters()
@@ -264,9 +264,9 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
     assert len(leaked) == 2
     assert all("refused" in str(error) and "canary" not in str(error) for error in leaked)
 
-    until(lambda: stack.hooks.posted, 20, "the webhook has arrived")
-    until(lambda: "shop.notified" in dump_redis(str(stack.settings.callback_broker_url)), 20, "the callback is sent")
-    until(lambda: b"execute_tool" in stack.traces.raw, 20, "the calls are traced")
+    until(lambda: stack.hooks.posted, 60, "the webhook has arrived")
+    until(lambda: "shop.notified" in dump_redis(str(stack.settings.callback_broker_url)), 60, "the callback is sent")
+    until(lambda: b"execute_tool" in stack.traces.raw, 60, "the calls are traced")
 
     found = dict(outputs(stack, worked.task_id))
     assert "webhook-signature" in found["webhooks"]
@@ -280,10 +280,10 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
     [unsigned] = [letter for letter in stack.orchestrator.dead_letters() if "not signed" in letter.reason]
     stack.orchestrator.requeue_dead_letter(unsigned.letter_id)
     assert stack.orchestrator._engine.dead_letters.get(unsigned.letter_id) is None
-    until(lambda: summary_path("order-17") in dump_workspace(stack), 20, "the requeued message is signed")
+    until(lambda: summary_path("order-17") in dump_workspace(stack), 60, "the requeued message is signed")
 
     os.kill(stack.guarded, signal.SIGKILL)
-    until(lambda: all(stack.log(pool).count("Cannot connect") > 1 for pool in POOLS), 30, "the workers have lost Redis")
+    until(lambda: all(stack.log(pool).count("Cannot connect") > 1 for pool in POOLS), 60, "the workers have lost Redis")
     assert_no_secret(stack, s3, {path.name: path.read_text(errors="replace") for path in stack.folder.glob("*.log")})
     assert_no_secret(
         stack,

@@ -86,11 +86,11 @@ def test_remote_control_can_only_inspect(consumer_stack: ConsumerStack) -> None:
         "hello": {"from_node": "x", "revoked": {"1": 1}},
     }
     for command, arguments in commands.items():
-        [answer] = consumer_stack.app.control.broadcast(command, arguments, reply=True, timeout=20, limit=1) or [{}]
+        [answer] = consumer_stack.app.control.broadcast(command, arguments, reply=True, timeout=60, limit=1) or [{}]
         assert "refused: this worker accepts signed messages only" in json.dumps(answer)
-    [queues] = (consumer_stack.app.control.inspect(timeout=20, limit=1).active_queues() or {}).values()
+    [queues] = (consumer_stack.app.control.inspect(timeout=60, limit=1).active_queues() or {}).values()
     assert [queue["name"] for queue in queues] == list(queue_lanes(AGENTS_QUEUE))
-    [settings] = (consumer_stack.app.control.inspect(timeout=20, limit=1).conf() or {}).values()
+    [settings] = (consumer_stack.app.control.inspect(timeout=60, limit=1).conf() or {}).values()
     assert NEW not in json.dumps(settings)
     assert worker.poll() is None
 

@@ -37,7 +37,7 @@ class SseServer:
     @contextmanager
     def get(self, path: str, **headers: str) -> Iterator[http.client.HTTPResponse]:
         """Yield the response with only its head read. The connection closes when the block ends."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request("GET", path, headers=headers)
             with connection.getresponse() as answer:
                 yield answer
@@ -74,7 +74,7 @@ def web(folder_stack: Stack) -> Iterator[SseServer]:
 
 def _responds(port: int) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=5):
+        with urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=60):
             return True
     except URLError:
         return False
@@ -123,14 +123,14 @@ def test_clients_that_disconnect_lose_and_repeat_nothing(folder_stack: Stack, we
     client: Any = folder_stack.orchestrator._client
     with ThreadPoolExecutor(6) as threads:
         clients = [threads.submit(follow_with_disconnects, web, task.task_id, seed) for seed in range(6)]
-        until(lambda: client.pubsub_numsub(channel)[0][1], 20, "the service is subscribed")
+        until(lambda: client.pubsub_numsub(channel)[0][1], 60, "the service is subscribed")
         expected = with_whole_texts(sent_items(task))
         for done in clients:
             assert with_whole_texts(done.result(60)) == expected
     assert expected[-1]["type"] == "event_task_end"
     late = follow_with_disconnects(web, task.task_id, 7)
     assert with_whole_texts(late) == expected, "a client after the end receives the same events"
-    until(lambda: client.pubsub_numsub(channel)[0][1] == 0, 20, "the service has unsubscribed")
+    until(lambda: client.pubsub_numsub(channel)[0][1] == 0, 60, "the service has unsubscribed")
 
 
 def test_an_unknown_task_or_cursor_is_answered_with_404(folder_stack: Stack, web: SseServer) -> None:

@@ -55,7 +55,7 @@ class SsePageServer:
     def restart(self, signal_number: signal.Signals) -> None:
         """End the server by this signal within ten seconds, and start another one at its port."""
         os.kill(self.server.pid, signal_number)
-        self.server.process.wait(10)
+        self.server.process.wait(60)
         self.start()
 
     def texts_at(self, moment: str, seconds: float = 60) -> dict[str, str]:
@@ -67,7 +67,7 @@ class SsePageServer:
 
     def _responds(self) -> bool:
         try:
-            with urlopen(f"http://127.0.0.1:{self.port}/openapi.json", timeout=5):
+            with urlopen(f"http://127.0.0.1:{self.port}/openapi.json", timeout=60):
                 return True
         except URLError:
             return False

@@ -92,7 +92,7 @@ def shop(stack: StackOfDocuments) -> Iterator[Path]:
     log = stack.folder / "shop.log"
     environment = stack.environment | {"PYTHONPATH": f"{ROOT}:{stack.folder}"}
     server = start_server("shop", command, env=environment, log=log, cwd=stack.folder)
-    until(lambda: " ready." in log.read_text(), 30, "the shop's worker is ready")
+    until(lambda: " ready." in log.read_text(), 60, "the shop's worker is ready")
     yield log
     server.stop()
 
@@ -137,14 +137,14 @@ def test_imported_messages_are_continued_as_a_conversation(stack: StackOfDocumen
 @pytest.mark.workers
 def test_approvals_lists_tasks_and_a_page(stack: StackOfDocuments) -> None:
     """No task waits for an approval here, and none of this team exists."""
-    until(lambda: stack.orchestrator.task_page().complete, 30, "the task index is complete")
+    until(lambda: stack.orchestrator.task_page().complete, 60, "the task index is complete")
     assert stack.python("approvals.py") == "0  True\n"
 
 
 @pytest.mark.workers
 def test_canvas_publishes_the_text_of_the_team(stack: StackOfDocuments, shop: Path) -> None:
     stack.python("research.py")
-    until(lambda: "News about: What is new?" in shop.read_text(), 30, "the text is published")
+    until(lambda: "News about: What is new?" in shop.read_text(), 60, "the text is published")
 
 
 @pytest.mark.workers
@@ -152,14 +152,14 @@ def test_schedule_submits_a_task_for_its_tenant(stack: StackOfDocuments) -> None
     lines = "import schedule", "entry = schedule.app.conf.beat_schedule['news']"
     sending = "schedule.app.send_task(entry['task'], kwargs=entry['kwargs'], **entry['options'])"
     stack.python("-c", "\n".join([*lines, sending]))
-    until(lambda: any(one.task_id.startswith("acme:") for one in stack.orchestrator.tasks()), 30, "a task of acme")
+    until(lambda: any(one.task_id.startswith("acme:") for one in stack.orchestrator.tasks()), 60, "a task of acme")
 
 
 @pytest.mark.workers
 def test_notification_calls_the_application(stack: StackOfDocuments, shop: Path) -> None:
     before = shop.read_text().count("shop.publish")
     stack.python("notified.py")
-    until(lambda: shop.read_text().count("shop.publish") > before, 30, "the callback is delivered")
+    until(lambda: shop.read_text().count("shop.publish") > before, 60, "the callback is delivered")
 
 
 def test_tool_of_the_documents_verifies_its_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: StackJourn
     files = stack.orchestrator._engine.files
     completed = journey.final_status == "completed"
     expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
-    until(lambda: expected <= set(files.names(f"{task.task_id}/")), 10, f"{expected} are stored")
+    until(lambda: expected <= set(files.names(f"{task.task_id}/")), 60, f"{expected} are stored")
     until(
         lambda: (files.get(f"_open/{task.task_id}") is None) == completed,
         10,

@@ -43,7 +43,7 @@ def test_status_is_equal_in_task_result_and_summary(folder_stack: Stack) -> None
     assert not task.status.ended
     assert task.result(60).raise_for_status().status == task.status == "user_turn"
     task.stop()
-    until(lambda: task.status == "cancelled", 30, "the task is stopped")
+    until(lambda: task.status == "cancelled", 60, "the task is stopped")
     assert task.result(60).status == task.summary().status == "cancelled"
     orchestrator._client.delete(*orchestrator._follower._keys.task_keys(task.task_id))
     assert task.status == "cancelled", "the status is read from the workspace"

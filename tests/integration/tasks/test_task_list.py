@@ -28,8 +28,8 @@ def test_lists_follow_tasks_and_are_rebuilt_after_a_loss(folder_stack: Stack) ->
     def listed(**filters: Any) -> list[str]:
         return [entry.task_id for entry in orchestrator.tasks(tenant="lists", **filters)]
 
-    until(lambda: listed(status="user_turn") == [waiting.task_id], 10, "the waiting task is listed")
-    until(lambda: listed(status="ended", since=began) == [ended.task_id], 10, "the ended task is listed")
+    until(lambda: listed(status="user_turn") == [waiting.task_id], 60, "the waiting task is listed")
+    until(lambda: listed(status="ended", since=began) == [ended.task_id], 60, "the ended task is listed")
     assert listed(team=MANUAL.team.name, text="first title") == [waiting.task_id]
     assert listed(until=began) == []
     page = asyncio.run(orchestrator.atask_page(tenant="lists", limit=1))
@@ -37,7 +37,7 @@ def test_lists_follow_tasks_and_are_rebuilt_after_a_loss(folder_stack: Stack) ->
     before = list(orchestrator.tasks(tenant="lists"))
     client, keys = orchestrator._client, Keys(folder_stack.settings.prefix)
     client.delete(*client.scan_iter(f"{keys.prefix}:{{index}}:*", count=1000))
-    until(lambda: orchestrator.task_page().complete, 30, "the index is complete")
+    until(lambda: orchestrator.task_page().complete, 60, "the index is complete")
     after = list(orchestrator.tasks(tenant="lists"))
     assert [entry.model_dump(exclude={"epoch"}) for entry in after] == [
         entry.model_dump(exclude={"epoch"}) for entry in before

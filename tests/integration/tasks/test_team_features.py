@@ -92,7 +92,7 @@ def test_a_server_that_is_not_allowed_fails_the_task_with_the_remedy(stack: Stac
         "mcp_servers": {"shell": {"command": ["sh", "-c", "touch /tmp/owned"], "tools": ["x"]}},
     }
     task = run(stack, parse_team(data), lambda request: Reply(text="x"))
-    result = task.result(30)
+    result = task.result(60)
     assert result.status == "failed"
     assert "is not allowed on this worker: name its command line in ROBOCO_ALLOWED_MCP_SERVERS" in result.reason
 
@@ -163,8 +163,8 @@ def test_a_writer_searches_a_large_result(stack: Stack) -> None:
     assert steps[-2].text == "I found: Annegret"
     before = len(steps)
     task.send("in German, please", agent="writer")
-    until(lambda: len(task.history()) > before, 20, "the message is a step")
-    until(lambda: task.summary().status != "user_turn", 20, "the team continues")
+    until(lambda: len(task.history()) > before, 60, "the message is a step")
+    until(lambda: task.summary().status != "user_turn", 60, "the team continues")
     result = task.result(60)
     assert (result.status, result.text) == ("completed", "APPROVED")
     assert [step.agent_name for step in task.history()[before:]] == ["user", "writer", "critic"]
@@ -194,13 +194,13 @@ def test_attached_images_are_sent_to_the_model(stack: Stack, tmp_path: Path) -> 
         }
     )
     task = run(stack, team, describe_images, "what is it?", files=[picture])
-    assert task.result(30).text == "I was shown ['text', 'image_url'] and see 1"
+    assert task.result(60).text == "I was shown ['text', 'image_url'] and see 1"
     assert task.history()[0].artifacts[0].mime_type == "image/png"
     again = task.upload(picture, "again.png")
     with Celery(broker=stack.valkey.url) as producer:
         arguments = {"task_id": task.task_id, "message": "and this?", "artifacts": [again.name]}
         producer.send_task("roboco.send", kwargs=arguments, queue="roboco.coordinator")
-    until(lambda: len(task.history()) == 4, 20, "the agent has answered")
+    until(lambda: len(task.history()) == 4, 60, "the agent has answered")
     assert task.history()[3].text == "I was shown ['text', 'image_url', 'text', 'image_url'] and see 2"
     assert task.history()[2].artifacts[0].name == "again.png"
 
@@ -216,7 +216,7 @@ LIMITED = {
 
 def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: Stack, tmp_path: Path) -> None:
     task = run(stack, parse_team(LIMITED), lambda request: Reply(text="on", usage=(30, 10)), "count")
-    paused = task.result(30)
+    paused = task.result(60)
     assert (paused.status, paused.reason) == (
         "paused",
         "the task has 3 steps, max_steps is 3; raise the limit to go on",
@@ -228,7 +228,7 @@ def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: St
         assert "it has --max-calls, --max-seconds, --max-cost" in wrong.errors
     output = shell.run("limits", task.task_id, "--max-steps", "50", "--max-cost", "0.1")
     assert output == f"{task.task_id} has new limits: max_steps 50, max_cost 0.1\n"
-    until(lambda: "max_cost" in task.summary().reason, 20, "the next limit is reached")
+    until(lambda: "max_cost" in task.summary().reason, 60, "the next limit is reached")
     assert task.summary().cost == pytest.approx(0.08)
     shown = shell.run("show", task.task_id)
     assert "cost 0.08" in shown

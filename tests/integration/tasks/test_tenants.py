@@ -59,7 +59,7 @@ def test_a_flood_of_one_tenant_does_not_delay_another(single_turn_stack: Stack) 
             lambda: len(dispatched_tasks(single_turn_stack)) == FLOOD_TASKS, 60, "all turns of the flood are dispatched"
         )
         tasks += [other.run(TEAM, f"mine {number}") for number in range(3)]
-        until(lambda: dispatcher.backlog("other:any") == 3, 30, "the turns of the other tenant wait")
+        until(lambda: dispatcher.backlog("other:any") == 3, 60, "the turns of the other tenant wait")
         gate.open.set()
         for task in tasks:
             assert task.result(120).status == "completed"
@@ -83,8 +83,8 @@ def test_turns_of_higher_priority_run_first(single_turn_stack: Stack) -> None:
         for priority in ("low", "normal", "high")
         for number in range(2)
     ]
-    until(lambda: len(dispatched_tasks(single_turn_stack)) == 14, 30, "all turns are dispatched")
-    until(lambda: engine.dispatcher.backlog("any") >= 6, 30, "all later turns wait")
+    until(lambda: len(dispatched_tasks(single_turn_stack)) == 14, 60, "all turns are dispatched")
+    until(lambda: engine.dispatcher.backlog("any") >= 6, 60, "all later turns wait")
     gate.open.set()
     for task in [*before, *later]:
         assert task.result(60).status == "completed"
@@ -107,11 +107,11 @@ def test_a_submission_is_refused_while_too_many_turns_wait(single_turn_stack: St
                 return "turns wait for workers, at most 3 may" in str(error)
             return False
 
-        until(is_refused, 30, "a submission is refused")
+        until(is_refused, 60, "a submission is refused")
         gate.open.set()
         for task in taken:
             assert task.result(60).status == "completed"
-        until(lambda: limited._engine.dispatcher.backlog("any") == 0, 20, "no turn waits")
+        until(lambda: limited._engine.dispatcher.backlog("any") == 0, 60, "no turn waits")
         assert limited.run(TEAM, "again").result(60).status == "completed"
 
 
@@ -176,7 +176,7 @@ def test_celery_beat_submits_tasks_on_schedule(single_turn_stack: Stack, tmp_pat
     )
     try:
         with client_of_tenant(single_turn_stack, "acme") as acme:
-            until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 2, 30, "two tasks have completed")
+            until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 2, 60, "two tasks have completed")
     finally:
         beat.stop()
 

@@ -76,7 +76,7 @@ def send(stack: Stack, name: str, **arguments: object) -> str:
 def submit(stack: Stack, task_id: str, team: dict[str, Any], prompt: str = CANARY) -> Task:
     """Submit the team, and return its task once it is in Redis."""
     send(stack, "roboco.submit", task_id=task_id, team=team, prompt=prompt, context={"secret": CANARY})
-    until(lambda: stack.orchestrator._engine.task_store.load(task_id, 1), 20, f"{task_id} is in Redis")
+    until(lambda: stack.orchestrator._engine.task_store.load(task_id, 1), 60, f"{task_id} is in Redis")
     return stack.orchestrator.task(task_id)
 
 
@@ -86,7 +86,7 @@ def wait_for_states(seen: Flower, expected: dict[str, str], search: str) -> None
     def found() -> dict[str, str]:
         return {ident: state for ident, state in seen.states(search).items() if "/advance/" not in ident}
 
-    until(lambda: found() == expected, 20, lambda: f"{expected}, but {found()}")
+    until(lambda: found() == expected, 60, lambda: f"{expected}, but {found()}")
 
 
 def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower) -> None:
@@ -150,7 +150,7 @@ def test_turn_that_ends_its_task_as_failed_is_a_failure_with_the_reason(stack: S
     exception = seen.rows("failed/")["failed/0001/turn/1"]["exception"]
     assert exception.startswith("TaskFailed: task failed is failed: plain: ")
     assert "404" in exception
-    until(lambda: "task failed ended as failed: plain: " in stack.log("coordinator"), 10, "the log has the reason")
+    until(lambda: "task failed ended as failed: plain: " in stack.log("coordinator"), 60, "the log has the reason")
     assert stack.log("coordinator").count("task failed ended as failed") == 1
 
 
@@ -162,7 +162,7 @@ def wait_until_claimed(stack: Stack, task_id: str, attempt: int = 1) -> None:
         at_turn = now.attempt if now is not None and now.claimed else 0
         return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
 
-    until(lambda: reached() == attempt, 30, f"a worker has claimed attempt {attempt} of {task_id}")
+    until(lambda: reached() == attempt, 60, f"a worker has claimed attempt {attempt} of {task_id}")
 
 
 def test_unfinished_turns_and_calls_of_a_stopped_task_are_revoked(stack: Stack, seen: Flower) -> None:
@@ -186,7 +186,7 @@ def test_unfinished_turns_and_calls_of_a_stopped_task_are_revoked(stack: Stack, 
         task.stop()
     stack.kill("coordinator", signal.SIGCONT)
     for task in (speaking, hanging, waiting):
-        assert task.result(30).status == "cancelled"
+        assert task.result(60).status == "cancelled"
     wait_for_states(seen, {"hanging/0001/turn/1": "SUCCESS", call: "REVOKED"}, "hanging/")
     wait_for_states(seen, {"waiting/0001/turn/1": "REVOKED"}, "waiting/")
     wait_for_states(seen, {"speaking/0001/turn/1": "REVOKED"}, "speaking/")
@@ -225,7 +225,7 @@ def test_a_duplicate_message_does_not_end_the_row_of_a_running_turn(stack: Stack
     wait_for_states(seen, {"twice/0001/turn/1": "STARTED", "twice/0002/turn/1": "SUCCESS"}, "twice/")
     assert "no longer wanted" in seen.rows("twice/")["twice/0002/turn/1"]["result"]
     task.stop()
-    assert task.result(30).status == "cancelled"
+    assert task.result(60).status == "cancelled"
     wait_for_states(seen, {"twice/0001/turn/1": "SUCCESS", "twice/0002/turn/1": "SUCCESS"}, "twice/")
 
 
@@ -243,8 +243,8 @@ def test_no_page_of_flower_holds_a_prompt_or_message(stack: Stack, seen: Flower)
     send(stack, "roboco.interrupt", task_id="secretive", message=CANARY)
     send(stack, "roboco.stop", task_id="secretive", reason=CANARY)
     assert task.result(60).status == "cancelled"
-    until(lambda: seen.rows("wrong"), 20, "the invalid submission is shown")
-    until(lambda: seen.states("wrong")[wrong] == "FAILURE", 20, "the invalid submission is refused")
+    until(lambda: seen.rows("wrong"), 60, "the invalid submission is shown")
+    until(lambda: seen.states("wrong")[wrong] == "FAILURE", 60, "the invalid submission is refused")
     assert "prompt: Input should be a valid string" in seen.rows("wrong")[wrong]["exception"]
     answers = [
         seen.get(path) for path in ("/api/tasks?limit=1000", "/metrics", "/tasks", "/", "/api/workers?refresh=1")

@@ -46,9 +46,9 @@ def test_no_log_record_holds_words_of_a_message(tmp_path: Path, form: str) -> No
         stack.orchestrator._client.lpush(COORDINATOR_QUEUE, json.dumps(MALFORMED))
         app.send_task("roboco.send", args=[CANARY], queue=COORDINATOR_QUEUE, task_id="by-position")
         expected = [f"[refused-{number}] raised" for number in range(len(REFUSED))]
-        until(lambda: all(one in stack.log("coordinator") for one in expected), 30, "the log has all refusals")
+        until(lambda: all(one in stack.log("coordinator") for one in expected), 60, "the log has all refusals")
         creating = [number for number, (name, _) in enumerate(REFUSED) if name in CREATING_TASKS]
-        until(lambda: len(stack.orchestrator.dead_letters()) == 3 + len(creating), 20, "the dead letters are stored")
+        until(lambda: len(stack.orchestrator.dead_letters()) == 3 + len(creating), 60, "the dead letters are stored")
         letters = {str(letter.headers.get("id")): letter for letter in stack.orchestrator.dead_letters()}
         for number, (name, _) in enumerate(REFUSED):
             ident = f"refused-{number}"

@@ -30,7 +30,7 @@ def test_a_worker_reports_the_turns_that_it_runs(folder_stack: Stack, monkeypatc
         workers = operations.workers(10).workers
         return {(*one.pools, *one.running) for one in workers if one.active and one.alive}
 
-    until(lambda: ("agents", "shown/0001/turn/1") in running(), 20, lambda: str(running()))
+    until(lambda: ("agents", "shown/0001/turn/1") in running(), 60, lambda: str(running()))
     report = operations.workers(10)
     assert {pool.name: (pool.live, pool.registered) for pool in report.pools} == dict.fromkeys(POOLS, (1, 1))
     assert operations.overview().open_tasks == 1
@@ -38,8 +38,8 @@ def test_a_worker_reports_the_turns_that_it_runs(folder_stack: Stack, monkeypatc
         ("scripted (newsroom)", 1, 50_000)
     ]
     task.stop()
-    assert task.result(30).status == "cancelled"
-    until(lambda: not any(one.active for one in operations.workers(10).workers), 20, lambda: str(running()))
+    assert task.result(60).status == "cancelled"
+    until(lambda: not any(one.active for one in operations.workers(10).workers), 60, lambda: str(running()))
     client.close()
 
 
@@ -51,7 +51,7 @@ def test_a_queue_without_workers_reports_its_depth_and_age(folder_stack: Stack) 
     def waiting() -> dict[str, int]:
         return {queue.name: queue.waiting for queue in stack.orchestrator.operations.queues()}
 
-    until(lambda: waiting()[AGENTS_QUEUE] == 1, 20, lambda: str(waiting()))
+    until(lambda: waiting()[AGENTS_QUEUE] == 1, 60, lambda: str(waiting()))
     queues = {queue.name: queue for queue in stack.orchestrator.operations.queues()}
     assert set(queues) == set(QUEUES)
     assert 0 <= (queues[AGENTS_QUEUE].oldest_age or -1) < 60

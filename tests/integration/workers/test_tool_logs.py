@@ -32,7 +32,7 @@ def test_output_and_exception_of_a_tool_are_logged_with_task_and_tool(
         stack.model.script(answer)
         task = stack.orchestrator.run(parse_team(TEAM), "go", task_id="order-17")
         assert task.result(60).text == "The tool says: error: ValueError: refused with ***"
-        until(lambda: "the tool raised" in stack.log("tools"), 10, "the exception is logged")
+        until(lambda: "the tool raised" in stack.log("tools"), 60, "the exception is logged")
         log = stack.log("tools")
         assert "] tool 'refund' of task order-17, stdout: refunding ***\n" in log
         assert 'tools_for_agents.py", line ' in log

@@ -22,7 +22,7 @@ Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 HEIGHTS: Final = {1440: 900, 390: 844}
 """The height of a window by its width."""
-TIMEOUT: Final = 90_000
+TIMEOUT: Final = 120_000
 """Milliseconds that an action or an expectation waits."""
 FLAGS: Final = (
     "--no-sandbox",

@@ -115,7 +115,7 @@ class Cluster:
             self.nodes.append(node)
             self.ports.append(port)
         for number in range(self._count):
-            until(lambda number=number: self._answers(number), 20, f"node {number} answers")  # type: ignore[misc]
+            until(lambda number=number: self._answers(number), 60, f"node {number} answers")  # type: ignore[misc]
         self._join()
 
     def _join(self) -> None:
@@ -125,10 +125,10 @@ class Cluster:
             self.ask(number, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for port in self.ports[1:]:
             self.ask(0, "CLUSTER", "MEET", LOOPBACK, port, port + 1)
-        until(lambda: all(self._known(number) == self._count for number in range(self._count)), 30, "all have met")
+        until(lambda: all(self._known(number) == self._count for number in range(self._count)), 60, "all have met")
         for number in range(PRIMARIES, self._count):
             self.ask(number, "CLUSTER", "REPLICATE", self.ask(number - PRIMARIES, "CLUSTER", "MYID"))
-        until(self._is_healthy, 30, "the cluster is up")
+        until(self._is_healthy, 60, "the cluster is up")
 
     def _answers(self, number: int) -> bool:
         try:

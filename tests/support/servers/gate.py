@@ -2,7 +2,7 @@
 
 with Gate(port) as gate:
     held = gate.hold(b"EVALSHA", answer=True)   # the server executes it, and no client gets the answer
-    held.reached.wait(10)
+    held.reached.wait(60)
     held.release()
 """
 
@@ -99,7 +99,7 @@ class Gate:
         return held
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _close(self) -> None:
         self._server.close()

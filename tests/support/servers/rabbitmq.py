@@ -37,7 +37,7 @@ class RabbitServer:
         """Kill the server with SIGKILL."""
         os.killpg(self.server.pid, signal.SIGKILL)  # together with its helpers
         self.server.process.wait()
-        until(self._is_closed, 10, "nothing listens at RabbitMQ's port any more")
+        until(self._is_closed, 60, "nothing listens at RabbitMQ's port any more")
 
     def restart(self) -> None:
         """Restart the server with its data."""

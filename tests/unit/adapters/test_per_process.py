@@ -46,13 +46,13 @@ def test_per_process_forked_child_creates_its_own_value_while_the_parent_creates
     def create() -> int:
         if os.getpid() == parent:
             creating.set()
-            assert forked.wait(30)
+            assert forked.wait(60)
         return os.getpid()
 
     per_process = PerProcess(create)
     with ThreadPoolExecutor(1) as pool:
         pending = pool.submit(per_process)
-        assert creating.wait(30)
+        assert creating.wait(60)
         if (child := os.fork()) == 0:
             signal.alarm(30)  # ends the child if it waits for the lock of its parent
             os._exit(0 if per_process() == os.getpid() else 1)

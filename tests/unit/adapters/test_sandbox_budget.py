@@ -185,7 +185,7 @@ def test_two_concurrent_sandboxes_stay_within_the_budget() -> None:
     runs: list[RunResult] = []
 
     def run_sandbox() -> None:
-        barrier.wait(30)
+        barrier.wait(60)
         with Sandbox(budget=budget).run(MEMORY_HOG, {}, lambda: False) as result:
             barrier.wait(60)  # both sandboxes hold their files at this moment
             runs.append(result)

@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append({"path": self.path, **body})
         self.server.keys.append(self.headers["authorization"])
-        self.server.released.wait(30)
+        self.server.released.wait(60)
         status, answer = self.server.answer(body["input"])
         data = json.dumps(answer).encode()
         try:

@@ -20,7 +20,7 @@ class NumberedCall:
         self.started += 1
         number = self.started
         if number == 1:
-            assert self.release.wait(10)
+            assert self.release.wait(60)
         return number
 
 
@@ -37,7 +37,7 @@ def test_a_call_that_started_earlier_is_not_shared() -> None:
         assert await asyncio.gather(*later) == [2] * 5
         assert threads._shared_calls == {}
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_cancelled_caller_does_not_affect_the_others() -> None:
@@ -51,7 +51,7 @@ def test_a_cancelled_caller_does_not_affect_the_others() -> None:
         with pytest.raises(asyncio.CancelledError):
             await cancelled
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_an_error_is_raised_to_every_caller() -> None:
@@ -63,4 +63,4 @@ def test_an_error_is_raised_to_every_caller() -> None:
         results = await asyncio.gather(*(threads.run_shared("a", fail) for _ in range(3)), return_exceptions=True)
         assert [str(error) for error in results] == ["gone"] * 3
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 60))

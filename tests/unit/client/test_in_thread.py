@@ -40,7 +40,7 @@ class Caller:
         """Wait."""
         self.running += 1
         self.max_running = max(self.max_running, self.running)
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         self.running -= 1
 
     aadd = in_thread(add)
@@ -149,7 +149,7 @@ def test_waiting_for_an_effect_occupies_no_thread(
         controls = [getattr(task, control)("now", item_id=str(number), timeout=60) for number in range(2 * MAX_THREADS)]
         waiting = [asyncio.ensure_future(one) for one in controls]
         await asyncio.sleep(0.1)
-        await asyncio.wait_for(task.asend("hello"), 120)
+        await asyncio.wait_for(task.asend("hello"), 60)
         return list(await asyncio.gather(*waiting))
 
     with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
@@ -168,7 +168,7 @@ def test_blocked_reads_and_uploads_do_not_delay_controls(
 
     def block(self: Task, *_: object) -> None:
         held.append(1)
-        assert go.wait(30)
+        assert go.wait(60)
 
     def accept(self: Task, name: str, item_id: str | None, arguments: object) -> Receipt:
         sent.append(name.removeprefix("roboco."))
@@ -185,7 +185,7 @@ def test_blocked_reads_and_uploads_do_not_delay_controls(
         blocked = [asyncio.create_task(getattr(task, f"a{reading}")(*arguments)) for _ in range(2 * MAX_THREADS)]
         while len(held) < MAX_THREADS:
             await asyncio.sleep(0.001)
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(60):
             assert (await task.astop(timeout=10)).applied_at_seq == 1
             assert (await task.ainterrupt(timeout=10)).applied_at_seq == 1
             await asyncio.gather(task.asend("more"), task.apause(), task.astep(), task.aresume(), task.areceipt("i"))
@@ -222,7 +222,7 @@ def test_wait_for_an_effect_ends_in_time_though_the_store_does_not_answer(
         return Receipt("i", datetime.now(UTC))
 
     def receipt(self: Task, item_id: str) -> Receipt:
-        assert go.wait(30)
+        assert go.wait(60)
         return Receipt(item_id, datetime.now(UTC), applied_at_seq=1)
 
     monkeypatch.setattr(Task, "_accept", accept)
@@ -230,7 +230,7 @@ def test_wait_for_an_effect_ends_in_time_though_the_store_does_not_answer(
 
     async def stop(task: Task) -> Receipt:
         try:
-            return await asyncio.wait_for(task.astop(timeout=0.05), 120)
+            return await asyncio.wait_for(task.astop(timeout=0.05), 60)
         finally:
             go.set()
 

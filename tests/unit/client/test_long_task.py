@@ -7,11 +7,15 @@ from typing import cast
 
 import pytest
 
+from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.client import stream
 from roboco.client.pending_actions import PendingActions
 from roboco.client.steps_on_demand import BLOCK_STEPS
+from roboco.client.stream import TaskStream
 from roboco.client.task_explanation import explanation_of
 from roboco.client.task_record import TaskRecord
 from roboco.client.usage_report import usage_report
+from roboco.client.worker_check import WorkerCheck
 from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
@@ -124,6 +128,21 @@ def test_the_explanation_of_one_step_reads_the_steps_around_it(world: World, seq
     assert (found.status, found.end) == (whole.status, whole.end)
     assert [found.steps[0]] == [one for one in whole.steps if one.seq == seq]
     assert cost <= 3 * BLOCK_STEPS < len(world.history()), "the step, the first, the newest, and those around them"
+
+
+@pytest.mark.parametrize("block", [1, 50, 2 * MESSAGES + 3, 1_000])
+def test_a_stream_reads_a_part_of_the_steps_at_a_time(
+    world: World, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "READ_STEPS", block)
+    task, histories = reader(world)
+    followed = TaskStream(TASK, task._engine, cast(RedisFollower, None), task.summary, cast(WorkerCheck, None))
+    steps = followed.iter_steps(0)
+    assert next(steps) == world.history()[0]
+    assert histories.steps <= block
+    assert [*steps] == world.history()[1:]
+    assert list(followed.iter_steps(100)) == world.history()[100:]
+    assert list(followed.iter_steps(len(world.history()))) == []
 
 
 def test_new_limits_are_found_among_the_lines_of_other_steps() -> None:

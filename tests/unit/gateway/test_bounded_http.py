@@ -144,7 +144,7 @@ def test_a_client_that_reads_nothing_loses_its_connection(closes: bool, monkeypa
                 while state.connections:
                     await asyncio.sleep(0.01)
 
-    asyncio.run(asyncio.wait_for(main(), 120))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_client_that_reads_slowly_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:

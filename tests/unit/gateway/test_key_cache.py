@@ -40,7 +40,7 @@ class Store:
     def find(self, key_id: str) -> AccessKey | None:
         """Return the key."""
         self.reads.append(key_id)
-        self.open.wait(10)
+        self.open.wait(60)
         if self.broken:
             raise TransientError("the store is down")
         return self.keys.get(key_id)

@@ -68,7 +68,7 @@ def run(test: Any, kind: type[Counts] = Counts, **constants: float) -> None:
 
 async def until(condition: Any) -> None:
     """Wait until the condition holds."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -155,7 +155,7 @@ class SlowCounts(Counts):
         """Store the numbers, and answer later."""
         super().renew_streams(account, process, own, shared)
         self.renewing.set()
-        assert self.may_answer.wait(20)
+        assert self.may_answer.wait(60)
 
 
 def test_a_stream_that_closes_during_a_renewal_is_released_and_stops_no_other_renewal() -> None:

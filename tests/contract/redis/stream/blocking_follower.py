@@ -55,7 +55,7 @@ class BlockingFollower:
 
 async def _unfinished_tasks() -> list[str]:
     """Wait for the cancelled tasks of the loop. Return the tasks that still run."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (tasks := asyncio.all_tasks() - {asyncio.current_task()}) and all(task.cancelling() for task in tasks):
             await asyncio.wait(tasks)
     return [repr(task) for task in tasks]

@@ -47,7 +47,7 @@ def shared(valkey: ValkeyServer, redis_task: TaskOnRedis) -> RedisFollower:
 async def eventually(condition: Callable[[], object], description: str) -> None:
     """Wait until the condition holds."""
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.01)
     except TimeoutError as error:
@@ -134,7 +134,7 @@ def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         await publish_turns(publisher, 4)
-        await asyncio.wait_for(staying, 120)
+        await asyncio.wait_for(staying, 60)
         assert received == publisher.published
         assert not shared.hubs.current()._subscriptions
         await eventually(lambda: len(asyncio.all_tasks()) == 1, "nothing else runs in the loop")
@@ -179,7 +179,7 @@ def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: 
         following = asyncio.gather(*others, follow(received[2]))
         await eventually(lambda: count_subscriptions(redis_task) == 3, "each loop subscribes")
         await publish_turns(publisher)
-        await asyncio.wait_for(following, 120)
+        await asyncio.wait_for(following, 60)
         assert received == [publisher.published] * 3
 
     asyncio.run(main())
@@ -213,7 +213,7 @@ def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower,
         for text in ("", "{", "\x00" * 100, b"\xff\xfe", "1", "{}", "[" * 100_000):
             redis_task.client.publish(redis_task.keys.events(TASK), text)
         await publish_turns(publisher)
-        await asyncio.wait_for(following, 120)
+        await asyncio.wait_for(following, 60)
         assert received == publisher.published
 
     asyncio.run(main())
@@ -224,7 +224,7 @@ def test_followers_of_old_events_delay_no_other_one(redis_task: TaskOnRedis, val
     publisher, archive, workspace = Publisher(redis_task), Archive(redis_task), threading.Event()
 
     def slow_archive(task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
-        assert workspace.wait(30)
+        assert workspace.wait(60)
         return archive.read(task_id, generation, after, before)
 
     async def main() -> None:
@@ -243,7 +243,7 @@ def test_followers_of_old_events_delay_no_other_one(redis_task: TaskOnRedis, val
             await eventually(lambda: count_subscriptions(redis_task), "a connection subscribes")
             try:
                 await publish_turns(publisher)
-                await asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, position), late), 120)
+                await asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, position), late), 60)
             finally:
                 workspace.set()
         assert late == publisher.published[before:]
@@ -281,7 +281,7 @@ def test_a_connection_error_while_the_logs_are_read_loses_nothing(
     with FailingRedis.from_url(valkey.url, decode_responses=True) as client:
         client.left = nth
         shared = RedisFollower(client, valkey.url, redis_task.keys, no_archive)
-        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received), 120))
+        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received), 60))
         assert client.left < 0
     assert received == publisher.published
 
@@ -295,7 +295,7 @@ def test_logs_that_stay_unreadable_raise_a_transient_error(
     with redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client:
         shared = RedisFollower(client, valkey.url, redis_task.keys, no_archive)
         with pytest.raises(TransientError, match=r"redis does not answer for 0\.3 s"):
-            asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 120))
+            asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 60))
 
 
 def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,7 @@ def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch:
         await eventually(lambda: subscriber.disconnected_since, "the follower notices the disconnection")
         server = start_valkey(tmp_path, server.port)
         await publish_turns(publisher)
-        await asyncio.wait_for(following, 120)
+        await asyncio.wait_for(following, 60)
         assert received == publisher.published
 
     try:
@@ -337,7 +337,7 @@ def test_a_forked_process_opens_its_own_connection(shared: RedisFollower, redis_
 
     def follow() -> list[str]:
         words: list[str] = []
-        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), words), 120))
+        asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), words), 60))
         return words
 
     assert follow() == publisher.published

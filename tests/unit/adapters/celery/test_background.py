@@ -48,9 +48,9 @@ def test_a_background_job_runs_until_its_worker_shuts_down(worker: Worker) -> No
     worker_ready.send(sender=Worker())
     assert not is_running()
     worker_ready.send(sender=worker)
-    until(lambda: worker.runs > 3, 10, "the background job runs")
+    until(lambda: worker.runs > 3, 60, "the background job runs")
     worker_shutting_down.send(sender=THREAD_NAME)
-    until(lambda: not is_running(), 10, "the background thread has ended")
+    until(lambda: not is_running(), 60, "the background thread has ended")
 
 
 def test_a_second_signal_may_arrive_at_every_line_of_the_handler_of_the_first(worker: Worker) -> None:
@@ -80,4 +80,4 @@ def test_a_second_signal_may_arrive_at_every_line_of_the_handler_of_the_first(wo
     signalled.join(10)
     assert not signalled.is_alive()
     assert lines > 0
-    until(lambda: not is_running(), 10, "the background thread has ended")
+    until(lambda: not is_running(), 60, "the background thread has ended")

@@ -25,7 +25,7 @@ class _Scripts:
 
     def run_all(self, calls: list[ScriptCall]) -> list[Any]:
         self.batches.append(len(calls))
-        assert self.may_answer.wait(10)
+        assert self.may_answer.wait(60)
         if self._error is not None:
             raise self._error
         return [call.arguments[0] for call in calls]
@@ -54,7 +54,7 @@ class _RacingQueue(queue.SimpleQueue[Any]):
         found = super().empty()
         if found and self._idle and self._send.ident is None:
             self._send.start()
-            until(lambda: not super(_RacingQueue, self).empty(), 10, "the call has arrived")
+            until(lambda: not super(_RacingQueue, self).empty(), 60, "the call has arrived")
             self._send.join(0.05)  # it may have to wait for the thread's end
         return found
 
@@ -64,7 +64,7 @@ def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pyte
     batcher, answers = batcher_on(_Scripts()), list[int]()
     monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send([], [2], answers.append)))
     batcher.send([], [1], answers.append)
-    until(lambda: answers == [1, 2], 10, "both calls are answered")
+    until(lambda: answers == [1, 2], 60, "both calls are answered")
 
 
 def test_calls_that_arrive_while_redis_answers_are_sent_together_in_order() -> None:
@@ -72,11 +72,11 @@ def test_calls_that_arrive_while_redis_answers_are_sent_together_in_order() -> N
     batcher, answers = batcher_on(scripts), list[int]()
     scripts.may_answer.clear()
     batcher.send([], [0], answers.append)
-    until(lambda: scripts.batches == [1], 10, "the first call is under way")
+    until(lambda: scripts.batches == [1], 60, "the first call is under way")
     for number in range(1, 8):
         batcher.send([], [number], answers.append)
     scripts.may_answer.set()
-    until(lambda: len(answers) == 8, 10, "all are answered")
+    until(lambda: len(answers) == 8, 60, "all are answered")
     assert answers == list(range(8))
     assert scripts.batches == [1, 7]
 
@@ -86,7 +86,7 @@ def test_every_waiting_caller_receives_the_error(error: Exception) -> None:
     batcher, answers = batcher_on(_Scripts(error)), list[object]()
     for number in range(3):
         batcher.send([], [number], answers.append)
-    until(lambda: len(answers) == 3, 10, "all callers are informed")
+    until(lambda: len(answers) == 3, 60, "all callers are informed")
     assert answers == [error] * 3
 
 
@@ -98,4 +98,4 @@ def test_a_failing_callback_does_not_stop_the_other_callbacks() -> None:
 
     batcher.send([], [1], fails)
     batcher.send([], [2], answers.append)
-    until(lambda: answers == [2], 10, "the other caller is informed")
+    until(lambda: answers == [2], 60, "the other caller is informed")

@@ -163,8 +163,8 @@ def test_lines_of_the_loop_thread_and_the_heartbeat_name_the_work(lines: list[di
     ):
         running = loop.submit(stream())
         doing.annotate(agent="writer")
-        assert running.ended.wait(5)
-        assert beaten.wait(5)
+        assert running.ended.wait(60)
+        assert beaten.wait(60)
     assert {line["message"] for line in lines} == {"streams", "reads", "is lost"}
     assert {(line["task_id"], line["step"]) for line in lines} == {("task_1", 3)}
 
@@ -183,5 +183,5 @@ def test_lines_of_shared_connections_name_no_work(lines: list[dict[str, Any]]) -
 
     with ProcessTelemetry(None, None).operation(TURN_OPERATION):
         running = contextvars.Context().run(LoopThread().submit, converse())
-        assert running.ended.wait(5)
+        assert running.ended.wait(60)
     assert "task_id" not in lines[0]

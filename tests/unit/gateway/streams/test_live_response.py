@@ -99,11 +99,11 @@ def play(scenario: Scenario, form: type[Form] = ServerSentEvents, ping: float = 
         opened = Opened(Letters(form), OpenStreams(ping, age, closing), closing)
         serving = asyncio.create_task(opened.serve())
         await opened.client.until(lambda: bool(opened.client.body))
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(60):
             await scenario(opened, serving)
         assert (opened.released, opened.source.closed, len(opened.streams)) == (True, True, 0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 5)
+        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 60)
 
     asyncio.run(main())
 
@@ -271,7 +271,7 @@ def test_a_client_that_sends_too_long_a_body_ends_its_stream() -> None:
         closing = asyncio.Event()
         opened = Opened(Letters(ServerSentEvents), OpenStreams(FOREVER, FOREVER, closing), closing)
         opened.client.receive = receive_too_much  # type: ignore[method-assign]
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(60):
             await opened.serve()
         assert (opened.released, opened.client.complete) == (True, False)
 
