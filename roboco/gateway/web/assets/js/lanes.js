@@ -73,10 +73,10 @@ export function Lanes({ task, selected, onSelect }) {
     /** Something at a time, if it is visible. */
     const mark = (kind, from, to, text, style) => {
       const [x0, x1] = [x(from), x(to)];
-      return x1 >= left && x0 <= left + width && html`<i class=${kind} style=${{ left: `${x0}px`, width: `${x1 - x0}px`, ...style }}>${text}</i>`;
+      return x1 >= left && x0 <= left + width && html`<i class=${kind} title=${text} style=${{ left: `${x0}px`, width: `${x1 - x0}px`, ...style }}>${(x1 - x0 > 30 || kind === "tick") && text}</i>`;
     };
-    const button = ({ bar, x0, x1, count }) => html`<button key=${bar.id} class=${bar.state} data-bar=${bar.id} data-turn=${bar.seq}
-      tabindex=${bar.id === current.id ? 0 : -1} aria-current=${bar.seq != null && bar.seq === selected ? "step" : null} title=${(bar.says ??= describe(bar))}
+    const button = ({ bar, bar: { says = (bar.says = describe(bar)) }, x0, x1, count }) => html`<button key=${bar.id} class=${bar.state} data-bar=${bar.id} data-turn=${bar.seq}
+      tabindex=${bar.id === current.id ? 0 : -1} aria-current=${bar.seq != null && bar.seq === selected ? "step" : null} aria-label=${says} title=${says}
       style=${{ left: `${x0}px`, width: `${x1 - x0}px`, top: `${4 + bar.row * ROW}px`, "--begin": `${count > 1 ? 0 : x(bar.begin) - x0}px`, "--token": `${count > 1 ? 0 : x(bar.token) - x0}px` }}
       onClick=${() => [setActive(bar.id), bar.seq != null && onSelect(bar.seq)]}>${x1 - x0 > 24 && bar.text}</button>`;
     let last = 0;
@@ -84,12 +84,11 @@ export function Lanes({ task, selected, onSelect }) {
       const [above, below] = [from, to].map(name => AXIS + 13 + lanes.find(lane => lane.kind === "agent" && lane.name === name)?.y);
       if (x(at) < last + 12 || !(above - below)) return null;
       last = x(at);
-      return mark(above < below ? "arrow" : "arrow up", at, at, "", { top: `${Math.min(above, below)}px`, height: `${Math.abs(above - below)}px` });
+      return mark(above < below ? "arrow" : "arrow up", at, at, null, { top: `${Math.min(above, below)}px`, height: `${Math.abs(above - below)}px` });
     });
     return html`<div class="lanes-all" style=${{ width: `${HEAD + total * rate}px` }}>
       <div class="lanes-axis">
-        ${ticks(axis, start, left + HEAD, left + width).map(({ at, text }) => mark("tick", at, at, text))}
-        ${scale.breaks.map(({ from, to }) => mark("break", from, to, `⋯ ${duration(to - from)}`))}
+        ${scale.breaks.map(({ from, to }) => mark("break", from, to))} ${ticks(axis, start, left + HEAD, left + width).map(({ at, text }) => mark("tick", at, at, text))}
       </div>
       ${lanes.map(lane => html`<div key=${lane.kind + lane.taskId + lane.name} data-lane=${lane.name} ...${coloured(task, lane.kind === "agent" && lane.name, "lane")}>
         <div class="lane-head" style=${{ height: `${lane.height}px` }} title=${lane.name}><bdi>
@@ -109,7 +108,7 @@ export function Lanes({ task, selected, onSelect }) {
       ${tool("−", "Zoom out", "-")} ${tool("+", "Zoom in", "+")} ${tool("Fit", "Show all", 0)}
       <span class="hostile dim" dir="auto">${current && describe(current)}</span>
     </div>
-    <div class="lanes-box" role="group" aria-label=${KEYS} ref=${box} onKeyDown=${pressed} onScroll=${({ target }) => {
+    <div class="lanes-box" tabindex="0" role="group" aria-label=${KEYS} ref=${box} onKeyDown=${pressed} onScroll=${({ target }) => {
       held.atEnd = target.scrollLeft + target.clientWidth > target.scrollWidth - 3;
       changed();
     }}>${plot}</div>

@@ -113,9 +113,9 @@ export function newScale({ waits, start, end }, now = end) {
     const units = knots.at(-1)[1] + from - knots.at(-1)[0];
     knots.push([from, units], [to, units + limit]);
   }
-  knots.push(knots.at(-1).map(value => value + 1e12));
+  knots.push(knots.at(-1).map(value => value + 1e15));
   const convert = (value, a, b) => {
-    const next = Math.max(1, firstIndex(knots, knot => knot[a] > value));
+    const next = Math.min(Math.max(1, firstIndex(knots, knot => knot[a] > value)), knots.length - 1);
     const [low, high] = [knots[next - 1], knots[next]];
     return low[b] + ((value - low[a]) * (high[b] - low[b])) / (high[a] - low[a]);
   };
@@ -152,7 +152,7 @@ export function ticks({ x, time }, start, left, right) {
   for (let place = left; place < right; place += 90) {
     const since = Math.max(0, Math.ceil((time(place) - start) / step - 1e-6) * step);
     const [at, text, last] = [start + since, duration(since), found.at(-1)];
-    if (text !== last?.text && !(x(at) < x(last?.at) + 60)) found.push({ at, text });
+    if (text !== last?.text && (!last || x(at) >= x(last.at) + 60)) found.push({ at, text });
   }
   return found;
 }

@@ -6,13 +6,12 @@ import { firstIndex } from "./lanes_layout.js";
 import { fold, newTask } from "./task_state.js";
 
 const EVERY = 2000; // frames between two snapshots
-const SILENCE = 2000; // milliseconds, the longest that a replay shows
-const SPEEDS = [1, 4, 16, 64];
-const TICK = 50; // milliseconds
+const SILENCE = 2000; // milliseconds
+const TICK = 50;
 
 /** The states that a task had: the nearest snapshot, and at most EVERY frames folded into a copy of it. */
 export class Past {
-  clock = [0]; // playing time after each frame, in milliseconds
+  clock = [0]; // playing time after each frame: a silence is at most SILENCE
   last = 0;
 
   constructor(taskId, frames) {
@@ -35,12 +34,11 @@ export class Past {
     return { ...now.task, past: { at: now.at, count } };
   }
 
-  /** Return the playing times. */
   times() {
     const { clock, frames } = this;
-    for (let i = clock.length - 1; i < frames.length; i++) {
-      const at = timeOf(frames[i]) || this.last + 30; // a piece of text has no time
-      clock.push(clock[i] + Math.min(SILENCE, Math.max(0, at - this.last)));
+    while (clock.length <= frames.length) {
+      const at = timeOf(frames[clock.length - 1]) || this.last + 30; // a piece of text has no time
+      clock.push(clock.at(-1) + Math.min(SILENCE, Math.max(0, at - this.last)));
       this.last = at;
     }
     return clock;
@@ -50,13 +48,13 @@ export class Past {
   step(count, by) {
     do count += by;
     while (this.frames[count - 1]?.type === "text_part_delta");
-    return Math.min(Math.max(count, 0), this.frames.length);
+    return count;
   }
 }
 
 const timeOf = ({ data }) => Date.parse(data.timestamp ?? data.step?.created_at);
 
-/** Copy a state. What no longer changes is shared: committed turns, and calls with a committed result. */
+/** Copy a state. Committed turns, and calls with a committed result, no longer change: they are shared. */
 function copyOf({ task, ...place }) {
   const made = {};
   for (const [name, value] of Object.entries(task)) {
@@ -70,43 +68,39 @@ function copyOf({ task, ...place }) {
 export function Replay({ taskId, frames, onReplay }) {
   const past = useMemo(() => new Past(taskId, frames), [taskId, frames]);
   const [state, setState] = useState(null); // null: live
-  const [playing, setPlaying] = useState(false);
   const [speed, setSpeed] = useState(4);
+  const [playing, setPlaying] = useState(false);
   const all = frames.length;
-  const place = state?.past.count;
+  const { count, at } = state?.past ?? {};
 
-  const show = (count, plays = false) => {
-    const found = count == null ? null : past.state(count);
+  const show = (next, plays = false) => {
+    const found = next == null ? null : past.state(next);
     setPlaying(plays);
     setState(found);
     onReplay(found);
   };
-  useEffect(() => {
-    if (state) show(null);
-  }, [past]);
+  useEffect(() => state && show(null), [past]);
   useEffect(() => {
     if (!playing) return undefined;
-    let time = past.times()[place];
+    let time = past.times()[count];
     const timer = setInterval(() => {
       time += TICK * speed;
-      const count = firstIndex(past.times(), at => at > time) - 1;
-      show(count, count < frames.length);
+      const next = firstIndex(past.times(), one => one > time) - 1;
+      show(next, next < frames.length);
     }, TICK);
     return () => clearInterval(timer);
   }, [playing, speed, past]);
 
-  if (!state) {
-    return html`<div class="replay"><button class="quiet" data-action="replay" disabled=${!all} onClick=${() => show(all)}>◷ Replay</button></div>`;
-  }
-  const says = `${dateTime(state.past.at)} · ${number(place)} of ${number(all)}`;
+  if (!state) return html`<div class="replay"><button class="quiet" data-action="replay" disabled=${!all} onClick=${() => show(all)}>◷ Replay</button></div>`;
+  const says = `${dateTime(at)} · ${number(count)} of ${number(all)}`;
   const tool = (label, name, run, disabled) => html`<button aria-label=${name} title=${name} disabled=${disabled} onClick=${run}>${label}</button>`;
-  return html`<div class="replay past" role="group" aria-label="Replay" data-replay=${place}>
+  return html`<div class="replay past" role="group" aria-label="Replay" data-replay=${count}>
     <strong role="status">The past</strong>
-    ${tool("‹", "Previous event", () => show(past.step(place, -1)), !place)}
-    ${playing ? tool("❚❚", "Pause", () => setPlaying(false)) : tool("▶", "Play", () => show(place < all ? place : 0, true))}
-    ${tool("›", "Next event", () => show(past.step(place, 1)), place >= all)}
-    ${tool(`${speed}×`, `Speed ${speed}. Change it.`, () => setSpeed(SPEEDS[(SPEEDS.indexOf(speed) + 1) % SPEEDS.length]))}
-    <input type="range" max=${all} value=${place} aria-label="Place in the stream" aria-valuetext=${says} onInput=${event => show(Number(event.target.value))} />
+    ${tool("‹", "Previous event", () => show(past.step(count, -1)), !count)}
+    ${playing ? tool("❚❚", "Pause", () => setPlaying(false)) : tool("▶", "Play", () => show(count < all ? count : 0, true))}
+    ${tool("›", "Next event", () => show(past.step(count, 1)), count >= all)}
+    ${tool(`${speed}×`, `Speed ${speed}. Change it.`, () => setSpeed(speed < 64 ? speed * 4 : 1))}
+    <input type="range" max=${all} value=${count} aria-label="Place in the stream" aria-valuetext=${says} onInput=${event => show(Number(event.target.value))} />
     <output>${says}</output>
     <button class="primary" data-action="live" onClick=${() => show(null)}>Back to live</button>
   </div>`;
