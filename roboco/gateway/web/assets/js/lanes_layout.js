@@ -1,290 +1,165 @@
 // lanes_layout: the geometry of the lanes. Pure: no clock, no page.
 //
-//   task ─► layOut: lanes ─► rows ─► bars, waits, marks, arrows (milliseconds)
-//             └─► newScale: long idle times become breaks (milliseconds ◄─► units) ─► spans: bars of a window (pixels)
+//   task ─► layOut: lanes, rows of bars, waits (milliseconds) ─► newScale: a long wait is a break ─► spans (pixels)
 //
-// Clocks of workers differ: no bar ends before it begins, and bars of a row do not overlap by less than SKEW.
+// Bars of committed steps are final: an event costs the layout of new steps and open bars. An open end is Infinity.
+// Clocks of workers differ: no bar ends before it begins, and bars of a row overlap by at most SKEW.
 
+import { duration, number } from "./format.js";
 import { WAITING, isAgent } from "./task_state.js";
 
 const SKEW = 50; // milliseconds
-const SEPARATE = 8; // more sub-tasks share a lane for each team
-const OUTSIDE = new Map([["user", "user"], ["orchestrator", "coordinator"], [" tools", "tools"]]); // no agent's name has a space
+const NEAR = 6; // pixels
+const KINDS = ["user", "agent", "coordinator", "tools", "sub"]; // from top to bottom
+const ROUND = [0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21600, 86400]; // seconds between ticks
+export const ROW = 18; // pixels
 
-/** Return {lanes, bars, waits, marks, arrows, start, end, live}. `to` is null while a bar or wait is open. */
-export function layOut(task) {
-  const waits = waitsOf(task);
-  const bars = [...turnBars(task), ...callBars(task, waits)].sort((a, b) => a.from - b.from);
-  const marks = marksOf(task);
-  const times = [task.startedAt, task.endedAt, task.statusAt, ...marks.map(mark => mark.to)].filter(Number.isFinite);
-  let start = Math.min(...times, bars[0]?.from ?? Infinity);
-  let end = Math.max(...times);
-  for (const bar of bars) end = Math.max(end, bar.to ?? bar.from);
-  if (start > end) start = end = 0;
-  const lanes = pack(bars, task.hues);
-  const byName = new Map(lanes.filter(lane => lane.kind === "agent").map(lane => [lane.name, lane]));
-  const arrows = task.handoffs.map(({ from, to, reason, at }) => ({ from: byName.get(from), to: byName.get(to), reason, at })).filter(arrow => arrow.from && arrow.to && arrow.from !== arrow.to);
-  return { lanes, bars, waits, marks, arrows, start, end, live: task.endedAt == null };
-}
-
-/** Return the times in which the task waits: {status, reason, from, to}. */
-function waitsOf(task) {
-  const waits = [];
-  let now = { status: "queued", reason: "", at: task.startedAt ?? task.statusAt };
-  for (const next of task.statuses) {
-    const at = Math.max(now.at, next.at);
-    if (waitsIn(now.status) && at > now.at) waits.push({ status: now.status, reason: now.reason, from: now.at, to: at });
-    now = { ...next, at };
+/** Return the layout of a task. If its steps begin with those of `layout`, that one grows. */
+export function layOut(task, layout) {
+  if (!layout?.steps.every((step, i) => step === task.steps[i])) layout = { steps: [], bars: [], final: 0, lanes: [], calls: new Set() };
+  const { steps, bars, calls } = layout;
+  const all = [{ status: "queued", at: task.startedAt ?? Infinity }, ...task.statuses];
+  layout.waits = all.map(({ status, at }, i) => ({ status, from: at, to: all[i + 1]?.at ?? Infinity }))
+    .filter(({ status, from, to }) => to > from && (status === "queued" || WAITING.has(status)));
+  for (const { lane, row } of bars.splice(layout.final)) {
+    lane.rows[row].pop();
+    while (lane.rows.at(-1)?.length === 0) lane.rows.pop();
   }
-  if (waitsIn(now.status) && now.at != null && task.endedAt == null) waits.push({ status: now.status, reason: now.reason, from: now.at, to: null });
-  return waits;
-}
-
-const waitsIn = status => status === "queued" || WAITING.has(status);
-
-/** Return the bars of steps and running turns. `begin` is when the work began, `token` when its first token arrived. */
-function turnBars(task) {
-  const bars = [];
-  for (const step of task.steps) {
-    if (!step || step.agent_name === "tool_executor") continue;
-    const turn = task.turns.get(step.step_id);
-    const at = Date.parse(step.created_at);
-    const { timings = {}, interrupted } = step.metadata ?? {};
-    const lane = step.agent_name;
-    const bar = { id: `s${step.seq}`, seq: step.seq, lane, kind: isAgent(lane) ? "turn" : "point", step, turn, to: at };
-    bar.from = isAgent(lane) ? attempts(bars, bar, turn, turn?.at ?? at - (timings.duration_ms ?? 0)) : at;
-    bar.to = Math.max(at, bar.from);
-    bar.begin = Math.max(bar.from, bar.to - (timings.duration_ms ?? bar.to));
-    bar.token = Math.min(bar.to, bar.begin + (timings.first_token_ms ?? 0));
-    bar.state = step.parts.some(part => part.type === "error") ? "failed" : interrupted ? "interrupted" : "";
-    bars.push(bar);
+  while (steps.length < task.steps.length) {
+    const step = task.steps[steps.length];
+    steps.push(step);
+    if (step && step.agent_name !== "tool_executor") addTurn(layout, task, task.turns.get(step.step_id), step);
+    for (const { tool_call: call, tool_result: result } of step?.parts ?? []) {
+      if (call) calls.add(call.id);
+      if (result && calls.delete(result.tool_call_id)) addCall(layout, task, result.tool_call_id);
+    }
   }
-  for (const turn of task.turns.values()) {
-    if (turn.committed || (turn.at == null && !turn.restarts.length)) continue;
-    const bar = { id: turn.stepId, seq: null, lane: turn.agent, kind: "turn", turn, state: "" };
-    bar.from = attempts(bars, bar, turn, turn.at ?? turn.restarts[0].at);
-    bar.begin = bar.token = bar.from;
-    bar.to = null;
-    if (!turn.replaced) bars.push(bar);
-    else if (turn.text || !turn.restarts.length) bars.push({ ...bar, to: Math.max(bar.from, task.endedAt ?? bar.from), state: "void", reason: "another step replaced this turn" });
+  layout.final = bars.length;
+  for (const turn of task.open) addTurn(layout, task, turn);
+  for (const id of calls) addCall(layout, task, id);
+  layout.lanes = layout.lanes.filter(lane => lane.rows.length).sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
+  let height = 0;
+  for (const lane of layout.lanes) {
+    lane.y = height;
+    height += lane.height = lane.rows.length * ROW + 8;
   }
-  return bars;
-}
-
-/** Add the attempts of a turn that failed. Return the time at which its last attempt begins. */
-function attempts(bars, { id, seq, lane, kind }, turn, from) {
-  for (const { attempt, reason, at } of turn?.restarts ?? []) {
-    const to = Math.max(from, at);
-    bars.push({ id: `${id}-${attempt}-${bars.length}`, seq, lane, kind, turn, attempt, reason, from, begin: from, token: from, to, state: "void" });
-    from = to;
-  }
-  return from;
-}
-
-/** Return the bars of calls. A call that waited for a person begins after the wait. */
-function callBars(task, waits) {
-  const bars = [];
-  const shared = [...task.calls.values()].filter(call => call.subTask).length > SEPARATE;
-  for (const call of task.calls.values()) {
-    if (call.at === undefined) continue; // its step is not committed: it has not begun
-    const bar = { id: `c${call.id}`, seq: call.resultSeq ?? call.seq, lane: " tools", kind: "call", call, from: call.at, to: null, state: "" };
-    const committed = call.resultSeq === undefined ? Infinity : Math.max(call.at, Date.parse(task.steps[call.resultSeq].created_at));
-    const runtime = call.result?.runtime_ms || 0;
-    bar.begin = Math.max(call.at, Math.min(waitedUntil(waits, call.at, committed), committed - runtime));
-    if (call.result) bar.to = call.subTask && committed < Infinity ? committed : Math.min(committed, bar.begin + runtime);
-    else if (task.endedAt != null) bar.to = Math.max(call.at, task.endedAt);
-    if (!call.result) bar.begin = task.waitingCalls.includes(call.id) ? Infinity : Math.max(call.at, waitedUntil(waits, call.at, Infinity));
-    if (bar.to != null) bar.begin = Math.min(bar.begin, bar.to);
-    bar.token = bar.begin;
-    if (call.unknown) Object.assign(bar, { state: "unknown", reason: call.unknown.reason });
-    else if (call.result?.is_error) bar.state = "failed";
-    bars.push(bar);
-    if (!call.subTask) continue;
-    const from = Math.min(Math.max(call.at, call.subTask.at), bar.to ?? Infinity);
-    const lane = ` sub ${shared ? call.subTask.team : call.subTask.id}`;
-    bars.push({ ...bar, id: `t${call.id}`, kind: "sub", lane, from, begin: from, token: from });
-  }
-  return bars;
-}
-
-/** Return the end of the last wait that began and ended in this time. */
-function waitedUntil(waits, from, to) {
-  let index = firstIndex(waits, wait => wait.from >= to) - 1;
-  while (index >= 0 && waits[index].to == null) index--;
-  return index >= 0 && waits[index].to > from && waits[index].to <= to ? waits[index].to : from;
-}
-
-function marksOf(task) {
-  const marks = task.interrupts.map(({ reason, receipt, at }) => {
-    const [asked = at, closed = at] = [receipt?.requested_at, receipt?.closed_at].map(time => (time ? Date.parse(time) : undefined));
-    return { kind: "interrupt", at: Math.min(asked, at), to: Math.max(asked, closed), text: reason, receipt };
+  layout.marks = task.interrupts.map(({ reason, receipt, at }) => {
+    const [from, to] = [receipt?.requested_at, receipt?.closed_at].map(time => (time ? Date.parse(time) : at));
+    return { from, to, text: `interrupted: ${reason}` };
   });
-  for (const { code, message, at } of task.errors) marks.push({ kind: "error", at, to: at, text: `${code}: ${message}` });
-  for (const { at } of task.resets) marks.push({ kind: "reset", at, to: at, text: "the live log was lost; the history is complete" });
-  if (task.endedAt != null) marks.push({ kind: "end", at: task.endedAt, to: task.endedAt, text: `${task.status}${task.reason ? `: ${task.reason}` : ""}` });
-  return marks.sort((a, b) => a.at - b.at);
+  const times = [task.startedAt, task.statusAt, bars[0]?.from, bars[layout.final - 1]?.to, bars.at(-1)?.from].filter(Boolean);
+  return Object.assign(layout, times.length ? { start: Math.min(...times), end: Math.max(...times) } : { start: 0, end: 0 });
 }
 
-/** Give each bar a row of its lane. Return the lanes: the user, agents, tools, sub-tasks. */
-function pack(bars, hues) {
-  const lanes = new Map();
-  const laneOf = bar => {
-    let lane = lanes.get(bar.lane);
-    if (!lane) {
-      const sub = bar.kind === "sub" && bar.call.subTask;
-      const kind = sub ? "sub" : (OUTSIDE.get(bar.lane) ?? "agent");
-      const name = sub ? sub.team : (OUTSIDE.get(bar.lane) ?? bar.lane);
-      lanes.set(bar.lane, (lane = { key: bar.lane, name, kind, rows: [], taskId: sub && bar.lane === ` sub ${sub.id}` ? sub.id : null }));
-    }
-    return lane;
-  };
-  for (const bar of bars) {
-    const { rows } = laneOf(bar);
-    let row = rows.findIndex(others => (others.at(-1).to ?? Infinity) <= bar.from + SKEW);
-    if (row < 0) row = rows.push([]) - 1;
-    const before = rows[row].at(-1);
-    if (before && before.to > bar.from) {
-      for (const edge of ["from", "begin", "token", "to"]) if (bar[edge] != null) bar[edge] = Math.max(bar[edge], before.to);
-    }
-    bar.row = row;
-    rows[row].push(bar);
+/** Add the bars of a turn: its failed attempts, then the last one. Its work begins at `begin`, its first token comes at `token`. */
+function addTurn(layout, task, turn = {}, step) {
+  const { restarts = [], stepId: id = step.step_id, agent: name = step.agent_name } = turn;
+  const { timings: { duration_ms: worked, first_token_ms: silent = 0 } = {}, interrupted, usage } = step?.metadata ?? {};
+  const to = Date.parse(step?.created_at);
+  const kind = isAgent(name) ? "agent" : name === "user" ? name : "coordinator";
+  const facts = [usage?.tokens_out && `${number(usage.tokens_in)} tokens in, ${number(usage.tokens_out)} out`, turn.reason];
+  const put = bar => add(layout, kind, name, { id, seq: step?.seq, text: step ? `#${step.seq}` : "…", facts, ...bar });
+  let from = turn.at ?? restarts[0]?.at ?? to - (worked ?? 0);
+  if (Number.isNaN(from)) return;
+  restarts.forEach(({ reason, at }, i) => {
+    put({ id: `${id} ${i}`, from, to: at, state: "void", facts: [reason] });
+    from = Math.max(from, at);
+  });
+  if (step) {
+    const begin = Math.max(from, to - (worked ?? Infinity));
+    put({ from, begin, token: begin + silent, to, state: step.parts.some(part => part.type === "error") ? "failed" : interrupted && "interrupted" });
+  } else if (!turn.replaced) put({ from, token: turn.text || turn.calls.length ? from : Infinity, to: Infinity });
+  else if (turn.text || !restarts.length) put({ from, to: task.endedAt ?? from, state: "void", facts: ["another step replaced this turn"] });
+}
+
+/** Add the bar of a call, which begins after the wait for a person, and that of its sub-task. */
+function addCall(layout, task, id) {
+  const { at: from, seq, tool: text, result, resultSeq = seq, endedAt = Infinity, subTask, unknown } = task.calls.get(id);
+  const wait = layout.waits.findLast(one => one.from < endedAt && one.to < Infinity);
+  let begin = wait?.to <= endedAt ? Math.max(from, wait.to) : from;
+  let to = task.endedAt ?? Infinity;
+  if (result) {
+    begin = Math.max(from, Math.min(begin, endedAt - result.runtime_ms));
+    to = Math.min(endedAt, subTask ? Infinity : begin + result.runtime_ms);
+  } else if (task.waitingCalls.includes(id)) begin = Infinity;
+  const bar = { id, seq: resultSeq, text, from, begin, to, state: unknown ? "unknown" : result?.is_error && "failed", facts: [text, unknown?.reason] };
+  add(layout, "tools", "tools", bar);
+  if (subTask) add(layout, "sub", subTask.team, { ...bar, id: `sub ${id}`, from: Math.min(Math.max(from, subTask.at), to), begin: 0 }, subTask.id);
+}
+
+/** Put a bar into the first free row of its lane. */
+function add({ lanes, bars }, kind, name, bar, taskId = "") {
+  let lane = lanes.find(one => one.kind === kind && one.name === name && one.taskId === taskId);
+  if (!lane) lanes.push((lane = { kind, name, taskId, rows: [] }));
+  const { rows } = lane;
+  let row = rows.findIndex(others => others.at(-1).to <= bar.from + SKEW);
+  if (row < 0) row = rows.push([]) - 1;
+  const from = Math.max(bar.from, rows[row].at(-1)?.to ?? 0);
+  const to = Math.max(bar.to, from);
+  const begin = Math.min(Math.max(bar.begin ?? from, from), to);
+  const token = Math.min(Math.max(bar.token ?? begin, begin), to);
+  bars.push(Object.assign(bar, { lane, row, from, begin, token, to }));
+  rows[row].push(bar);
+}
+
+/** Return {units(time), time(units), breaks}. Units are milliseconds, but a long wait has fewer. */
+export function newScale({ waits, start, end }, now = end) {
+  const ended = waits.map(({ from, to }) => ({ from, to: Math.min(to, now) }));
+  const worked = ended.reduce((sum, { from, to }) => sum - to + from, now - start);
+  const limit = 2 ** Math.round(Math.log2(Math.max(1000, worked / (2 * waits.length + 12))));
+  const breaks = ended.filter(({ from, to }) => to - from > limit);
+  const knots = [[start, 0]]; // time, units
+  for (const { from, to } of breaks) {
+    const units = knots.at(-1)[1] + from - knots.at(-1)[0];
+    knots.push([from, units], [to, units + limit]);
   }
-  const order = ["user", "agent", "coordinator", "tools", "sub"];
-  const all = [...lanes.values()].sort((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
-  // Agents have their colour of the conversation; the other lanes are nearly grey.
-  for (const lane of all) Object.assign(lane, lane.kind === "agent" ? { hue: hues.get(lane.name) ?? 262, chroma: 0.13 } : { hue: 262, chroma: lane.kind === "sub" ? 0.06 : 0.02 });
-  return all;
+  knots.push(knots.at(-1).map(value => value + 1e15));
+  const convert = (value, a, b) => {
+    const next = Math.min(Math.max(1, firstIndex(knots, knot => knot[a] > value)), knots.length - 1);
+    const [low, high] = [knots[next - 1], knots[next]];
+    return low[b] + ((value - low[a]) * (high[b] - low[b])) / (high[a] - low[a]);
+  };
+  return { breaks, units: time => convert(time, 0, 1), time: units => convert(units, 1, 0) };
 }
 
 /**
- * Return the scale of a layout: {units(time), time(units), grow(now), breaks}. Units are milliseconds, but an idle time longer than the
- * scale's limit is a break of that length. `compress` false gives true time.
+ * Return what to show of a row between two places: {bar, x0, x1, count}. The axis is {x(time), time(x)}. Bars that end within NEAR
+ * are one span of `count` bars, except the bar `alone`. A failed bar is the bar of its span.
  */
-export function newScale({ bars, marks, arrows, start, end, live }, compress) {
-  const busy = bars.filter(bar => bar.begin < Infinity).map(bar => [bar.begin, bar.to ?? Infinity]);
-  for (const { at, to } of marks) busy.push([at, to]);
-  for (const { at } of arrows) busy.push([at, at]);
-  busy.push([start, start]);
-  if (!live) busy.push([end, end]);
-  busy.sort((a, b) => a[0] - b[0]);
-  const idle = [];
-  let until = start;
-  for (const [from, to] of busy) {
-    if (from > until) idle.push([until, from]);
-    until = Math.max(until, to);
-  }
-  const running = until === Infinity;
-  const worked = Math.max(1, (running ? end : until) - start - idle.reduce((sum, [from, to]) => sum + to - from, 0));
-  const long = idle.filter(([from, to]) => to - from > 1000).length;
-  const limit = compress ? 2 ** Math.round(Math.log2(Math.max(1000, worked / (2 * long + 12)))) : Infinity;
-  const knots = [{ time: start, units: 0 }];
-  const breaks = [];
-  const skip = (from, to) => {
-    if (to - from <= limit) return;
-    const last = knots.at(-1);
-    const units = last.units + from - last.time;
-    knots.push({ time: from, units, rate: limit / (to - from) }, { time: to, units: units + limit });
-    breaks.push({ from, to, units, length: limit });
-  };
-  for (const [from, to] of idle) skip(from, to);
-  const known = [knots.length, breaks.length];
-  return {
-    breaks,
-    /** Set the present: while nothing works, the wait until now is a break too. */
-    grow(now) {
-      [knots.length, breaks.length] = known;
-      if (live) skip(until, now);
-    },
-    units(time) {
-      const knot = knots[firstIndex(knots, one => one.time > time) - 1] ?? knots[0];
-      return knot.units + (time - knot.time) * (knot.rate ?? 1);
-    },
-    time(units) {
-      const knot = knots[firstIndex(knots, one => one.units > units) - 1] ?? knots[0];
-      return knot.time + (units - knot.units) / (knot.rate ?? 1);
-    },
-  };
-}
-
-/** Give all bars their places in units: u0 (from), u1 (begin), u2 (first token), u3 (to; Infinity while it is open). */
-export function placeBars(bars, scale) {
-  for (const bar of bars) {
-    bar.u0 = scale.units(bar.from);
-    bar.u3 = bar.to == null ? Infinity : scale.units(bar.to);
-    bar.u1 = bar.begin === bar.from ? bar.u0 : bar.begin < Infinity ? scale.units(bar.begin) : Infinity;
-    bar.u2 = bar.token === bar.begin ? bar.u1 : scale.units(bar.token);
-  }
-}
-
-/**
- * Return what to draw of a row: {bar, x0, x1, count}. `view` is {from, to} in units. Bars closer than a pixel become one span of
- * `count` bars of at most some two pixels, so there are never more spans than pixels. A failed bar is the bar of its span.
- */
-export function spans(row, view, width, now) {
-  const rate = width / (view.to - view.from);
+export function spans(row, { x, time }, left, right, alone) {
   const found = [];
-  let last = null;
-  for (let i = firstIndex(row, bar => bar.u3 >= view.from); i < row.length && row[i].u0 <= view.to; i++) {
+  let [until, begin, end] = [0, time(left), time(right)];
+  for (let i = firstIndex(row, bar => bar.to >= begin); row[i]?.from <= end; i++) {
     const bar = row[i];
-    const x0 = (bar.u0 - view.from) * rate;
-    const x1 = (Math.min(bar.u3, now) - view.from) * rate;
-    if (last && last.x1 - last.x0 < 2 && x1 - last.x1 < 1 && x0 - last.x1 < 1) {
-      last.count += 1;
-      last.x1 = Math.max(last.x1, x1);
+    const last = found.at(-1);
+    if (bar.to <= until && bar.id !== alone && last.bar.id !== alone) {
       if (bar.state) last.bar = bar;
+      last.count += 1;
+      last.x1 = last.x0 + NEAR - 1;
     } else {
-      found.push((last = { bar, x0, x1: Math.max(x0, x1), count: 1 }));
+      const x0 = x(bar.from);
+      found.push({ bar, x0, x1: x(bar.to), count: 1 });
+      until = time(x0 + NEAR);
     }
   }
   return found;
 }
 
-/** Return the bar of a row at this place, or the nearest one within `most` units, or null. */
-export function barAt(row, units, most) {
-  const index = firstIndex(row, bar => bar.u3 >= units);
-  const near = [row[index - 1], row[index]].filter(Boolean).map(bar => [Math.max(0, bar.u0 - units, units - bar.u3), bar]);
-  const [best] = near.sort((a, b) => a[0] - b[0]);
-  return best && best[0] <= most ? best[1] : null;
-}
-
-/** Return the times of the axis in a window: {x, time, step}. Times are round where the window has no break, else evenly spaced. */
-export function ticks(scale, start, view, width, space = 100) {
-  const rate = width / (view.to - view.from);
-  const breaks = scale.breaks.filter(one => one.units < view.to && one.units + one.length > view.from);
-  const step = STEPS.find(one => one * rate >= space) ?? Math.ceil(space / rate / 86400000) * 86400000;
+/** Return the ticks of an axis: {at, text}, at round times since the start. */
+export function ticks({ x, time }, start, left, right) {
   const found = [];
-  for (let x = 0; x < width; x += space) {
-    let time = scale.time(view.from + x / rate);
-    if (breaks.length) time = breaks.find(one => one.from < time && time < one.to)?.to ?? time;
-    else time = start + Math.ceil((time - start) / step - 1e-9) * step;
-    const at = (scale.units(time) - view.from) * rate;
-    if (at <= width && at - (found.at(-1)?.x ?? -space) >= space * 0.7) found.push({ x: at, time, step: breaks.length ? Math.min(step, 1000) : step });
+  const step = 1000 * ROUND.find(seconds => x(start + 1000 * seconds) - x(start) >= 90);
+  for (let place = left; place < right; place += 90) {
+    const since = Math.max(0, Math.ceil((time(place) - start) / step - 1e-6) * step);
+    const [at, text, last] = [start + since, duration(since), found.at(-1)];
+    if (text !== last?.text && (!last || x(at) >= x(last.at) + 60)) found.push({ at, text });
   }
   return found;
-}
-
-const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, ...[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map(s => s * 1000)];
-
-/** Return the time since the start, for the axis: "0.25 s", "12 s", "3:20", "2:05:00". */
-export function elapsed(ms, step = 1000) {
-  const s = Math.round(ms) / 1000;
-  if (s < 60) return `${step < 1000 ? s.toFixed(step < 10 ? 3 : step < 100 ? 2 : 1) : Math.round(s)} s`;
-  const two = value => String(Math.floor(value)).padStart(2, "0");
-  const tail = step < 1000 ? (s % 60).toFixed(2).padStart(5, "0") : two(s % 60);
-  return s < 3600 ? `${Math.floor(s / 60)}:${tail}` : `${Math.floor(s / 3600)}:${two((s / 60) % 60)}:${tail}`;
-}
-
-/** Return a window of `length` units at most as wide as all, within [0, total]. */
-export function clampView(from, length, total) {
-  const size = Math.min(Math.max(length, 20), total);
-  const at = Math.min(Math.max(from, 0), total - size);
-  return { from: at, to: at + size };
 }
 
 /** Return the first index whose item fulfils a test that is false, then true. */
 export function firstIndex(items, test) {
-  let low = 0;
-  let high = items.length;
+  let [low, high] = [0, items.length];
   while (low < high) {
     const middle = (low + high) >> 1;
     if (test(items[middle])) high = middle;

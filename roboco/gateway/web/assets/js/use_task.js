@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "../vendor/preact.js";
 import { request, taskPath } from "./api.js";
-import { causeOf, reconcile } from "./reconcile.js";
+import { causeOf, reconcile } from "./integrity.js";
 import { follow } from "./streams.js";
 import { fold, newTask } from "./task_state.js";
 import { useFrame, useLoad } from "./ui.js";
