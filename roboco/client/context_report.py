@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco.domain.history.step import TaskStep
+from roboco.domain.prompt.working_memory import ranges
 from roboco.errors import NotFound
 
 MAX_LISTED_TURNS = 20
@@ -21,7 +22,7 @@ class ContextReport:
     context: dict[str, Any]
     """The included and left-out steps, the reasons, and the tokens, as the step's metadata holds them."""
     changes: dict[str, Any] | None
-    """The differences from the previous turn of the same agent, or None for its first turn."""
+    """The differences from the previous turn of the same agent, or None for its first turn. Steps are ranges."""
 
 
 def find_turn(task_id: str, steps: Iterable[TaskStep], seq: int | None) -> tuple[TaskStep, TaskStep | None]:
@@ -48,13 +49,13 @@ def context_report(step: TaskStep, before: TaskStep | None) -> ContextReport:
 
 
 def context_changes(before: TaskStep, step: TaskStep) -> dict[str, Any]:
-    """Return the steps that the prompt of a step contained and that of the one before did not, and vice versa."""
+    """Return the ranges of steps that the prompt of a step contained and the one before did not, and vice versa."""
     old, new = (_positions(one.metadata["context"].get("included") or []) for one in (before, step))
     tokens, old_tokens = (_total_tokens(one) for one in (step, before))
     return {
         "since": before.seq,
-        "added": sorted(new - old),
-        "removed": sorted(old - new),
+        "added": ranges(sorted(new - old)),
+        "removed": ranges(sorted(old - new)),
         "tokens": tokens - old_tokens,
         "summary": step.metadata["context"].get("summary") != before.metadata["context"].get("summary"),
     }

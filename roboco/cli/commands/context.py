@@ -53,7 +53,7 @@ def _print_changes(screen: Screen, found: dict[str, Any]) -> None:
     parts = [f"{found['tokens']:+d} tokens"]
     for key, words in (("added", "with steps"), ("removed", "without steps")):
         if found[key]:
-            parts.append(f"{words} {', '.join(map(str, found[key]))}")
+            parts.append(f"{words} {', '.join(map(_range_text, found[key]))}")
     if found["summary"]:
         parts.append("with another summary")
     screen.line((f"   compared with its step {found['since']}: {'; '.join(parts)}", "cyan"))

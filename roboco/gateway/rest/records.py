@@ -147,7 +147,7 @@ async def verify_task(request: Request, gateway: TheGateway, caller: Caller, tas
 
 
 def _history_page(task: Task, start: int, limit: int) -> RawJson:
-    """Return steps as they are stored, so that their digests hold."""
+    """Return steps as they are stored, each on a line of its own, so that a client can verify their digests."""
     lines, size, following = list[bytes](), 0, "null"
     for step in task.steps(start):
         line = step.line().encode()
@@ -156,7 +156,7 @@ def _history_page(task: Task, start: int, limit: int) -> RawJson:
             following = str(step.seq)
             break
         lines.append(line)
-    return RawJson(b'{"steps":[%s],"next":%s}' % (b",".join(lines), following.encode()))
+    return RawJson(b'{"steps":[\n%s\n],"next":%s}' % (b",\n".join(lines), following.encode()))
 
 
 def _pending(task: Task) -> dict[str, Any]:

@@ -1,16 +1,14 @@
 """Places: the ids of frames, which clients send back to resume. Pure; they are hostile input.
 
     of one task      CURSOR, or CURSOR~ after the end of the task
-    of several tasks KEY-PLACE_KEY-PLACE..., where KEY is derived from the id of a task
+    of several tasks PLACE,PLACE..., in the order in which the request names the tasks; "" is the beginning of one
 
 An id of several tasks names only positions. Which tasks a stream has depends on the request, whose caller needs access
 to each. So an id of another caller, or with places of other tasks, reveals nothing.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from roboco.domain.stream.merged import Cursor
@@ -21,8 +19,6 @@ MAX_TASKS: Final = 20
 """Tasks of one stream. Each frame has the places of all of them."""
 MAX_PLACE_CHARS: Final = 130
 END: Final = "~"
-_KEY_CHARS: Final = 10
-_ENTRY = re.compile(rf"([0-9a-f]{{{_KEY_CHARS}}})-([0-9a-ft.]+{END}?)", re.ASCII)
 
 
 def check_place(place: str) -> str:
@@ -49,28 +45,20 @@ def end_place(place: str) -> str:
 
 
 def join_places(places: Mapping[str, str]) -> str:
-    """Return the id of the places of several tasks, by task id. A task at its beginning is left out."""
-    return "_".join(f"{_key_of(task_id)}-{place}" for task_id, place in places.items() if place)
+    """Return the id of the places of several tasks, by task id in the order of the request."""
+    return ",".join(places.values())
 
 
-def split_places(text: str, task_ids: Iterable[str]) -> dict[str, str]:
-    """Return the place of each task from an id; a task that the id lacks is at its beginning.
+def split_places(text: str, task_ids: Sequence[str]) -> dict[str, str]:
+    """Return the place of each task from an id, in their order. Tasks after its last place are at their beginning.
 
-    Raise Problem if the text is not an id of several tasks.
+    Raise Problem if the text is not an id of at most these tasks.
     """
-    found: dict[str, str] = {}
-    entries = text.split("_", MAX_TASKS) if text else []
-    for entry in entries:
-        matched = _ENTRY.fullmatch(entry)
-        if matched is None or len(entries) > MAX_TASKS:
-            raise _wrong_place(text)
-        found[matched[1]] = check_place(matched[2])
-    return {task_id: found.get(_key_of(task_id), "") for task_id in task_ids}
-
-
-@lru_cache(4096)
-def _key_of(task_id: str) -> str:
-    return sha256(task_id.encode()).hexdigest()[:_KEY_CHARS]
+    places = text.split(",", MAX_TASKS) if text else []
+    if len(places) > len(task_ids):
+        detail = f"the id has {len(places)} places, and the stream {len(task_ids)} tasks"
+        raise invalid(detail, "send a place for each task, in the order of the tasks")
+    return dict(zip_longest(task_ids, map(check_place, places), fillvalue=""))
 
 
 def _wrong_place(text: str) -> Problem:

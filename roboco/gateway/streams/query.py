@@ -64,7 +64,7 @@ class TasksQuery(StreamQuery):
     """Parameters of a stream of several tasks, or of the task list."""
 
     tasks: Annotated[str, Field(max_length=MAX_TASKS * 180)] = ""
-    """Ids of tasks, separated by commas: at most 20."""
+    """Ids of tasks, separated by commas: at most 20. `after` has their places in this order."""
     begin: Literal["first", "running"] = "first"
     """Where a task without a place begins: at its `first` item, or with its `running` step."""
     list: Literal["1", "true"] | None = None

@@ -32,6 +32,14 @@ _EVENT: Final = (
     '"step_id":"step_1f","agent_name":"writer","attempt":1,"replace":false}\n\n'
 )
 _LINE: Final = '{"id":"0192f7a1c2d3.5.12.1.1.12","type":"text_part_delta","data":{"text":"The sea"}}\n'
+_EVENT_OF_TASKS: Final = (
+    'id: 0192f7a1c2d3.5.12.1.1.12,,0192f7a1c9e0.2.0.0.1.0\nevent: text_part_delta\ndata: {"task_id":"acme:tide",'
+    '"place":"0192f7a1c2d3.5.12.1.1.12","data":{"text":"The sea","step_id":"step_1f"}}\n\n'
+)
+_LINE_OF_TASKS: Final = (
+    '{"id":"0192f7a1c2d3.5.12.1.1.12,,0192f7a1c9e0.2.0.0.1.0","type":"text_part_delta",'
+    '"data":{"task_id":"acme:tide","place":"0192f7a1c2d3.5.12.1.1.12","data":{"text":"The sea"}}}\n'
+)
 _PAGE: Final = {
     "type": "object",
     "required": ["items", "cursor", "ended"],
@@ -51,6 +59,10 @@ _PAGE: Final = {
 _STREAM: Final[dict[str, Any]] = {
     "text/event-stream": {"schema": {"type": "string"}, "example": _EVENT},
     "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE},
+}
+_STREAM_OF_TASKS: Final[dict[str, Any]] = {
+    "text/event-stream": {"schema": {"type": "string"}, "example": _EVENT_OF_TASKS},
+    "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINE_OF_TASKS},
 }
 _ENDED: Final[dict[str, Any]] = {"description": "The task has ended, and the client has its last event."}
 
@@ -97,7 +109,7 @@ async def follow_task(
     summary="Follow several tasks, or the task list",
     response_class=Response,
     responses={
-        200: {"description": "The items of all tasks, or changes of the list.", "content": _STREAM},
+        200: {"description": "The items of all tasks, or changes of the list.", "content": _STREAM_OF_TASKS},
         204: _ENDED,
     },
 )
@@ -110,7 +122,8 @@ async def follow_tasks(
 ) -> Response:
     """Follow several tasks, or the changes of the task list, in one connection.
 
-    To add or remove a task, connect again with other parameters and the same id.
+    The id of an event has the place of each task, in the order of `tasks`, separated by commas; an empty one is the
+    beginning. To add or remove a task, connect again with the places of the tasks that it then has.
     """
     caller.require(Scope.READ)
     query.check()
@@ -119,7 +132,7 @@ async def follow_tasks(
         if query.list:
             return await _live(gateway, caller, _list_source(gateway, caller, query, place, form))
         tasks, damaged = await _followed_tasks(gateway, caller, query.task_ids)
-        places = split_places(place, [*(task.task_id for task in tasks), *damaged])
+        places = split_places(place, list(dict.fromkeys(map(caller.task_id, query.task_ids))))
         if query.begin == "running":
             new = [task for task in tasks if not places[task.task_id]]
             places |= await gateway.calls.streams.run(_running_places, new)

@@ -126,6 +126,8 @@ def test_filters_and_several_tasks_in_one_connection(folder_stack: Stack, gatewa
         more.place = both.place
         await more.follow()
         assert {frame.data["task_id"] for frame in more.shown}.isdisjoint(names.split(","))
+        reply = httpx2.get(f"{urls[0]}/v1/events", params={"tasks": names.split(",")[0], "after": both.place})
+        assert (reply.status_code, "3 places" in reply.text) == (400, True)
 
     run(main())
 

@@ -233,7 +233,7 @@ def test_a_raised_limit_continues_the_task_and_decisions_are_explained(stack: St
     shown = shell.run("show", task.task_id)
     assert "cost 0.08" in shown
     context = json.loads(shell.run("context", task.task_id, "--json"))
-    assert context["changes"]["added"] == [1]
+    assert context["changes"]["added"] == [[1, 1]]
     assert "left out" not in shell.run("context", task.task_id, "--step", "1")
     with shell.start("context", task.task_id, "--step", "7") as wrong:
         assert wrong.wait_for_exit() == 2

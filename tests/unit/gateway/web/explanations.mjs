@@ -4,28 +4,31 @@ import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
 const load = name => import(pathToFileURL(`${process.argv[2]}/js/${name}.js`).href);
-const { verifyHistory, indent } = await load("verify");
-const { draftOf, outcome, planForm } = await load("schema_form");
-const { changedLimits, whyNot } = await load("controls");
-const { receiptLines } = await load("receipt");
-const { decisionIn } = await load("call_actions");
-const { rangesOf } = await load("inspector");
+const { indent, verifyHistory } = await load("inspector");
+const { changedLimits, decisionIn, formOf, receiptLines, valueOf, whyNot } = await load("controls");
 
 const OPERATIONS = {
-  verify: pages => verifyHistory("t", () => {}, async path => pages[Number(/start=(\d+)/.exec(path)[1])]),
-  indent,
-  plan: schema => planForm(schema),
-  form: ({ schema, value }) => {
-    const field = planForm(schema);
-    const draft = draftOf(field, value);
-    return { draft, ...outcome(field, draft) };
+  verify: pages => verifyHistory("t", async path => pages[Number(/start=(\d+)/.exec(path)[1])]),
+  verifyInPlainHttp: async pages => {
+    Object.defineProperty(crypto, "subtle", { value: undefined, configurable: true });
+    const problem = await OPERATIONS.verify(pages).catch(({ message }) => message);
+    delete crypto.subtle;
+    return problem;
   },
-  read: ({ schema, draft }) => outcome(planForm(schema), draft),
+  indent,
+  plan: schema => formOf(schema),
+  form: ({ schema, value }) => ({ value: valueOf(formOf(schema, value)) }),
+  mistake({ schema, text, value }) {
+    try {
+      return { value: valueOf({ ...formOf(schema, value), ...(text != null && { text }) }) };
+    } catch ({ message }) {
+      return { problem: message };
+    }
+  },
   limits: ({ now, wanted }) => changedLimits(now, wanted),
   whyNot: ({ action, status, scopes }) => whyNot(action, status, scope => scopes.includes(scope)),
-  receipt: receiptLines,
+  receipt: receipt => receiptLines(receipt),
   decision: ({ step, call }) => decisionIn(step, call),
-  ranges: rangesOf,
 };
 
 const answers = [];

@@ -1,134 +1,274 @@
-// controls: what a user can do with a task, why not where it is impossible, and the receipts of what was done.
+// controls: what a user can do with a task and its calls: button ─► form, if it needs one ─► POST ─► receipt.
 
-import { html, useRef, useState } from "../vendor/preact.js";
-import { post, request, taskPath } from "./api.js";
-import { ActionButton, Ask, useDecision } from "./decision.js";
-import { number, statusName } from "./format.js";
-import { Receipt, useReceipts } from "./receipt.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { newKey, post, request, taskPath } from "./api.js";
+import { clock, duration, number, statusName } from "./format.js";
+import { facts } from "./inspector.js";
 import { ENDED } from "./task_state.js";
-import { Problem, useLoad } from "./ui.js";
+import { Dialog, Hostile, Problem, useAction } from "./ui.js";
 
-const BUSY = ["queued", "running"];
-const WORKING = [...BUSY, "approval", "client_tool_turn"];
-const POSSIBLE = { interrupt: WORKING, pause: WORKING, step: [...BUSY, "paused"], resume: ["paused"] }; // others: until the end
-const LABELS = { messages: "Message", interrupt: "Interrupt", pause: "Pause", step: "Step", resume: "Resume", limits: "Limits", stop: "Stop" };
+const MAX = 80; // fields of a form, items of a list, options
+const BEYOND = /ref$|Of$|^(if|not|prefixItems|patternProperties)$/i; // no form has these
+const isObject = value => Object(value) === value && !Array.isArray(value);
 
-/** Return why an action is impossible now, or "". */
-export function whyNot(action, status, can) {
-  if (!can("control")) return "your key lacks the scope control";
-  if (action === "fork") return "";
-  if (ENDED.has(status)) return "the task has ended";
-  return POSSIBLE[action]?.includes(status) === false ? `not possible with the status: ${statusName(status)}` : "";
+/** Return the field of a value: {kind, title, required, text ...}, or with fields. The schema may be hostile. */
+export function formOf(schema, value, name = "", required = true, left = { fields: MAX }) {
+  const { title, description, default: given, items, properties, ...rest } = isObject(schema) ? schema : {};
+  const short = text => (typeof text === "string" ? text.slice(0, 600) : "");
+  value ??= given;
+  const json = value == null ? "" : JSON.stringify(value, null, 2);
+  const field = { kind: "json", name, title: short(title) || name, hint: short(description), required, text: json };
+  if (--left.fields < 0 || Object.keys(rest).some(key => BEYOND.test(key))) return field;
+  const kind = short(rest.type);
+  const options = { null: [null], boolean: [true, false] }[kind] ?? ("const" in rest ? [rest.const] : rest.enum);
+  if (Array.isArray(options) && options.length <= MAX) {
+    return { ...field, kind: "option", text: JSON.stringify(value) ?? "", options: options.map(one => JSON.stringify(one)) };
+  }
+  if (kind === "string") return { ...field, kind, text: typeof value === kind ? value : json };
+  if (kind === "number" || kind === "integer") return { ...field, kind };
+  const item = one => formOf(items, one, "", true, left);
+  if (kind === "array" && isObject(items)) return { ...field, kind, item, fields: Array.isArray(value) ? value.slice(0, MAX).map(item) : [] };
+  const names = kind === "object" && isObject(properties) ? Object.keys(properties) : [];
+  const needed = [].concat(rest.required ?? []);
+  if (!names.length || names.length > MAX || !needed.every(name => names.includes(name))) return field;
+  const own = new Map(isObject(value) ? Object.entries(value) : []);
+  return { ...field, kind, fields: names.map(name => formOf(properties[name], own.get(name), name, needed.includes(name), left)) };
+}
+
+/** Return the value of a field, or undefined if it is left out. Throws an Error that names the field. */
+export function valueOf({ kind, title, required, item, fields, options, text }, path = []) {
+  const at = [...path, title];
+  if (!required && isBlank({ fields, text })) return undefined;
+  if (kind === "string") return text;
+  if (item) return fields.map((one, i) => valueOf({ ...one, title: i + 1 }, at));
+  if (fields) return Object.fromEntries(fields.map(one => [one.name, valueOf(one, at)]).filter(([, value]) => value !== undefined));
+  const value = parse(text);
+  const fits = { json: true, integer: Number.isInteger(value), option: options?.includes(text) }[kind] ?? typeof value === kind;
+  const mistake = !text.trim() ? "is missing" : value === undefined ? "is not JSON" : !fits ? `is no ${kind}` : isExact(value) ? "" : "is too large to be exact";
+  if (mistake) throw new Error(`${at.filter(String).join(" › ") || "the value"} ${mistake}`);
+  return value;
+}
+
+const isBlank = ({ fields, text }) => (fields ? fields.every(isBlank) : !text.trim());
+const isExact = value => (Object(value) === value ? Object.values(value).every(isExact) : typeof value === "string" || Math.abs(value) <= Number.MAX_SAFE_INTEGER);
+
+/** What does not begin as JSON is a text, so that people need no quotes. */
+function parse(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return /^\s*["[{]/.test(text) ? undefined : text;
+  }
+}
+
+/** A field, which is changed in place. */
+function Field({ field, changed, title = field.title }) {
+  const { kind, name, hint, required, item, fields, options } = field;
+  const label = html`<${Hostile}>${title} <small class="dim">${required && "required"} ${hint}</small><//>`;
+  const tag = options ? "select" : /^[ni]/.test(kind) ? "input" : "textarea";
+  if (!fields) return html`<label>${label}<${tag} name=${name} value=${field.text} dir="auto" onInput=${event => changed((field.text = event.target.value))}>
+    ${options && ["", ...options].map(one => html`<option value=${one}>${{ true: "yes", false: "no" }[one] ?? one.replace(/^"(.*)"$/, "$1").slice(0, 600)}</option>`)}<//></label>`;
+  const button = (text, change) => html`<button type="button" onClick=${() => changed(change())}>${text}</button>`;
+  return html`<fieldset><legend>${label}</legend>
+    ${fields.map((one, i) => html`<${Field} field=${one} changed=${changed} title=${item && i + 1} />${item && button(`Remove ${i + 1}`, () => fields.splice(i, 1))}`)}
+    ${item && button("Add", () => fields.push(item()))}</fieldset>`;
+}
+
+const LIMITS = ["steps", "tokens", "tokens_in", "tokens_out", "calls", "cost", "seconds"].map(name => `max_${name}`);
+
+/** Return the limits that differ from the present ones; null removes a limit. */
+export const changedLimits = (now, wanted) =>
+  Object.fromEntries(LIMITS.map(name => [name, wanted[name] ?? null]).filter(([name, value]) => value !== now[name]));
+
+const RUNNING = ["queued", "running"];
+const OPEN = [...RUNNING, "approval", "client_tool_turn"];
+const TEXT = { type: "string" };
+const ANY = { description: "JSON or text" };
+const askReason = () => ({ properties: { reason: TEXT } });
+
+// `statuses` in which a control is possible: else until the end. `form` returns the properties of its arguments.
+const CONTROLS = {
+  send: { path: "messages", kind: "primary" },
+  interrupt: { statuses: OPEN },
+  pause: { statuses: OPEN, holds: true },
+  step: { statuses: [...RUNNING, "paused"], holds: true },
+  resume: { statuses: ["paused"], holds: true },
+  limits: {
+    hint: "They count from the next step on. An empty field is no limit.",
+    async form({ taskId }) {
+      const { limits } = await request(taskPath(taskId, "usage"));
+      const properties = Object.fromEntries(LIMITS.map(name => [name, { type: "number", default: limits[name] }]));
+      return { properties, body: wanted => ({ limits: changedLimits(limits, wanted) }) };
+    },
+  },
+  fork: {
+    hint: "A new task begins with the steps up to this one. Their calls are not run again.",
+    async form({ task, seq }) {
+      const { teams } = await request("v1/teams");
+      const { agents = [], models = [] } = teams.find(({ name }) => name === task.team) ?? {};
+      const names = list => ({ enum: list.map(({ name, id = name }) => id) });
+      return { properties: { seq: { type: "integer", default: seq }, message: TEXT, agent: names(agents), model: names(models) } };
+    },
+  },
+  stop: { kind: "danger", hint: "The task ends now. Its text stays.", form: askReason },
+  approve: { scope: "approve", kind: "primary" },
+  edit: { scope: "approve", path: "approve", form: ({ call }) => ({ properties: { args: { default: call.args }, reason: TEXT } }) },
+  deny: { scope: "approve", kind: "danger", hint: "The agent reads the reason.", form: askReason },
+  answer: {
+    kind: "primary",
+    async form({ taskId, task, call }) {
+      const { steps } = task ?? (await request(`${taskPath(taskId, "history")}?limit=1`));
+      const tools = steps.flatMap(step => step?.metadata.client_tools ?? []);
+      const { description: hint, output_schema: schema } = tools.findLast(({ name }) => name === call.tool) ?? {};
+      const status = { enum: ["success", "error", "declined"], default: "success" };
+      return { hint, properties: { status, result: { ...ANY, ...schema, title: "result" }, error: TEXT } };
+    },
+  },
+  resolve: {
+    scope: "approve", kind: "primary", hint: "Find out if the call had its effect. It is not repeated.",
+    form: () => ({ properties: { happened: { type: "boolean" }, result: ANY } }),
+  },
+};
+
+/** Return why a control is impossible now, or "". */
+export function whyNot(name, status, can) {
+  const { scope = "control", statuses = [status] } = CONTROLS[name];
+  if (!can(scope)) return `your key lacks the scope ${scope}`;
+  if (ENDED.has(status) && name !== "fork") return "the task has ended";
+  return statuses.includes(status) ? "" : `not possible with the status: ${statusName(status)}`;
+}
+
+const labelOf = name => name[0].toUpperCase() + name.slice(1);
+
+/** Return [button, rest, run]: button(name, body) of a control; `rest` is its form, problem and receipts. */
+function useControls({ can, done, ...given }) {
+  const { taskId, task, call, change } = given;
+  const [asked, ask] = useState(null);
+  const [receipts, setReceipts] = useState([]);
+  const last = useRef();
+  const [run, { problem }] = useAction(async (name, body) => {
+    const { path = name, form, holds } = CONTROLS[name];
+    if (form && !body) return ask({ ...CONTROLS[name], ...(await form(given)), name });
+    const content = JSON.stringify([name, body]);
+    if (content !== last.current?.content) last.current = { content, key: newKey() };
+    const sent = last.current; // the same again has the same key, and so one effect, also after an error
+    const own = name === "resolve" ? { item_id: sent.key } : {};
+    const found = await post(taskPath(taskId, ...(call ? ["calls", call.id] : []), path), { ...body, ...own }, call ? "" : sent.key);
+    setTimeout(() => (sent.content = ""), 500); // until then it is part of a double click
+    ask(null);
+    done?.(body);
+    if (name === "fork") return (location.hash = `#/tasks/${encodeURIComponent(found.task_id)}`);
+    const id = found.item_id ?? own.item_id ?? `${change ? "change" : name === "answer" ? name : "verdict"}-${call.id}`;
+    setReceipts(before => [{ id, taskId, holds, name }, ...before.filter(one => one.id !== id)].slice(0, 4));
+  });
+  const button = (name, body) => {
+    const { kind, form } = CONTROLS[name];
+    const why = whyNot(name, task?.status, can);
+    return html`<button type="button" data-action=${name} class=${kind} title=${why || null} disabled=${why || body === null} onClick=${() => run(name, body)}>${labelOf(name)}${form && " …"}</button>`;
+  };
+  const trouble = html`<${Problem} problem=${problem} />`;
+  const rest = html`${asked ? html`<${Ask} ...${asked} call=${call} run=${run} onClose=${() => ask(null)}>${trouble}<//>` : trouble}
+    <div role="log" aria-label="Receipts">${receipts.map(one => html`<${Receipt} key=${one.id} ...${one} />`)}</div>`;
+  return [button, rest, run];
+}
+
+function Ask({ name, path = name, hint, kind, properties, body = value => value, call, run, onClose, children }) {
+  const [form] = useState(() => formOf({ type: "object", properties }));
+  const [problem, changed] = useState({});
+  const submit = event => {
+    event.preventDefault();
+    try {
+      run(name, body(valueOf(form)));
+    } catch (mistake) {
+      changed(mistake);
+    }
+  };
+  return html`<${Dialog} title=${`${labelOf(path)} ${call?.tool ?? ""}`} onClose=${onClose}><form onSubmit=${submit}>
+    <${Hostile} class="hint">${hint}<//>${call && facts({ args: call.args })}
+    <${Field} field=${form} changed=${() => changed({})} />
+    <p role="alert">${problem.message}</p>${children}
+    <div class="row"><button type="button" onClick=${onClose}>Cancel</button><button class=${kind} data-action="confirm">${labelOf(path)}</button></div>
+  </form><//>`;
+}
+
+/** Return the lines of a receipt: {text, after}. */
+export function receiptLines({ requested_at, seen_at, closed_at, chunks_after: chunks, expired, applied_at_seq: seq, effect }, holds) {
+  let last = 0;
+  const moments = [["requested", requested_at], ["seen by the worker", seen_at], ["connection closed", closed_at]].filter(([, time]) => time);
+  const lines = moments.map(([text, time]) => {
+    const [at, before] = [Date.parse(time), last];
+    last = at;
+    return { text, after: !before ? clock(at) : at < before ? "clocks differ" : `+${duration(at - before)}` };
+  });
+  const open = holds ? "counts from now on" : "not applied yet";
+  const state = expired ? "expired: the task ended before it was applied" : seq == null ? open : `${holds ? "counted until" : "applied at"} step ${seq}`;
+  const rest = [chunks != null && `${number(chunks)} ${chunks === 1 ? "chunk" : "chunks"} after the request`, state, effect?.replace("_", " ")];
+  return [...lines, ...rest.filter(Boolean).map(text => ({ text }))];
+}
+
+function Receipt({ taskId, id, name, holds }) {
+  const [receipt, set] = useState();
+  useEffect(() => {
+    let timer;
+    const read = async delay => {
+      const found = await request(taskPath(taskId, "receipts", id)).catch(problem => problem);
+      if (found.item_id) set(found);
+      const final = found.expired || found.applied_at_seq != null || found.status === 404; // the task had ended
+      if (timer && !final) timer = setTimeout(read, delay, Math.min(4000, delay * 2));
+    };
+    timer = setTimeout(read, 0, 150);
+    return () => clearTimeout(timer, (timer = 0));
+  }, []);
+  return receipt && html`<ol class="row hint" data-receipt=${id}><b>${labelOf(name)}</b>
+    ${receiptLines(receipt, holds).map(({ text, after }) => html`<li>${text} ${after}</li>`)}<${Hostile}>${receipt.by}<//></ol>`;
 }
 
 export function Controls({ taskId, task, summary, selected, can }) {
-  const [receipts, add] = useReceipts(taskId);
-  const [dialog, open] = useState("");
-  const props = { taskId, task, add, can, onClose: () => open("") };
-  const Asked = { limits: LimitChange, fork: Fork, stop: Stop }[dialog];
-  const button = (action, text, kind) => html`<${ActionButton} action=${action} why=${whyNot(action, task.status, can)} class=${kind} onClick=${() => open(action)}>${text}<//>`;
-  const fork = button("fork", selected == null ? "Fork …" : `Fork from step ${selected} …`);
-  const ended = ENDED.has(summary?.status) || ENDED.has(task.status);
-  return html`<section class="controls" aria-label="Controls">
-    ${ended
-      ? html`<div class="row ended"><span class="hint">The task has ended. A fork continues with a copy of its steps.</span>${fork}</div>`
-      : html`<${Composer} ...${props} />
-    <div class="row">
-      ${["pause", "step", "resume"].map(action => html`<${Direct} key=${action} action=${action} ...${props} />`)}
-      ${button("limits", "Limits …")} ${fork}
-      <span class="grow"></span>${button("stop", "Stop …", "danger")}
-    </div>`}
-    ${Asked && html`<${Asked} ...${props} seq=${selected ?? task.steps.length - 1} />`}
-    <div class="receipts" role="log" aria-label="Receipts" tabindex=${receipts.length > 3 ? 0 : null}>${receipts.map(one => html`<${Receipt} key=${one.receipt.item_id} taskId=${taskId} ...${one} />`)}</div>
-  </section>`;
-}
-
-/** Return [send, state]: send(path, body, query) sends a control, and shows its receipt. */
-function useControl({ taskId, add }, done = () => {}) {
-  const [run, state] = useDecision(done);
-  const send = (path, body = {}, query = "") => run(taskPath(taskId, path) + query, body, async (...request) => add(LABELS[path], await post(...request)));
-  return [send, state];
-}
-
-function Direct({ action, task, can, ...props }) {
-  const [send, { busy, problem, retry }] = useControl(props);
-  return html`<${ActionButton} action=${action} why=${whyNot(action, task.status, can)} disabled=${busy} onClick=${() => send(action)}>${LABELS[action]}<//><${Problem} problem=${problem} retry=${retry} />`;
-}
-
-function Composer({ task, can, ...props }) {
   const [text, setText] = useState("");
-  const [agent, setAgent] = useState("");
-  const [ifBusy, setIfBusy] = useState("queue");
-  const box = useRef();
-  const [send, state] = useControl(props, (_, { message }) => {
-    setText(now => (now === message ? "" : now));
-    box.current?.focus();
-  });
-  const { data: team } = useLoad(() => (task.team ? request(`v1/teams/${encodeURIComponent(task.team)}`) : null), [task.team]);
-  const why = whyNot("send", task.status, can);
-  const isBusy = BUSY.includes(task.status);
-  const message = text.trim() && { message: text, ...(agent && { agent }) };
-  const submit = () => !why && message && send("messages", { ...message, ...(isBusy && { if_busy: ifBusy }) });
+  const done = body => setText(now => (now === body?.message ? "" : now));
+  const [button, rest, run] = useControls({ taskId, task, seq: selected ?? task.steps.length - 1, can, done });
+  const message = text.trim() ? { message: text } : null;
   const pressed = event => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    if (!event.repeat) submit();
+    if (message) run("send", message);
   };
-  const choice = (label, value, set, options) => html`<select aria-label=${label} value=${value} disabled=${Boolean(why)} onChange=${event => set(event.target.value)}>${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select>`;
-  return html`<textarea ref=${box} rows="2" value=${text} disabled=${Boolean(why)} aria-label="Message" dir="auto" placeholder=${why || "Message … Enter sends, Shift+Enter starts a line"} onInput=${event => setText(event.target.value)} onKeyDown=${pressed} />
-    <div class="row">
-      ${choice("Agent that answers", agent, setAgent, [["", "to the agent that is next"], ...(team?.agents ?? []).map(({ name }) => [name, `to ${name}`])])}
-      ${isBusy && choice("While an agent works", ifBusy, setIfBusy, [["queue", "after this step"], ["interrupt", "interrupt this step"]])}
-      <span class="grow"></span>
-      <${ActionButton} action="interrupt" why=${whyNot("interrupt", task.status, can)} disabled=${state.busy} onClick=${() => send("interrupt", message || {}, "?wait=1")}>${message ? "Interrupt with this" : "Interrupt"}<//>
-      <${ActionButton} action="send" why=${why || (message ? "" : "the message is empty")} disabled=${state.busy} class="primary" onClick=${submit}>Send<//>
-    </div>
-    <${Problem} problem=${state.problem} retry=${state.retry} />`;
+  return html`<section class="controls" aria-label="Controls">
+    ${[task, summary].some(one => ENDED.has(one?.status)) ? html`<p>The task has ended. ${button("fork")}</p>` : html`
+      <textarea value=${text} aria-label="Message" dir="auto" placeholder="Message (Enter sends, Shift+Enter starts a line)" onInput=${event => setText(event.target.value)} onKeyDown=${pressed} />
+      <div class="row">${button("send", message)} ${button("interrupt", message ?? {})} ${["pause", "step", "resume", "limits", "fork", "stop"].map(name => button(name))}</div>`}
+    ${rest}
+  </section>`;
 }
 
-const text = title => ({ title, type: "string" });
+const OF_CALL = { approval: ["approve", "edit", "deny"], answer: ["answer"], resolution: ["resolve"] };
 
-function Stop(props) {
-  const [send, state] = useControl(props, props.onClose);
-  return html`<${Ask} ...${props} title="Stop this task" kind="danger" state=${state} schema=${{ properties: { reason: text("Reason") } }} submit=${body => send("stop", body, "?wait=1")}>
-    <p>It ends now, as cancelled, and cannot continue. Text that an agent has written so far stays.</p>
-  <//>`;
+/** `wants` is a name of OF_CALL, and `change` how the tool has changed. */
+export function CallActions({ taskId, call, task, wants = wantOf(task, call), change = changeOf(task, call), can }) {
+  const [button, rest] = useControls({ taskId, task, call, change, can });
+  const decided = decisionIn(task?.steps[call.resultSeq], call.id);
+  return html`
+    ${change && html`<p>The tool has changed since the task began, and the call did not run. Approve or deny the change.</p>${facts(change)}`}
+    ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}</div>`}
+    ${rest}${decided && facts(decided)}`;
 }
 
-const LIMITS = { max_steps: "Steps", max_tokens: "Tokens", max_tokens_in: "Input tokens", max_tokens_out: "Output tokens", max_calls: "Tool calls", max_cost: "Cost", max_seconds: "Seconds" };
+const changeOf = (task, call) => task?.changes.find(change => change.call_id === call.id);
 
-/** Return the limits that differ from the present ones; null removes a limit. Pure. */
-export const changedLimits = (now, wanted) => Object.fromEntries(Object.keys(LIMITS).map(name => [name, wanted[name] ?? null]).filter(([name, value]) => value !== now[name]));
-
-function LimitChange(props) {
-  const { data, problem, reload } = useLoad(() => request(taskPath(props.taskId, "usage")), [props.taskId]);
-  const [send, state] = useControl(props, props.onClose);
-  if (!data) return html`<${Problem} problem=${problem} retry=${reload} />`;
-  const { total, limits } = data;
-  const used = { ...total, tokens: total.tokens_in + total.tokens_out, seconds: null };
-  const properties = Object.entries(LIMITS).map(([name, title]) => {
-    const spent = used[name.slice(4)];
-    return [name, { title, type: /cost|seconds/.test(name) ? "number" : "integer", default: limits[name] ?? undefined, description: spent == null ? "" : `${number(spent)} used` }];
-  });
-  const check = wanted => (Object.values(wanted).some(value => value <= 0) ? "a limit is more than 0" : Object.keys(changedLimits(limits, wanted)).length ? "" : "nothing is changed");
-  return html`<${Ask} ...${props} title="Change limits" state=${state} schema=${{ properties: Object.fromEntries(properties), required: ["max_steps"] }} check=${check} submit=${wanted => send("limits", { limits: changedLimits(limits, wanted) }, "?wait=1")}>
-    <p class="hint">They apply from the next step on. An empty field is no limit. A task that is paused at a limit continues.</p>
-  <//>`;
+/** Return what a call of the task waits for, or "". */
+function wantOf(task, call) {
+  if (!task?.waitingCalls.includes(call.id) || call.result) return "";
+  if (task.status !== "approval") return task.status === "client_tool_turn" ? "answer" : "";
+  return call.unknown && !changeOf(task, call) ? "resolution" : "approval";
 }
 
-function Fork({ taskId, task, seq, ...props }) {
-  const { data, problem } = useLoad(() => request("v1/teams"), []);
-  const [run, state] = useDecision(({ task_id: id }) => {
-    props.onClose();
-    location.hash = `#/tasks/${encodeURIComponent(id)}`;
-  });
-  if (!data) return html`<${Problem} problem=${problem} />`;
-  const names = (title, list = []) => ({ title, enum: list.map(({ name, id = name }) => id) });
-  const schema = value => {
-    const team = data.teams.find(({ name }) => name === (value.team ?? task.team));
-    return { properties: { seq: { title: "Last copied step", type: "integer", default: seq }, message: text("Message"), team: names("Team", data.teams), agent: names("Agent", team?.agents), model: names("Model", team?.models) }, required: ["seq"] };
-  };
-  return html`<${Ask} ...${props} title="Fork this task" label="Fork" state=${state} schema=${schema} submit=${body => run(taskPath(taskId, "fork"), body)}>
-    <p class="hint">A new task begins with the steps up to this one. This task stays as it is; tool calls of copied steps are not run again.</p>
-  <//>`;
+/** Return {how, by, reason, args} of the decision on a call, from the step of its result, or null. */
+export function decisionIn(step, callId) {
+  const { approvals = {}, resolved = {}, resolved_by: by = {} } = step?.metadata ?? {};
+  if (Object.hasOwn(approvals, callId)) {
+    const { approved, reason, args, by } = approvals[callId];
+    return { by, how: `${approved ? "approved" : "denied"} this call${args ? " with other arguments" : ""}`, reason, args };
+  }
+  if (!Object.hasOwn(resolved, callId)) return null;
+  return { by: by[callId], how: `${{ answer: "answered", change: "decided on the change of" }[resolved[callId].split("-")[0]] ?? "resolved"} this call` };
 }

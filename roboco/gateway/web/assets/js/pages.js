@@ -4,8 +4,7 @@
 
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { post, request, taskPath } from "./api.js";
-import { CallActions } from "./call_actions.js";
-import { Controls } from "./controls.js";
+import { CallActions, Controls } from "./controls.js";
 import { duration, json, money, number, statusName, tokens } from "./format.js";
 import { follow } from "./streams.js";
 import { ENDED, WAITING, newTask } from "./task_state.js";

@@ -6,7 +6,6 @@
 // This file is the SharedWorker of the hub, too. A page whose browser has none holds a hub of its own.
 
 import { ApiProblem, request, send, taskPath } from "./api.js";
-import { sha256 } from "./sha256.js";
 
 const KINDS = { // connections, frames kept for further tabs, milliseconds between two messages
   task: { most: 1, kept: Infinity, interval: 16 },
@@ -69,9 +68,8 @@ class Stream {
   address() {
     const feeds = this.open();
     if (this.kind === "list") return `v1/events?list=1&after=${feeds[0].place}`;
-    const after = feeds.filter(feed => feed.place).map(feed => `${sha256(feed.id).slice(0, 10)}-${feed.place}`).join("_");
     const begin = this.kind === "latest" ? "running" : "first";
-    return `v1/events?${new URLSearchParams({ tasks: feeds.map(feed => feed.id), after, begin })}`;
+    return `v1/events?${new URLSearchParams({ tasks: feeds.map(feed => feed.id), after: feeds.map(feed => feed.place), begin })}`;
   }
 
   /** Return true after the last frame. */

@@ -1,7 +1,7 @@
 // tool_card: a tool call: its arguments, state, result, effect, duration and sub-task.
 
 import { html } from "../vendor/preact.js";
-import { CallActions } from "./call_actions.js";
+import { CallActions } from "./controls.js";
 import { duration, json } from "./format.js";
 import { Hostile, useClock } from "./ui.js";
 
