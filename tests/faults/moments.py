@@ -21,7 +21,7 @@ from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 from tests.support.transcript import Transcript
 
-OUTCOME_TIMEOUT = 30.0
+OUTCOME_TIMEOUT = 120.0
 """Seconds until a moment is reached, or a task ends."""
 SHUTDOWN_TIMEOUT = 75.0
 """Seconds in which a worker ends. A child of billiard's pool waits up to 30 s, in _ensure_messages_consumed, until its

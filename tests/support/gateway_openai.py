@@ -109,7 +109,7 @@ def openai_gateway(stack: Stack, **environment: str) -> Iterator[GatewayProcess]
     log = stack.folder / f"gateway-{port}.log"
     server = start_server("gateway", [*command, "--timeout-graceful-shutdown", "2"], env=variables, log=log, cwd=ROOT)
     try:
-        wait_ready(server, lambda: _responds(port), 60)
+        wait_ready(server, lambda: _responds(port), 180)
         yield GatewayProcess(stack, server, port)
     finally:
         server.stop()

@@ -47,7 +47,7 @@ class GatewayProcess:
         command = [sys.executable, "-m", "roboco.cli.main", "serve", "--port", str(self.port)]
         variables = self._stack.environment | {"ROBOCO_GATEWAY_AUTHENTICATION": "false"} | self._settings
         self.server = start_server("gateway", command, env=variables, log=self.log, cwd=ROOT)
-        wait_ready(self.server, self.lives, 60)
+        wait_ready(self.server, self.lives, 180)
         return self.server
 
     def lives(self) -> bool:

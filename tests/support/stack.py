@@ -136,7 +136,7 @@ class Stack:
             assert self.workers[pool].alive(), f"{pool} ended:\n{self.log(pool)[-3000:]}"
             return self.log(pool).count(" ready.") >= self._ready[pool]
 
-        until(ready, 60, f"{pool} is ready")
+        until(ready, 180, f"{pool} is ready")
 
     def kill(self, pool: str, sign: signal.Signals = signal.SIGKILL) -> None:
         """Send the signal to the pool's main process; its children end with it."""

@@ -8,7 +8,7 @@ import redis
 from roboco.errors import TransientError
 from tests.support.stack import until
 
-ERROR_TIMEOUT = 30.0
+ERROR_TIMEOUT = 60.0
 """Seconds within which a call raises its error; the delays between its attempts are about two seconds."""
 
 

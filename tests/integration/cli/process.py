@@ -63,7 +63,7 @@ class CommandProcess:
         """The stderr until now."""
         return self._errors.read_text(encoding="utf-8")
 
-    def wait_for_text(self, text: str, count: int = 1, seconds: float = 60) -> None:
+    def wait_for_text(self, text: str, count: int = 1, seconds: float = 180) -> None:
         """Wait until the command has printed the text this many times."""
         until(
             lambda: self.output.count(text) >= count or self._has_exited(),
@@ -76,7 +76,7 @@ class CommandProcess:
         """Send the command a signal."""
         self._process.send_signal(number)
 
-    def wait_for_exit(self, seconds: float = 60) -> int:
+    def wait_for_exit(self, seconds: float = 180) -> int:
         """Wait until the command has ended, and return its exit code."""
         return self._process.wait(seconds)
 
@@ -126,7 +126,7 @@ class CommandTerminal:
         """The text on the terminal until now."""
         return self._received.decode(errors="replace").replace("\r\n", "\n")
 
-    def wait_for_text(self, text: str, seconds: float = 60) -> None:
+    def wait_for_text(self, text: str, seconds: float = 180) -> None:
         """Wait until the command prints the text, after the text of the previous call."""
         wanted = text.encode()
         deadline = time.monotonic() + seconds
@@ -143,7 +143,7 @@ class CommandTerminal:
         """Type the text. "\\x03" is Ctrl-C."""
         os.write(self._master, text.encode())
 
-    def wait_for_exit(self, seconds: float = 60) -> int:
+    def wait_for_exit(self, seconds: float = 180) -> int:
         """Read the output until the command has ended, and return its exit code."""
         deadline = time.monotonic() + seconds
         while self._read(0.5):

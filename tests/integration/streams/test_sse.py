@@ -65,7 +65,7 @@ def web(folder_stack: Stack) -> Iterator[SseServer]:
     log = folder_stack.folder / "uvicorn.log"
     server = start_server("uvicorn", command, env=folder_stack.environment, log=log, cwd=ROOT)
     try:
-        wait_ready(server, lambda: _responds(port), 60)
+        wait_ready(server, lambda: _responds(port), 180)
         yield SseServer(server, port)
     finally:
         server.stop()

@@ -49,7 +49,7 @@ class SsePageServer:
         command += ["--timeout-graceful-shutdown", "1"]
         log = self._stack.folder / "uvicorn.log"
         self.server = start_server("uvicorn", command, env=self._stack.environment, log=log, cwd=ROOT)
-        wait_ready(self.server, self._responds, 60)
+        wait_ready(self.server, self._responds, 180)
         return self.server
 
     def restart(self, signal_number: signal.Signals) -> None:

@@ -18,7 +18,7 @@ from tests.support.stack import LONG_LEASE, Stack, until
 pytestmark = pytest.mark.workers
 
 SLOW = Reply(chunks=["word "] * 2000, interval=0.02)
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 _numbers = itertools.count()
 
 

@@ -14,7 +14,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.servers.model_server import ModelServer, Reply
 from tests.support.stack import Stack, until
 
-TIMEOUT = 60
+TIMEOUT = 120
 LEASE_SECONDS = 6.0
 """Seconds after which the work of a killed worker is repeated."""
 

@@ -16,7 +16,7 @@ from roboco.workers.sweep_lanes import LANES_PER_SHARD, THREADS, SweepLanes
 from roboco.workers.sweeper import FILL_TIMEOUT, ScheduleFill
 
 INTERVAL = 1.0
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 """Seconds after which a test that waits for a thread fails."""
 
 
