@@ -145,6 +145,11 @@ def test_waits_are_queued_and_waiting_statuses(modules: Path) -> None:
     assert evaluate(modules, script, frames) == [["queued", 0, 40], ["user_turn", 1000, 5000], ["paused", 6000, None]]
 
 
+def test_the_axis_begins_with_a_step_that_is_older_than_the_task(modules: Path) -> None:
+    frames = [event("event_task_start", 500, team="desk"), step(0, 0, "user"), select(600, "s1")]
+    assert evaluate(modules, LAYOUT + "return [layout.start - start, layout.end - start]", frames) == [0, 600]
+
+
 def test_a_long_wait_is_a_break_and_the_scale_is_monotonous(modules: Path) -> None:
     frames = begin(
         status(40, "running"),

@@ -42,7 +42,7 @@ export function layOut(task, layout) {
     lane.y = height;
     height += lane.height = lane.rows.length * ROW + 8;
   }
-  layout.start = task.startedAt ?? 0;
+  layout.start = Math.min(task.startedAt ?? 0, bars[0]?.from ?? Infinity);
   layout.end = Math.max(layout.start, task.statusAt, bars[layout.final - 1]?.to ?? 0, bars.at(-1)?.from ?? 0);
   return layout;
 }
