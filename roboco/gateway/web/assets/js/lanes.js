@@ -59,10 +59,11 @@ export function Lanes({ task, selected, onSelect }) {
   }, []);
   useLayoutEffect(() => {
     if (held.left != null || held.atEnd) box.current.scrollLeft = held.left ?? 1e9;
-    const button = held.focus && box.current.querySelector("[tabindex='0']");
-    button?.focus();
     held.left = null;
-    if (button) held.focus = false;
+    const button = box.current.querySelector("[tabindex='0']");
+    if (!held.focus || !button) return;
+    button.focus();
+    held.focus = false;
   });
 
   const plot = useMemo(() => {
