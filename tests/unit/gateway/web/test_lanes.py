@@ -246,7 +246,7 @@ def test_a_layout_that_grows_equals_a_new_one(modules: Path) -> None:
         + """
     const { fold, foldAll, newTask, addStep } = await import("./js/task_state.js");
     const L = await import("./js/lanes_layout.js");
-    const told = ({ lanes, bars, start, end }) => JSON.stringify([start, end,
+    const shape = ({ lanes, bars, start, end }) => JSON.stringify([start, end,
       lanes.map(({ name, y, height, rows }) => [name, y, height, rows.map(row => row.map(bar => bar.id))]),
       bars.map(({ id, row, from, begin, token, to, state }) => [id, row, from, begin, token, to, state])]);
     const task = newTask("t");
@@ -256,9 +256,9 @@ def test_a_layout_that_grows_equals_a_new_one(modules: Path) -> None:
       const before = layout;
       layout = L.layOut(task, layout);
       kept += layout === before;
-      if (i % 50 === 0 && told(layout) !== told(L.layOut(foldAll("t", frames, i + 1)))) wrong.push(i);
+      if (i % 50 === 0 && shape(layout) !== shape(L.layOut(foldAll("t", frames, i + 1)))) wrong.push(i);
     });
-    const grown = told(layout) === told(L.layOut(task));
+    const grown = shape(layout) === shape(L.layOut(task));
     addStep(task, { ...task.steps[3], digest: "other" });
     return { kept, frames: frames.length, wrong, grown, replaced: L.layOut(task, layout) !== layout };"""
     )
