@@ -15,8 +15,8 @@ const L = await import("./js/lanes_layout.js");
 const layout = L.layOut(foldAll("t", given[0]));
 const start = Date.parse("2026-01-05T08:00:00Z");
 const kinds = { agent: "turn", tools: "call", sub: "sub" };
-const times = ({ seq, lane, row, from, begin, token, to, state, facts }) => ({
-  seq, lane: lane.name, row, kind: kinds[lane.kind] ?? "point", state: state || "", facts,
+const times = ({ seq, lane, row, from, begin, token, to, state, reason }) => ({
+  seq, lane: lane.name, row, kind: kinds[lane.kind] ?? "point", state: state || "", reason,
   times: [from, begin, token, to].map(at => at - start) });
 """
 BARS = LAYOUT + "return layout.bars.map(times);"
@@ -82,7 +82,7 @@ def test_a_failed_attempt_is_void_with_its_reason_also_without_text(modules: Pat
     restart = event("event_turn_restart", 900, step_id="s1", attempt=2, reason="the worker was lost", replaced=False)
     bars = evaluate(modules, BARS, begin(select(10, "s1"), restart, step(2000, 1, "writer")))
     void, last = bars[1:]
-    assert (void["state"], void["facts"], void["times"]) == ("void", ["the worker was lost"], [10, 10, 10, 900])
+    assert (void["state"], void["reason"], void["times"]) == ("void", "the worker was lost", [10, 10, 10, 900])
     assert (last["state"], last["times"]) == ("", [900, 900, 900, 2000])
 
 
@@ -120,12 +120,8 @@ def test_a_call_begins_after_its_approval(modules: Path) -> None:
 
 def test_failed_and_interrupted_steps_are_marked(modules: Path) -> None:
     error = {"type": "error", "message": "refused", "code": "status"}
-    receipt = {"requested_at": at(1900), "seen_at": at(1950), "closed_at": at(2010), "chunks_after": 1}
-    interrupt = event("event_user_interrupt", 2000, reason="stop", item_id="i", receipt=receipt)
-    frames = begin(step(1000, 1, "writer", error), step(2000, 2, "writer", interrupted=True), interrupt)
+    frames = begin(step(1000, 1, "writer", error), step(2000, 2, "writer", interrupted=True))
     assert [bar["state"] for bar in evaluate(modules, BARS, frames)[1:]] == ["failed", "interrupted"]
-    [mark] = evaluate(modules, LAYOUT + "return layout.marks.map(m => [m.text, m.from - start, m.to - start])", frames)
-    assert mark == ["interrupted: stop", 1900, 2010]
 
 
 def test_a_sub_task_has_a_lane_below_the_tools(modules: Path) -> None:
@@ -147,6 +143,11 @@ def test_waits_are_queued_and_waiting_statuses(modules: Path) -> None:
     frames = begin(status(40, "running"), status(1000, "user_turn"), status(5000, "running"), status(6000, "paused"))
     script = LAYOUT + "return layout.waits.map(w => [w.status, w.from - start, w.to && w.to - start])"
     assert evaluate(modules, script, frames) == [["queued", 0, 40], ["user_turn", 1000, 5000], ["paused", 6000, None]]
+
+
+def test_the_axis_begins_with_a_step_that_is_older_than_the_task(modules: Path) -> None:
+    frames = [event("event_task_start", 500, team="desk"), step(0, 0, "user"), select(600, "s1")]
+    assert evaluate(modules, LAYOUT + "return [layout.start - start, layout.end - start]", frames) == [0, 600]
 
 
 def test_a_long_wait_is_a_break_and_the_scale_is_monotonous(modules: Path) -> None:
@@ -210,7 +211,8 @@ def test_bars_below_a_pixel_are_merged_and_failures_remain(modules: Path) -> Non
     const most = Math.max(...drawn.map(row => row.length));
     const alone = row => L.spans(row, axis, 0, 300, row[5]?.id).filter(s => s.count === 1 && s.bar === row[5]).length;
     return { bars: layout.bars.length, counted, most, wrong: wrong.length, overlaps,
-      failed: drawn.flat().some(s => s.count > 1 && s.bar.state === "failed"), negative: drawn.flat().some(s => s.x1 < s.x0),
+      failed: drawn.flat().some(s => s.count > 1 && s.bar.state === "failed"),
+      negative: drawn.flat().some(s => s.x1 < s.x0),
       alone: rows.every(row => row.length < 6 || alone(row) === 1) };"""
     )
     found = evaluate(modules, script, 3000)
@@ -244,7 +246,7 @@ def test_a_layout_that_grows_equals_a_new_one(modules: Path) -> None:
         + """
     const { fold, foldAll, newTask, addStep } = await import("./js/task_state.js");
     const L = await import("./js/lanes_layout.js");
-    const told = ({ lanes, bars, start, end }) => JSON.stringify([start, end,
+    const shape = ({ lanes, bars, start, end }) => JSON.stringify([start, end,
       lanes.map(({ name, y, height, rows }) => [name, y, height, rows.map(row => row.map(bar => bar.id))]),
       bars.map(({ id, row, from, begin, token, to, state }) => [id, row, from, begin, token, to, state])]);
     const task = newTask("t");
@@ -254,9 +256,9 @@ def test_a_layout_that_grows_equals_a_new_one(modules: Path) -> None:
       const before = layout;
       layout = L.layOut(task, layout);
       kept += layout === before;
-      if (i % 50 === 0 && told(layout) !== told(L.layOut(foldAll("t", frames, i + 1)))) wrong.push(i);
+      if (i % 50 === 0 && shape(layout) !== shape(L.layOut(foldAll("t", frames, i + 1)))) wrong.push(i);
     });
-    const grown = told(layout) === told(L.layOut(task));
+    const grown = shape(layout) === shape(L.layOut(task));
     addStep(task, { ...task.steps[3], digest: "other" });
     return { kept, frames: frames.length, wrong, grown, replaced: L.layOut(task, layout) !== layout };"""
     )

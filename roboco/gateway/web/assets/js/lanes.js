@@ -5,9 +5,8 @@ import { clock, duration, statusName } from "./format.js";
 import { ROW, firstIndex, layOut, newScale, spans, ticks } from "./lanes_layout.js";
 import { coloured, useClock, useFrame } from "./ui.js";
 
-const HEAD = 110; // pixels of the name of a lane
+const HEAD = 110; // pixels of the names of lanes
 const AXIS = 20;
-const KEYS = "Steps of the task. Arrows: the steps in time, and the lanes. Enter: open. Plus, minus and 0: zoom.";
 
 export function Lanes({ task, selected, onSelect }) {
   const box = useRef();
@@ -22,6 +21,7 @@ export function Lanes({ task, selected, onSelect }) {
   const now = Math.max(end, task.past?.at ?? (live ? present : 0));
   const scale = newScale(layout, now);
   const { scrollLeft: left = 0, clientWidth: width = 900 } = box.current ?? {};
+  const right = left + width;
   const total = scale.units(now) * 1.01 || 1;
   const rate = Math.max(zoom, (width - HEAD) / total);
   const x = at => HEAD + scale.units(Math.min(at, now)) * rate;
@@ -35,24 +35,20 @@ export function Lanes({ task, selected, onSelect }) {
   };
   const show = bar => {
     if (!bar) return;
-    if (x(bar.from) > left + width - 20 || x(bar.to) < left + HEAD) held.left = x(bar.from) - width / 3;
+    if (x(bar.from) > right - 20 || x(bar.to) < left + HEAD) held.left = x(bar.from) - width / 3;
     setActive(bar.id);
     changed();
   };
-  const go = bar => show((held.focus = bar));
-  const cross = by => {
-    const rows = lanes.flatMap(lane => lane.rows);
-    const row = rows[rows.indexOf(current.lane.rows[current.row]) + by];
-    go(row?.[firstIndex(row, bar => bar.to >= current.from)] ?? row?.at(-1));
-  };
-  const run = {
-    ArrowRight: () => go(bars[bars.indexOf(current) + 1]), ArrowLeft: () => go(bars[bars.indexOf(current) - 1]), Home: () => go(bars[0]),
-    End: () => go(bars.at(-1)), ArrowDown: () => cross(1), ArrowUp: () => cross(-1), "+": () => enlarge(1.5), "-": () => enlarge(1 / 1.5), 0: () => setZoom(0),
-  };
   const pressed = event => {
-    if (!run[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
-    run[event.key]();
+    const at = bars.indexOf(current);
+    const rows = lanes.flatMap(lane => lane.rows);
+    const row = rows.indexOf(current?.lane.rows[current.row]);
+    const beside = others => others?.[firstIndex(others, bar => bar.to >= current.from)] ?? others?.at(-1);
+    const bar = { ArrowRight: bars[at + 1], ArrowLeft: bars[at - 1], Home: bars[0], End: bars.at(-1), ArrowDown: beside(rows[row + 1]), ArrowUp: beside(rows[row - 1]) }[event.key];
+    if (!bar || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
+    held.focus = true;
+    show(bar);
   };
 
   useEffect(() => show(chosen), [chosen?.id]);
@@ -63,65 +59,66 @@ export function Lanes({ task, selected, onSelect }) {
   }, []);
   useLayoutEffect(() => {
     if (held.left != null || held.atEnd) box.current.scrollLeft = held.left ?? 1e9;
-    const button = held.focus && box.current.querySelector(`[tabindex="0"]`);
-    button?.focus();
     held.left = null;
-    if (button) held.focus = null;
+    const button = box.current.querySelector("[tabindex='0']");
+    if (!held.focus || !button) return;
+    button.focus();
+    held.focus = false;
   });
 
   const plot = useMemo(() => {
     /** Something at a time, if it is visible. */
     const mark = (kind, from, to, text, style) => {
-      const [x0, x1] = [x(from), x(to)];
-      return x1 >= left && x0 <= left + width && html`<i class=${kind} title=${text} style=${{ left: `${x0}px`, width: `${x1 - x0}px`, ...style }}>${(x1 - x0 > 30 || kind === "tick") && text}</i>`;
+      const wide = x(to) - x(from);
+      return x(to) >= left && x(from) <= right && html`<i class=${kind} title=${text} style=${{ left: x(from), width: wide, ...style }}>${(wide > 30 || kind === "tick") && text}</i>`;
     };
-    const button = ({ bar, bar: { says = (bar.says = describe(bar)) }, x0, x1, count }) => html`<button key=${bar.id} class=${bar.state} data-bar=${bar.id} data-turn=${bar.seq}
-      tabindex=${bar.id === current.id ? 0 : -1} aria-current=${bar.seq != null && bar.seq === selected ? "step" : null} aria-label=${says} title=${says}
-      style=${{ left: `${x0}px`, width: `${x1 - x0}px`, top: `${4 + bar.row * ROW}px`, "--begin": `${count > 1 ? 0 : x(bar.begin) - x0}px`, "--token": `${count > 1 ? 0 : x(bar.token) - x0}px` }}
-      onClick=${() => [setActive(bar.id), bar.seq != null && onSelect(bar.seq)]}>${x1 - x0 > 24 && bar.text}</button>`;
+    const button = ({ bar, x0, x1, count }) => {
+      const { id, seq, says = (bar.says = describe(bar)) } = bar;
+      const [begin, token] = [bar.begin, bar.token].map(at => `${count > 1 ? 0 : x(at) - x0}px`);
+      return html`<button key=${id} class=${bar.state} data-bar=${id} data-turn=${seq} tabindex=${id === current.id ? 0 : -1} aria-label=${says} title=${says}
+        aria-current=${seq != null && seq === selected ? "step" : null} onClick=${() => [setActive(id), seq != null && onSelect(seq)]}
+        style=${{ left: x0, width: x1 - x0, top: 4 + bar.row * ROW, "--begin": begin, "--token": token }}>${x1 - x0 > 24 && bar.text}</button>`;
+    };
     let last = 0;
     const arrows = task.handoffs.slice(firstIndex(task.handoffs, one => one.at >= axis.time(left))).map(({ from, to, at }) => {
       const [above, below] = [from, to].map(name => AXIS + 13 + lanes.find(lane => lane.kind === "agent" && lane.name === name)?.y);
       if (x(at) < last + 12 || !(above - below)) return null;
       last = x(at);
-      return mark(above < below ? "arrow" : "arrow up", at, at, null, { top: `${Math.min(above, below)}px`, height: `${Math.abs(above - below)}px` });
+      return mark(above < below ? "arrow" : "arrow up", at, at, null, { top: Math.min(above, below), height: Math.abs(above - below) });
     });
-    return html`<div class="lanes-all" style=${{ width: `${HEAD + total * rate}px` }}>
+    return html`<div class="lanes-all" style=${{ width: HEAD + total * rate }}>
       <div class="lanes-axis">
-        ${scale.breaks.map(({ from, to }) => mark("break", from, to))} ${ticks(axis, start, left + HEAD, left + width).map(({ at, text }) => mark("tick", at, at, text))}
+        ${scale.breaks.map(({ from, to }) => mark("break", from, to))} ${ticks(axis, start, left + HEAD, right).map(({ at, text }) => mark("tick", at, at, text))}
       </div>
-      ${lanes.map(lane => html`<div key=${lane.kind + lane.taskId + lane.name} data-lane=${lane.name} ...${coloured(task, lane.kind === "agent" && lane.name, "lane")}>
-        <div class="lane-head" style=${{ height: `${lane.height}px` }} title=${lane.name}><bdi>
-          ${lane.taskId ? html`<a href=${`#/tasks/${encodeURIComponent(lane.taskId)}`}>↳ ${lane.name}</a>` : lane.name}
-        </bdi></div>
-        ${lane.rows.map(row => spans(row, axis, left, left + width, current.id).map(button))}
+      ${lanes.map(({ kind, name, taskId, rows, height }) => html`<div key=${kind + taskId + name} data-lane=${name} ...${coloured(task, kind === "agent" && name, "lane")}>
+        <div class="lane-head" style=${{ height }} title=${name}><bdi>${taskId ? html`<a href=${`#/tasks/${encodeURIComponent(taskId)}`}>↳ ${name}</a>` : name}</bdi></div>
+        ${rows.map(row => spans(row, axis, left, right, current.id).map(button))}
       </div>`)}
       ${waits.map(({ status, from, to }) => mark(`wait ${status}`, from, to, `${statusName(status)} · ${duration(Math.min(to, now) - from)}`))}
-      ${arrows}
-      ${layout.marks.map(({ from, to, text }) => mark("mark", from, to, text))}
-      ${live && mark("now", now, now)}
+      ${arrows} ${live && mark("now", now, now)}
     </div>`;
   }, [bars, bars.length, task.integrity.events, now, left, width, zoom, current?.id, selected]);
-  const tool = (label, name, key) => html`<button class="quiet" title=${name} aria-label=${name} onClick=${run[key]}>${label}</button>`;
+  const tool = (label, name, run) => html`<button class="quiet" title=${name} aria-label=${name} onClick=${run}>${label}</button>`;
   return html`<section class="lanes" aria-label="Lanes">
     <div class="lanes-tools">
-      ${tool("−", "Zoom out", "-")} ${tool("+", "Zoom in", "+")} ${tool("Fit", "Show all", 0)}
+      ${tool("−", "Zoom out", () => enlarge(1 / 1.5))} ${tool("+", "Zoom in", () => enlarge(1.5))} ${tool("Fit", "Show all", () => setZoom(0))}
       <span class="hostile dim" dir="auto">${current && describe(current)}</span>
     </div>
-    <div class="lanes-box" tabindex="0" role="group" aria-label=${KEYS} ref=${box} onKeyDown=${pressed} onScroll=${({ target }) => {
-      held.atEnd = target.scrollLeft + target.clientWidth > target.scrollWidth - 3;
+    <div class="lanes-box" tabindex="0" role="group" aria-label="Steps of the task. Arrows go to other steps and lanes." ref=${box} onKeyDown=${pressed} onScroll=${({ target }) => {
+      held.atEnd = target.scrollLeft + width > target.scrollWidth - 3;
       changed();
     }}>${plot}</div>
   </section>`;
 }
 
 /** Return what a bar says. */
-const describe = ({ lane, seq, state, from, begin, token, to, facts }) => [
-  `${lane.name}${seq == null ? "" : ` · step ${seq}`}`,
+const describe = ({ lane, text, state, from, begin, token, to, reason }) => [
+  lane.name,
+  text,
   clock(from),
-  to === Infinity ? "not done" : duration(to - from),
+  to < Infinity ? duration(to - from) : "not done",
   begin === Infinity ? statusName("approval") : begin - from > 100 && `${duration(begin - from)} before it began`,
   token > begin && token < to && `first token after ${duration(token - begin)}`,
   state,
-  ...facts,
+  reason,
 ].filter(Boolean).join(", ");

@@ -1,14 +1,13 @@
 // lanes_layout: the geometry of the lanes. Pure: no clock, no page.
 //
-//   task ─► layOut: lanes, rows of bars, waits (milliseconds) ─► newScale: a long wait is a break ─► spans (pixels)
+//   task ─► layOut: lanes, rows, bars, waits (milliseconds) ─► newScale: a long wait is a break ─► spans (pixels)
 //
-// Bars of committed steps are final: an event costs the layout of new steps and open bars. An open end is Infinity.
-// Clocks of workers differ: no bar ends before it begins, and bars of a row overlap by at most SKEW.
+// Bars of committed steps are final, so an event costs new steps and open bars. An open end is Infinity. Clocks of workers differ.
 
-import { duration, number } from "./format.js";
+import { duration } from "./format.js";
 import { WAITING, isAgent } from "./task_state.js";
 
-const SKEW = 50; // milliseconds
+const SKEW = 50; // milliseconds by which bars of a row may overlap
 const NEAR = 6; // pixels
 const KINDS = ["user", "agent", "coordinator", "tools", "sub"]; // from top to bottom
 const ROUND = [0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21600, 86400]; // seconds between ticks
@@ -43,33 +42,29 @@ export function layOut(task, layout) {
     lane.y = height;
     height += lane.height = lane.rows.length * ROW + 8;
   }
-  layout.marks = task.interrupts.map(({ reason, receipt, at }) => {
-    const [from, to] = [receipt?.requested_at, receipt?.closed_at].map(time => (time ? Date.parse(time) : at));
-    return { from, to, text: `interrupted: ${reason}` };
-  });
-  const times = [task.startedAt, task.statusAt, bars[0]?.from, bars[layout.final - 1]?.to, bars.at(-1)?.from].filter(Boolean);
-  return Object.assign(layout, times.length ? { start: Math.min(...times), end: Math.max(...times) } : { start: 0, end: 0 });
+  layout.start = Math.min(task.startedAt ?? 0, bars[0]?.from ?? Infinity);
+  layout.end = Math.max(layout.start, task.statusAt, bars[layout.final - 1]?.to ?? 0, bars.at(-1)?.from ?? 0);
+  return layout;
 }
 
-/** Add the bars of a turn: its failed attempts, then the last one. Its work begins at `begin`, its first token comes at `token`. */
+/** Add the failed attempts of a turn, then the last one. Its work begins at `begin`, its first token comes at `token`. */
 function addTurn(layout, task, turn = {}, step) {
-  const { restarts = [], stepId: id = step.step_id, agent: name = step.agent_name } = turn;
-  const { timings: { duration_ms: worked, first_token_ms: silent = 0 } = {}, interrupted, usage } = step?.metadata ?? {};
+  const { restarts = [], stepId: id = step.step_id, agent: name = step.agent_name, reason } = turn;
+  const { timings: { duration_ms: worked, first_token_ms: silent = 0 } = {}, interrupted } = step?.metadata ?? {};
   const to = Date.parse(step?.created_at);
   const kind = isAgent(name) ? "agent" : name === "user" ? name : "coordinator";
-  const facts = [usage?.tokens_out && `${number(usage.tokens_in)} tokens in, ${number(usage.tokens_out)} out`, turn.reason];
-  const put = bar => add(layout, kind, name, { id, seq: step?.seq, text: step ? `#${step.seq}` : "…", facts, ...bar });
+  const put = bar => add(layout, kind, name, { id, seq: step?.seq, text: step ? `#${step.seq}` : "…", reason, ...bar });
   let from = turn.at ?? restarts[0]?.at ?? to - (worked ?? 0);
   if (Number.isNaN(from)) return;
   restarts.forEach(({ reason, at }, i) => {
-    put({ id: `${id} ${i}`, from, to: at, state: "void", facts: [reason] });
+    put({ id: `${id} ${i}`, from, to: at, state: "void", reason });
     from = Math.max(from, at);
   });
   if (step) {
     const begin = Math.max(from, to - (worked ?? Infinity));
     put({ from, begin, token: begin + silent, to, state: step.parts.some(part => part.type === "error") ? "failed" : interrupted && "interrupted" });
   } else if (!turn.replaced) put({ from, token: turn.text || turn.calls.length ? from : Infinity, to: Infinity });
-  else if (turn.text || !restarts.length) put({ from, to: task.endedAt ?? from, state: "void", facts: ["another step replaced this turn"] });
+  else if (turn.text || !restarts.length) put({ from, to: task.endedAt ?? from, state: "void", reason: "another step replaced this turn" });
 }
 
 /** Add the bar of a call, which begins after the wait for a person, and that of its sub-task. */
@@ -82,7 +77,7 @@ function addCall(layout, task, id) {
     begin = Math.max(from, Math.min(begin, endedAt - result.runtime_ms));
     to = Math.min(endedAt, subTask ? Infinity : begin + result.runtime_ms);
   } else if (task.waitingCalls.includes(id)) begin = Infinity;
-  const bar = { id, seq: resultSeq, text, from, begin, to, state: unknown ? "unknown" : result?.is_error && "failed", facts: [text, unknown?.reason] };
+  const bar = { id, seq: resultSeq, text, from, begin, to, state: unknown ? "unknown" : result?.is_error && "failed", reason: unknown?.reason };
   add(layout, "tools", "tools", bar);
   if (subTask) add(layout, "sub", subTask.team, { ...bar, id: `sub ${id}`, from: Math.min(Math.max(from, subTask.at), to), begin: 0 }, subTask.id);
 }
@@ -102,7 +97,7 @@ function add({ lanes, bars }, kind, name, bar, taskId = "") {
   rows[row].push(bar);
 }
 
-/** Return {units(time), time(units), breaks}. Units are milliseconds, but a long wait has fewer. */
+/** Return {units(time), time(units), breaks}. Units are milliseconds, but a break has fewer. */
 export function newScale({ waits, start, end }, now = end) {
   const ended = waits.map(({ from, to }) => ({ from, to: Math.min(to, now) }));
   const worked = ended.reduce((sum, { from, to }) => sum - to + from, now - start);
@@ -122,10 +117,7 @@ export function newScale({ waits, start, end }, now = end) {
   return { breaks, units: time => convert(time, 0, 1), time: units => convert(units, 1, 0) };
 }
 
-/**
- * Return what to show of a row between two places: {bar, x0, x1, count}. The axis is {x(time), time(x)}. Bars that end within NEAR
- * are one span of `count` bars, except the bar `alone`. A failed bar is the bar of its span.
- */
+/** Return what a row shows: {bar, x0, x1, count}. Bars that end within NEAR are one span, except the bar `alone`. A failed one names it. */
 export function spans(row, { x, time }, left, right, alone) {
   const found = [];
   let [until, begin, end] = [0, time(left), time(right)];
