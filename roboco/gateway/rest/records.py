@@ -147,7 +147,7 @@ async def verify_task(request: Request, gateway: TheGateway, caller: Caller, tas
 
 
 def _history_page(task: Task, start: int, limit: int) -> RawJson:
-    """Return steps as they are stored, each on a line of its own, so that a client can verify their digests."""
+    """Return steps as they are stored, each on a separate line, so that a client can verify their digests."""
     lines, size, following = list[bytes](), 0, "null"
     for step in task.steps(start):
         line = step.line().encode()
