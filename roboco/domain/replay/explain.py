@@ -9,6 +9,7 @@ from roboco.domain.decision.decide import ROUTER, ROUTER_LOST
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_calls import RESOLVED_BY
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.retry import retry_of
 from roboco.domain.history.state import ACHIEVED_GOALS, AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History
 from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.replay.describe import describe
@@ -180,6 +181,8 @@ def _why_no_agent(step: TaskStep) -> str:
             return "all calls of the step before were answered"
         case _ if step.is_interruption:
             return f"the user{_caller(step)} interrupted the work"
+        case _ if step.is_retry:
+            return f"a person{_caller(step)} retried the failed task"
         case _:
             return f"the work seemed to be done: {routing.get('reason', '')}" if routing else "Roboco recorded it"
 
@@ -277,6 +280,10 @@ def _orchestrator_event(step: TaskStep) -> str:
         return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
     if step.is_interruption:
         return f"the user{_caller(step)} interrupted the work"
+    if (retry := retry_of(step)) is not None:
+        why = f": {_truncated(retry.reason)}" if retry.reason else ""
+        limits = f", with other limits: {_truncated(json.dumps(retry.limits))}" if retry.limits else ""
+        return f"a person{_caller(step)} retried the failed task{why}{limits}"
     if NEW_LIMITS in step.metadata:
         limits = json.dumps(step.metadata[NEW_LIMITS], ensure_ascii=False)
         return f"the limits were raised{_caller(step)}: {_truncated(limits)}"
