@@ -9,7 +9,8 @@ A command may be delivered twice. The Celery task id is the default item id, so 
 from typing import Any
 
 from roboco.adapters.celery import names
-from roboco.client.task_commands import TASK_HANDLERS, run_handler
+from roboco.client.audit import audited
+from roboco.client.task_commands import TASK_HANDLERS, act_of, run_handler
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.notification import check_callback
@@ -24,7 +25,8 @@ def handle(engine: Engine, settings: Settings, name: str, arguments: dict[str, A
     If the arguments have a `tenant`, their task ids are those that the tenant uses.
     """
     handler = _handle_submit if name == names.SUBMIT_TASK else TASK_HANDLERS[name]
-    run_handler(handler, engine, settings, arguments, item_id)
+    with audited(act_of(name, arguments, item_id, "celery"), settings.audit_log):
+        run_handler(handler, engine, settings, arguments, item_id)
 
 
 def _handle_submit(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.adapters.celery import names
+from roboco.client.audit import MAX_ID_CHARS, Act, Way, audited
 from roboco.client.team_lookup import resolve_sent_team
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id, is_task_id, qualified_id
@@ -29,6 +31,9 @@ from roboco.engine.intake.limits import set_limits
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 
+MAX_LIMITS_CHARS: Final = 2000
+"""Characters of new limits in a line of the audit log. Longer ones are left out, and the history holds them."""
+_AUDITED_FIELDS: Final = {"item": "item_id", "call": "call_id", "source": "source"}
 RESERVED_PREFIXES = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
 """Prefixes of item ids that Roboco creates itself."""
 
@@ -273,8 +278,44 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
 
 
 def handle_task_command(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it."""
-    run_handler(TASK_HANDLERS[name], engine, settings, arguments, item_id)
+    """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it.
+
+    If it names no caller, that of the settings counts.
+    """
+    if arguments.get("by") is None and settings.caller is not None:
+        arguments = arguments | {"by": settings.caller}
+    act = act_of(name, arguments, item_id, "client")
+    with audited(act, settings.audit_log):
+        run_handler(TASK_HANDLERS[name], engine, settings, arguments, item_id)
+
+
+def act_of(name: str, arguments: dict[str, Any], item_id: str, way: Way) -> Act:
+    """Return a command as the audit log shows it. `item_id` is that of its item if the arguments name none."""
+    known = {"item_id": item_id} | arguments
+    shown = {short: known.get(field) for short, field in _AUDITED_FIELDS.items()}
+    details: dict[str, Any] = {
+        short: value[:MAX_ID_CHARS] for short, value in shown.items() if isinstance(value, str) and value
+    }
+    if name == names.SET_LIMITS_TASK:
+        details["limits"] = _short_limits(arguments.get("limits"))
+    by, task_id, tenant = (arguments.get(field) for field in ("by", "task_id", "tenant"))
+    if isinstance(task_id, str) and isinstance(tenant, str) and ":" not in task_id:
+        task_id = f"{tenant}:{task_id}"
+    return Act(
+        name.removeprefix("roboco."),
+        by if isinstance(by, str) else None,
+        task_id if isinstance(task_id, str) else None,
+        way,
+        details,
+    )
+
+
+def _short_limits(limits: object) -> object:
+    """Return limits that are JSON and short, else None: they are not checked yet."""
+    try:
+        return limits if len(canonical_json(limits)) <= MAX_LIMITS_CHARS else None
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def run_handler(handler: Handler, engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
