@@ -31,7 +31,6 @@ from roboco.domain.stream.event import (
 from roboco.domain.task_summary import parse_summary
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
-from roboco.engine.tenant_budget import count_steps, count_today
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
 
@@ -56,7 +55,7 @@ def rebuild(engine: Engine, task_id: str) -> None:
     verify_chain(lines)
     steps = [parse_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
-    count_today(engine, task_id, steps)
+    engine.day_budgets.count_today(task_id, steps)
     reopen(engine, task_id)
     restore_inbox(engine, task_id)  # first: a worker that finds the task in Redis must find its items
     stored = engine.files.get(summary_path(task_id))
@@ -129,7 +128,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
             events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:
             events = events_on_apply(engine, task_id, task, step, _unpublished_results(step, task.calls))
-        count_steps(engine, task_id, [step])
+        engine.day_budgets.count(task_id, [step])
         if not engine.task_store.commit(task_id, epoch, Commit(step, state, events)):
             return True
         epoch, before, moved = epoch + 1, step, True
