@@ -1,4 +1,4 @@
-"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits`, `tasks` and `create_key`."""
+"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits`, `tasks`, `bulk` and `create_key`."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -99,6 +99,23 @@ class TaskFilterOptions(TypedDict, total=False):
     """The latest time of the last change of the status, with a time zone."""
     text: str | None
     """A part of the title, in upper or lower case."""
+
+
+class BulkOptions(TaskFilterOptions, total=False):
+    """The tasks and the content of a bulk control."""
+
+    all_tasks: bool
+    """True if the control may reach all tasks: without a condition it is refused otherwise."""
+    reason: str
+    """Why tasks are stopped; their histories keep it."""
+    limits: LimitOptions
+    """The new limits, for the control `limits`."""
+    by: str | None
+    """The identity of the caller; the histories show it."""
+    bulk_id: str | None
+    """The id of an earlier run to resume: no task gets its item twice. The cursor of a page holds it, too."""
+    rate: float
+    """Tasks a second at most; 50 by default."""
 
 
 class KeyOptions(TypedDict, total=False):
