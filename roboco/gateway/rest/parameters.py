@@ -1,4 +1,4 @@
-"""parameters: the parts of addresses and queries that several routes share."""
+"""parameters: the parts of addresses, queries and conditions that several routes share."""
 
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -8,7 +8,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from roboco.domain.artifact_name import ARTIFACT_NAME
-from roboco.gateway.problem import invalid
+from roboco.gateway.principal import Principal
+from roboco.gateway.problem import forbidden, invalid
 
 MAX_WAIT: Final = 20.0
 """Seconds that a request waits for an effect: less than the time-outs of proxies and clients."""
@@ -32,6 +33,20 @@ def _query_parameters(dependant: Dependant) -> Iterator[str]:
     yield from (field.alias for field in dependant.query_params)
     for deeper in dependant.dependencies:
         yield from _query_parameters(deeper)
+
+
+def listed_tenant(caller: Principal, tenant: str | None) -> str | None:
+    """Return the tenant whose tasks are listed. Raise Problem `forbidden` for another one than the caller's."""
+    if caller.tenant is not None and tenant not in (None, caller.tenant):
+        raise forbidden("this key lists the tasks of one tenant alone", "leave tenant out")
+    return tenant if caller.tenant is None else caller.tenant
+
+
+def listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None:
+    """Return the teams whose tasks are listed, or None for all. Teams that the caller may not use are left out."""
+    if caller.teams is None:
+        return teams or None
+    return sorted(caller.teams.intersection(teams) if teams else caller.teams)
 
 
 TaskId = Annotated[str, Path(pattern=_TASK_PATTERN, description="The id of the task.", examples=["k_3f5a"])]

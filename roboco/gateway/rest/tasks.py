@@ -14,10 +14,9 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import forbidden
 from roboco.gateway.rest.answers import as_json, read_json, read_task
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TenantName
-from roboco.gateway.rest.parameters import TaskId
+from roboco.gateway.rest.parameters import TaskId, listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.submission import create_task as submit_task
 from roboco.gateway.rest.submission import fork_options
@@ -140,17 +139,3 @@ async def _created(
     task = await gateway.create_task(caller, new, created)
     headers = {"Location": f"/v1/tasks/{task.task_id}"}
     return Response(as_json(task), 201 if task.created else 200, headers, "application/json")
-
-
-def listed_tenant(caller: Principal, tenant: str | None) -> str | None:
-    """Return the tenant whose tasks are listed. Raise Problem `forbidden` for another one than the caller's."""
-    if caller.tenant is not None and tenant not in (None, caller.tenant):
-        raise forbidden("this key lists the tasks of one tenant alone", "leave tenant out")
-    return tenant if caller.tenant is None else caller.tenant
-
-
-def listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None:
-    """Return the teams whose tasks are listed, or None for all. Teams that the caller may not use are left out."""
-    if caller.teams is None:
-        return teams or None
-    return sorted(caller.teams.intersection(teams) if teams else caller.teams)
