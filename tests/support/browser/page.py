@@ -36,9 +36,9 @@ READ_STEPS: Final = (
   const box = findBox()
   const before = box.scrollTop, atEnd = before + box.clientHeight >= box.scrollHeight - 2
   box.scrollTop = 0
-  const deadline = performance.now() + 60_000
+  const deadline = performance.now() + 300_000
   for (let farthest = -1, still = 0; still < 3; ) {
-    if (performance.now() > deadline) throw new Error(`the conversation has no end within a minute, at ${farthest} px`)
+    if (performance.now() > deadline) throw new Error(`the conversation has no end within five minutes, at ${farthest} px`)
     await frame(); await frame(); take()
     if (box.scrollTop > farthest) farthest = box.scrollTop, still = 0
     else still++
