@@ -38,7 +38,7 @@ READ_STEPS: Final = (
   box.scrollTop = 0
   const deadline = performance.now() + 300_000
   for (let farthest = -1, still = 0; still < 3; ) {
-    if (performance.now() > deadline) throw new Error(`the conversation has no end within five minutes, at ${farthest} px`)
+    if (performance.now() > deadline) throw new Error(`no end of the conversation in five minutes, at ${farthest} px`)
     await frame(); await frame(); take()
     if (box.scrollTop > farthest) farthest = box.scrollTop, still = 0
     else still++
