@@ -16,6 +16,7 @@ from roboco.domain.feedback import Feedback
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.limits import Limits
 from roboco.domain.replay.replay import RecordedTask
@@ -139,12 +140,16 @@ class TaskRecord(TaskHandle):
         Raises CorruptHistory if the workspace holds no steps of the task.
         """
         current, newest = self.summary(), newest_step(self._engine, self.task_id)
-        return self._recorded(current, StepsOnDemand(self.steps, 0 if newest is None else newest.seq + 1))
+        steps = StepsOnDemand(self.steps, 0 if newest is None else newest.seq + 1)
+        live = None if current.status.ended else self._engine.task_store.load(self.task_id, 1)
+        state = live.state if live is not None and live.state.steps == len(steps) else None
+        return self._recorded(current, steps, state=state)
 
-    def _recorded(self, current: TaskSummary, steps: Sequence[TaskStep], router: Router = route) -> RecordedTask:
+    def _recorded(
+        self, current: TaskSummary, steps: Sequence[TaskStep], router: Router = route, state: TaskState | None = None
+    ) -> RecordedTask:
         if not steps:
             raise CorruptHistory(f"task {self.task_id!r} has no steps in its workspace")
-        live = None if current.status.ended else self._engine.task_store.load(self.task_id, 1)
         fork = self._engine.frozen_teams.own_fork_of(self.task_id, steps[0])
         return RecordedTask(
             team=self.team(),
@@ -155,7 +160,7 @@ class TaskRecord(TaskHandle):
             first=1 if fork is None else fork.seq + 1,
             sub_task=parent_of(self.task_id, steps[0]) is not None,
             router=router,
-            state=live.state if live is not None and live.state.steps == len(steps) else None,
+            state=state,
         )
 
     def context_report(self, seq: int | None = None) -> ContextReport:
