@@ -35,7 +35,7 @@ class Receipt:
     expired: bool = False
     """True if the task ended before it could apply the item."""
     by: str | None = None
-    """The caller that sent the item, if it was named."""
+    """The caller that sent the item, if it was named. None in a receipt that a control has returned at once."""
     effect: InterruptionEffect | Literal["already_waiting"] | None = None
     """The effect of an interruption without a message, once it is applied: the work that it has ended, if any."""
 

@@ -46,7 +46,7 @@ class TaskRecord(TaskHandle):
     """The state, the history and the conversation of a task.
 
     Methods raise UsageError if there is no such task, and TransientError if a server does not answer. `history`,
-    `stored_summary`, `team`, `verify`, `call_failures` and `recorded` read the workspace alone.
+    `stored_summary`, `team`, `verify`, `call_failures`, and `recorded` with a `summary`, read the workspace alone.
     """
 
     def summary(self) -> TaskSummary:

@@ -17,6 +17,7 @@ from roboco.gateway.key_cache import KeyCache
 from roboco.gateway.limits import CallerLimiter
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem
+from roboco.gateway.request_log import record_created
 from roboco.gateway.settings import GatewaySettings
 from roboco.gateway.streams.open_streams import OpenStreams
 from roboco.gateway.streams.task_lists import TaskLists
@@ -84,6 +85,7 @@ class Gateway:
         Raise Problem `rate_limited` if the caller has too many open tasks, or has used its tokens or cost of the day.
         A repetition for a task that exists is not refused.
         """
+        record_created(new.task_id)
         try:
             await self.limits.create_task(caller, new.task_id)
         except Problem as refused:

@@ -12,6 +12,7 @@ import logging
 import re
 import time
 import uuid
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -32,9 +33,11 @@ SECURITY_HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 """Headers of responses that do not set them."""
+_CREATED: Final = "roboco.created"
 MAX_PATH: Final = 300
 """Characters of a path in a log line."""
 _ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_current: ContextVar[Scope] = ContextVar("roboco_request")
 _access = logging.getLogger("roboco.access")
 _audit = logging.getLogger("roboco.audit")
 _log = logging.getLogger("roboco.gateway")
@@ -53,6 +56,7 @@ class RequestLogMiddleware:
             await self._app(scope, receive, send)
             return
         scope[REQUEST_ID] = request_id_of(scope)
+        _current.set(scope)
         answer = LoggedResponse(scope, send)
         try:
             await self._app(scope, receive, answer.send)
@@ -117,6 +121,7 @@ class LoggedResponse:
         line = self._facts() | {
             "action": _action(self._scope),
             "task": self._scope.get("path_params", {}).get("task_id"),
+            "created": self._scope.get(_CREATED),
             "path": path_of(self._scope)[:MAX_PATH],
             "status": self.status,
             "outcome": "accepted" if self.status < 400 else "refused" if self.status < 500 else "failed",
@@ -131,6 +136,12 @@ class LoggedResponse:
             "by": None if caller is None else caller.by,
             "tenant": None if caller is None else caller.tenant,
         }
+
+
+def record_created(task_id: str) -> None:
+    """Name the task that the current request is about to create in its line of the audit log."""
+    if (scope := _current.get(None)) is not None:
+        scope[_CREATED] = task_id
 
 
 def caller_of(scope: Scope) -> Principal | None:

@@ -1,6 +1,7 @@
 """Controls and records of a task over HTTP."""
 
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -171,6 +172,17 @@ def test_a_fork_continues_a_task_and_is_repeatable(rest: RestWorld) -> None:
     assert session["lineage"]["forked_from_task_id"] == "acme:t"
     assert rest.post("/v1/tasks/t/fork", {"task_id": "other:x"}).status_code == 403
     assert rest.post("/v1/tasks/t/fork", {"seq": 99}).status_code in (400, 404)
+
+
+def test_the_audit_log_names_each_created_task(rest: RestWorld, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        task = rest.post("/v1/tasks", {"team": "desk", "prompt": "hi"}).json()["task_id"]
+        rest.world.settle(task)
+        fork = rest.post(f"/v1/tasks/{task}/fork", {"message": "again"}).json()["task_id"]
+        rest.post(f"/v1/tasks/{fork}/stop", {})
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
+    facts = [(line["action"], line["task"], line["created"]) for line in lines]
+    assert facts == [("create_task", None, task), ("fork_task", task, fork), ("stop_task", fork, None)]
 
 
 def test_pages_of_the_history_are_the_history_with_its_digests(

@@ -259,6 +259,7 @@ def test_the_logs_name_the_caller_and_hold_no_secret(world: AuthWorld, caplog: p
         "tenant": "acme",
         "action": "_echo",
         "task": "t1\n",
+        "created": None,
         "path": "/v1/echo/t1\n",
         "status": 404,
         "outcome": "refused",
