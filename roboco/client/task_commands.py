@@ -15,7 +15,7 @@ from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id, is_task_id, qualified_id
 from roboco.domain.inbox.attachments import Attachments
-from roboco.domain.inbox.item import Stop, UserMessage
+from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import CallerId, InputModel
@@ -26,6 +26,7 @@ from roboco.engine.intake.accept_item import IdLookup, accept_item
 from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
+from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 
@@ -117,6 +118,11 @@ class _ResolveArguments(_ItemArguments):
 
 class _SetLimitsArguments(_ItemArguments):
     limits: LimitOverrides
+
+
+class _RetryArguments(_ItemArguments):
+    reason: _Reason = ""
+    limits: LimitOverrides = LimitOverrides()
 
 
 class _ForkArguments(_TaskArguments, Attachments):
@@ -232,6 +238,18 @@ def _handle_set_limits(engine: Engine, settings: Settings, arguments: dict[str, 
     set_limits(engine, check_task_id(command.task_id), command.limits, item_id, command.by)
 
 
+def _handle_retry(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+    command = parse_arguments(_RetryArguments, arguments)
+    request = RetryRequest(
+        item_id=command.checked_item_id(item_id),
+        created_at=engine.now(),
+        by=command.by,
+        reason=parse_message(command.reason, "reason") if command.reason else "",
+        limits=command.limits.overrides(),
+    )
+    retry_task(engine, check_task_id(command.task_id), request)
+
+
 def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     command = parse_arguments(_ForkArguments, arguments)
     first_message = None
@@ -268,6 +286,7 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         names.RESOLVE_TASK: _handle_resolve,
         names.FORK_TASK: _handle_fork,
         names.SET_LIMITS_TASK: _handle_set_limits,
+        names.RETRY_TASK: _handle_retry,
     }
 )
 

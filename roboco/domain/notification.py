@@ -159,6 +159,8 @@ class Notification(RecordModel):
     team: str
     status: TaskStatus
     reason: str
+    retries: int = 0
+    """How often the task continued after it had failed: it tells the ends of a retried task apart."""
     steps: int
     tokens_in: int
     tokens_out: int

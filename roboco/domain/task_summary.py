@@ -19,6 +19,8 @@ class TaskSummary(RecordModel):
     """The title that the client gave, or the first line of the prompt."""
     status: TaskStatus
     reason: str = ""
+    retries: int = 0
+    """How often the task continued after it had failed."""
     steps: int = 0
     epoch: int = 0
     """The fence of the decision that the summary describes."""
@@ -40,8 +42,11 @@ class TaskSummary(RecordModel):
     def supersedes(self, stored: "TaskSummary") -> bool:
         """Return True if this summary is newer than the stored one, and the stored one is not that of an ended task.
 
-        An end is final once it is written: Redis may have lost the decision that the stored summary describes.
+        An end is final once it is written: Redis may have lost the decision that the stored summary describes. Only a
+        retry, which the history holds as a further step, opens a task again; an end before that one is out of date.
         """
+        if self.retries != stored.retries:
+            return self.retries > stored.retries
         return not stored.status.ended and (self.status.ended or self._order > stored._order)
 
     def with_time_of(self, stored: "TaskSummary") -> "TaskSummary":

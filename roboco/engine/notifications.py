@@ -112,6 +112,7 @@ def _store(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
         team=engine.frozen_teams.get(task_id).name,
         status=task.status,
         reason=task.reason,
+        retries=task.state.retries,
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,

@@ -72,6 +72,7 @@ class Summaries:
             title=title_of(steps[0]),
             status=TaskStatus.RUNNING if end is None else end.status,
             reason="" if end is None else end.reason,
+            retries=state.retries,
             steps=state.steps,
             tokens_in=state.tokens_in,
             tokens_out=state.tokens_out,

@@ -206,7 +206,7 @@ class TaskStore(Protocol):
         """
 
     def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
-        """Apply a stored step: the task becomes idle and the fence moves.
+        """Apply a stored step: the task becomes idle and the fence moves. An ended task does not expire any more.
 
         Return True also if the step was applied before. Return False if the fence had moved and the step was not
         applied.

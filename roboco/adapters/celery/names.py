@@ -47,6 +47,7 @@ APPROVE_TASK: Final = "roboco.approve"
 DENY_TASK: Final = "roboco.deny"
 FORK_TASK: Final = "roboco.fork"
 SET_LIMITS_TASK: Final = "roboco.set_limits"
+RETRY_TASK: Final = "roboco.retry"
 COMMAND_TASKS: Final = (
     SUBMIT_TASK,
     SEND_TASK,
@@ -61,6 +62,7 @@ COMMAND_TASKS: Final = (
     RESOLVE_TASK,
     FORK_TASK,
     SET_LIMITS_TASK,
+    RETRY_TASK,
 )
 CREATING_TASKS: Final = (SUBMIT_TASK, FORK_TASK)
 """The Celery tasks that create a task. Without a `task_id`, the id of the message names it."""

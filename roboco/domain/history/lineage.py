@@ -57,7 +57,7 @@ def fork_prefix(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
     end = seq + 2 if steps[seq].calls else seq + 1
     if end > len(steps):
         raise StateConflict(f"seq: step {seq} has calls without results; wait for them, or fork at an earlier step")
-    if _ends_task(steps[end - 1]):
+    if steps[end - 1].ends_task:
         raise UsageError(f"seq: step {seq} ended the task; fork at an earlier one")
     return steps[:end]
 
@@ -67,8 +67,8 @@ def _without_final_error(steps: list[TaskStep]) -> list[TaskStep]:
 
     For failed goals, leave out the last reminder and the last attempt too.
     """
-    error = steps[-1].error if _ends_task(steps[-1]) else None
-    while len(steps) > 1 and _ends_task(steps[-1]):
+    error = steps[-1].error if steps[-1].ends_task else None
+    while len(steps) > 1 and steps[-1].ends_task:
         steps = steps[:-1]
     if error is None or error.code != "goals":
         return steps
@@ -76,7 +76,3 @@ def _without_final_error(steps: list[TaskStep]) -> list[TaskStep]:
     if reminder is not None:
         return steps[:reminder]
     return steps[:-1] if len(steps) > 1 and steps[-1].by_agent else steps
-
-
-def _ends_task(step: TaskStep) -> bool:
-    return step.error is not None and (step.by_agent or step.agent_name == ORCHESTRATOR)

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from roboco.domain.history.applied_items import item_ids_of
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
+from roboco.domain.history.retry import retry_of
 from roboco.domain.history.start_time import start_time_of
 from roboco.domain.history.step import LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.limits import deep_merge
@@ -85,6 +87,10 @@ class TaskState(RecordModel):
     """True if the task waits for a message where it would complete."""
     interrupted: bool = False
     """True from an interruption without a message until the next message."""
+    retries: int = 0
+    """How often the task continued after it had failed."""
+    retried_at: datetime | None = None
+    """The time of the last retry. Limits of seconds count from then."""
 
     @property
     def tokens(self) -> int:
@@ -120,7 +126,9 @@ class TaskState(RecordModel):
         """Return the state after one more step."""
         spent = usage_of(step.metadata)
         rule = (step.metadata.get("routing") or {}).get("rule")
-        finished = step.agent_name if step.by_agent and not step.calls and not step.interrupted else None
+        failed = step.by_agent and step.ends_task  # if the task is retried, the agent has this turn again
+        finished = None if failed or step.calls or step.interrupted or not step.by_agent else step.agent_name
+        retry = retry_of(step)
         goals, corrections = self._goals_after(step)
         message = step.metadata if step.agent_name == USER else {}
         tools = {tool["name"]: tool for tool in message.get("client_tools") or ()}
@@ -128,9 +136,9 @@ class TaskState(RecordModel):
             steps=self.steps + 1,
             imported=self.imported + step.is_imported,
             last_digest=step.digest,
-            last_agent=step.agent_name if step.by_agent else self.last_agent,
+            last_agent=step.agent_name if step.by_agent and not failed else self.last_agent,
             turns=_incremented(self.turns, finished),
-            rules=_incremented(self.rules, rule),
+            rules=_incremented(self.rules, None if failed else rule),
             tokens_in=self.tokens_in + spent.tokens_in,
             tokens_out=self.tokens_out + spent.tokens_out,
             recent_item_ids=(*self.recent_item_ids, *item_ids_of(step))[-MAX_RECENT_ITEMS:],
@@ -144,9 +152,15 @@ class TaskState(RecordModel):
             loop=self._loop_after(step, rule),
             conversation=self.conversation or step.metadata.get(CONVERSATION) is True,
             interrupted=step.is_interruption or (self.interrupted and step.agent_name != USER),
+            retries=self.retries + (retry is not None),
+            retried_at=self.retried_at if retry is None else step.created_at,
             **self._usage_after(step, spent),
             **self._limits_after(step),
         )
+
+    def limits_since(self, started: datetime) -> datetime:
+        """Return the time from which limits of seconds count, for a task that was submitted or forked at `started`."""
+        return started if self.retried_at is None else max(started, self.retried_at)
 
     @property
     def open_goals(self) -> tuple[GoalState, ...]:
@@ -180,7 +194,8 @@ class TaskState(RecordModel):
 
     def _limits_after(self, step: TaskStep) -> dict[str, Any]:
         """Return the fields about limits after one more step."""
-        last_turn = step.by_agent and (step.metadata.get("routing") or {}).get("rule") == WRAP_UP_RULE
+        by_rule = (step.metadata.get("routing") or {}).get("rule")
+        last_turn = step.by_agent and by_rule == WRAP_UP_RULE and not step.ends_task
         now = {
             "limit_overrides": self.limit_overrides,
             "limit": self.limit,
@@ -191,6 +206,8 @@ class TaskState(RecordModel):
             return {"limit_overrides": self.limit_overrides}
         if step.agent_name != ORCHESTRATOR:
             return now
+        if (retry := retry_of(step)) is not None:  # the limit is checked again
+            return {"limit_overrides": deep_merge(self.limit_overrides, retry.limits)}
         if isinstance(raised := step.metadata.get(NEW_LIMITS), dict):
             return {"limit_overrides": deep_merge(self.limit_overrides, raised)}
         if step.error is not None and step.error.code == LIMIT:
@@ -199,11 +216,13 @@ class TaskState(RecordModel):
         return now
 
     def _loop_after(self, step: TaskStep, rule: str | None) -> LoopDetector:
-        if step.agent_name == USER:
+        if step.agent_name == USER or step.is_retry:
             return LoopDetector()
         if step.agent_name == TOOL_EXECUTOR:
-            return self.loop.after_results(step.results, _denied_calls(step))
-        return self.loop.after_turn(step.agent_name, step.text, step.calls, rule) if step.by_agent else self.loop
+            return self.loop.after_results(step.results, step.denied_calls)
+        if not step.by_agent or step.ends_task:
+            return self.loop
+        return self.loop.after_turn(step.agent_name, step.text, step.calls, rule)
 
     def _goals_after(self, step: TaskStep) -> tuple[tuple[GoalState, ...], int]:
         if step.agent_name == USER:
@@ -277,21 +296,8 @@ def _achieved(goal: GoalState, call_id: str | None) -> GoalState:
     return goal.model_copy(update={"status": "achieved", "call_id": call_id})
 
 
-def _denied_calls(step: TaskStep) -> frozenset[str]:
-    """Return the ids of the calls that a person denied, from the metadata of a step of results."""
-    approvals = step.metadata.get("approvals") or {}
-    return frozenset(call_id for call_id, one in approvals.items() if (one or {}).get("approved") is False)
-
-
 def _incremented(counts: dict[str, int], key: str | None) -> dict[str, int]:
     return counts if key is None else counts | {key: counts.get(key, 0) + 1}
-
-
-def item_ids_of(step: TaskStep) -> tuple[str, ...]:
-    """Return the ids of the inbox items that the step applied."""
-    decided = [one.get("item_id") for one in (step.metadata.get("approvals") or {}).values()]
-    item_ids = [step.metadata.get("item_id"), *(step.metadata.get("resolved") or {}).values(), *decided]
-    return tuple(item_id for item_id in item_ids if isinstance(item_id, str))
 
 
 def _continues(step: TaskStep) -> bool:

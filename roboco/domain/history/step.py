@@ -40,6 +40,8 @@ PROMPT = "prompt"
 """The metadata key of the first step for the task's prompt, if imported steps precede that."""
 INTERRUPTION = "interruption"
 """The metadata key of the step of an interruption without a message, for its effect."""
+RETRY = "retry"
+"""The metadata key of the step with which a failed task continues, for the record of its retry."""
 
 
 class TaskStep(RecordModel):
@@ -133,20 +135,35 @@ class TaskStep(RecordModel):
         return self.metadata.get(IMPORTED) is True
 
     @property
+    def denied_calls(self) -> frozenset[str]:
+        """Return the ids of the calls that a person denied, if this is a step of results."""
+        approvals = self.metadata.get("approvals") or {}
+        return frozenset(call_id for call_id, one in approvals.items() if (one or {}).get("approved") is False)
+
+    @property
     def is_interruption(self) -> bool:
         """Return True if the step reports that the user interrupted the work without a message."""
         return self.agent_name == ORCHESTRATOR and INTERRUPTION in self.metadata
 
     @property
+    def is_retry(self) -> bool:
+        """Return True if a failed task continues with this step."""
+        return self.agent_name == ORCHESTRATOR and RETRY in self.metadata
+
+    @property
+    def ends_task(self) -> bool:
+        """Return True if the step holds an error that ends its task, or that pauses it at a limit."""
+        return self.error is not None and self.agent_name not in (USER, TOOL_EXECUTOR)
+
+    @property
     def is_notice(self) -> bool:
-        """Return True if the step only reports an interruption, or that a limit was reached or raised.
+        """Return True if the step only reports an interruption, a retry, changed limits, or an error before a retry.
 
         No agent has this turn; routers and agents do not see it.
         """
-        if self.agent_name != ORCHESTRATOR:
-            return False
-        reached = self.error is not None and self.error.code == LIMIT
-        return reached or NEW_LIMITS in self.metadata or INTERRUPTION in self.metadata
+        if self.ends_task or self.is_retry:
+            return True
+        return self.agent_name == ORCHESTRATOR and (NEW_LIMITS in self.metadata or INTERRUPTION in self.metadata)
 
     def sealed(self, prev_digest: str) -> "TaskStep":
         """Return the step chained to the one before (empty digest for the first), ready for storage."""

@@ -132,6 +132,15 @@ class UnknownResolution(_Item):
     """The result of the call."""
 
 
+class RetryRequest(_Item):
+    """The user's request to continue a failed task. It is stored as applied at once: its step is its acceptance."""
+
+    kind: Literal["retry"] = "retry"
+    reason: str = ""
+    limits: dict[str, Any] = {}
+    """The fields of `LimitOverrides` that replace limits of the task."""
+
+
 class LimitChange(_Item):
     """The user's limits that replace those of the task."""
 
@@ -150,6 +159,7 @@ Item = (
     | ApprovalDecision
     | UnknownResolution
     | LimitChange
+    | RetryRequest
 )
 _ADAPTER: TypeAdapter[Item] = TypeAdapter(Annotated[Item, Field(discriminator="kind")])
 

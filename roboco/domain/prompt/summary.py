@@ -41,7 +41,7 @@ def summary_messages(policy: SummaryContext, before: str, steps: tuple[TaskStep,
         f"not see it otherwise: at most {policy.tokens} tokens. Keep names, numbers, decisions, what is still open, "
         "and the URIs of files. Answer with the summary alone."
     )
-    lines = [f"[{step.agent_name}] {_truncated(_step_text(step))}" for step in steps]
+    lines = [f"[{step.agent_name}] {_truncated(_step_text(step))}" for step in steps if not step.is_notice]
     earlier = f"Summary so far:\n{before}\n\n" if before else ""
     return (
         {"role": "system", "content": system},

@@ -192,6 +192,8 @@ def _why_no_agent(step: TaskStep) -> str:
             return "all calls of the step before were answered"
         case _ if step.is_interruption:
             return f"the user{caller_in_brackets(step)} interrupted the work"
+        case _ if step.is_retry:
+            return f"a person{caller_in_brackets(step)} retried the failed task"
         case _:
             return f"the work seemed to be done: {routing.get('reason', '')}" if routing else "Roboco recorded it"
 

@@ -113,7 +113,7 @@ def _undetermined_input(past: RecordedTask, history: History, step: TaskStep) ->
     asked = Replayer(past, past.team, past.router).decide_at(history, step)
     if compared(recorded, asked.action, other=False) == "same":
         return
-    seconds = (step.created_at - past.started_at).total_seconds()
+    seconds = (step.created_at - history.state.limits_since(past.started_at)).total_seconds()
     timed = decide_with_results(past.team, history, Situation(seconds=seconds, sub_task=past.sub_task), past.router, {})
     if compared(recorded, timed.action, other=False) == "same":
         yield ExternalInput(at=step.seq, seconds=seconds)

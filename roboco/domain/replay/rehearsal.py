@@ -174,7 +174,8 @@ class _Simulation:
             self._inbox = (*self._inbox, arrival.item)
         if arrival.step is not None and not self._last.calls:
             self._add(arrival.step.model_copy(update={"seq": len(self._steps)}))
-        self._exhausted = arrival.exhausted or self._exhausted
+        retried = arrival.step is not None and arrival.step.is_retry
+        self._exhausted = None if retried else arrival.exhausted or self._exhausted
         self._seconds = max(self._seconds, arrival.seconds or 0.0)
 
     def _result(self, status: TaskStatus, reason: str) -> Rehearsal:

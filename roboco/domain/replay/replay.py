@@ -117,6 +117,12 @@ class Replayer:
         if (missing := self._missing_agent(history)) is not None:
             return ReplayStep(step.seq, describe(recorded), "nothing", "differs", missing)
         asked = self.decide_at(history, step)
+        if step.is_retry:
+            failed = _status(asked.action) is TaskStatus.FAILED
+            note = "a person retried the failed task" if failed else "the task has not failed here"
+            return ReplayStep(
+                step.seq, describe(recorded), describe(asked.action), "same" if failed else "differs", note
+            )
         verdict = compared(recorded, asked.action, self.other)
         if give_up_reason(step) is not None:
             verdict, note = "depends on the moment", "workers were lost, or models failed, which no history records"
@@ -142,7 +148,7 @@ class Replayer:
             known = {REMINDED_GOALS, NEW_LIMITS, INTERRUPTION} & step.metadata.keys()
             return None if known else "no cause of this is in the history"
         if error.code == LIMIT:
-            seconds = (step.created_at - self.past.started_at).total_seconds()
+            seconds = (step.created_at - history.state.limits_since(self.past.started_at)).total_seconds()
             timed = decide_with_results(
                 self.team, history, Situation(seconds=seconds, sub_task=self.past.sub_task), self.router, {}
             )

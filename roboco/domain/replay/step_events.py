@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from roboco.domain.decision.tool_calls import RESOLVED_BY
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.retry import retry_of
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
 from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 
@@ -72,6 +73,10 @@ def _orchestrator_event(step: TaskStep) -> str:
         return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
     if step.is_interruption:
         return f"the user{caller_in_brackets(step)} interrupted the work"
+    if (retry := retry_of(step)) is not None:
+        why = f": {truncated(retry.reason)}" if retry.reason else ""
+        limits = f", with other limits: {truncated(json.dumps(retry.limits))}" if retry.limits else ""
+        return f"a person{caller_in_brackets(step)} retried the failed task{why}{limits}"
     if NEW_LIMITS in step.metadata:
         limits = json.dumps(step.metadata[NEW_LIMITS], ensure_ascii=False)
         return f"the limits were raised{caller_in_brackets(step)}: {truncated(limits)}"

@@ -16,12 +16,12 @@ from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.start_time import ETA, start_time_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
-from roboco.domain.paths import open_marker_path
+from roboco.domain.paths import OPENED, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.actions import decide_and_execute, stay_waiting
-from roboco.engine.coordinator.archive import close_again, close_task
+from roboco.engine.coordinator.archive import close_again, close_task, has_lost_marker
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinator.pending_calls import PendingCalls
@@ -143,12 +143,21 @@ def _with_decisive_tail(engine: Engine, task_id: str, team: Team, task: Snapshot
 
 
 def _close(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Close the ended task, or remove a closed one from Redis. Return True if it is closed."""
+    """Close the ended task, or remove a closed one from Redis. Return True if it is closed.
+
+    Return False if the task was retried: then Redis lacks the step of the retry, or a late worker that closed the task
+    before has removed the marker.
+    """
     marker = engine.files.get_versioned(open_marker_path(task_id))
-    if marker is not None:
-        return close_task(engine, task_id, task, marker)
-    close_again(engine, task_id, task)
-    return True
+    if marker is None:
+        if not has_lost_marker(engine, task_id):
+            close_again(engine, task_id, task)
+            return True
+        engine.files.create(open_marker_path(task_id), OPENED)
+        return False
+    if task.status is TaskStatus.FAILED and recover.catch_up(engine, task_id, task):
+        return False
+    return close_task(engine, task_id, task, marker)
 
 
 @dataclass(frozen=True)

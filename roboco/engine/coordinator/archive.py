@@ -8,14 +8,15 @@ with newer content, so that neither goes backwards.
 
 If the worker dies before the marker is closed, the task is open, and the next pass repeats the whole. If it dies after
 that, the end is final, and the next pass writes the rest. The marker is deleted last: until then the sweeper
-repeats the pass.
+repeats the pass. Only a retry opens a closed task again, after the marker is gone (`intake/retry_task.py`).
 """
 
 from collections import deque
 
 from roboco.domain.history.compaction import archiving_due
-from roboco.domain.paths import CLOSED, closing_marker, history_path, open_marker_path, summary_path
+from roboco.domain.paths import CLOSED, OPENED, closing_marker, history_path, open_marker_path, summary_path
 from roboco.domain.session.session import title_of
+from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
@@ -73,10 +74,31 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     report_to_parent(engine, task_id, task)
     notify.enqueue(engine, task_id, task)
     is_indexed = put_entry(engine, entry_of(summary))
-    engine.files.delete(open_marker_path(task_id))
-    _expire_indexed(engine, task_id, task.generation, is_indexed)
     engine.telemetry.task_ended(summary)
+    if _remove_marker(engine, task_id, task):
+        _expire_indexed(engine, task_id, task.generation, is_indexed)
     return True
+
+
+def _remove_marker(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Remove the marker. Return False if the task was retried, and keep it open.
+
+    This worker may be late: another one has closed the failed task, and the removed marker was that of the retry. A
+    retry appends its step before it creates the marker, so the history shows it. Cost: one read of the end of the
+    history of a failed task.
+    """
+    engine.files.delete(open_marker_path(task_id))
+    if task.status is not TaskStatus.FAILED or next(engine.histories.read(task_id, task.seq), None) is None:
+        return True
+    engine.files.create(open_marker_path(task_id), OPENED)
+    engine.schedule.set(task_id)
+    return False
+
+
+def has_lost_marker(engine: Engine, task_id: str) -> bool:
+    """Return True if a task without a marker is open: it was retried, and a late worker has removed the marker."""
+    summary = engine.summaries.get(task_id)
+    return summary is not None and summary.retries > 0 and not summary.status.ended
 
 
 def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
@@ -186,6 +208,7 @@ def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummar
         title=title_of(task.first),
         status=task.status,
         reason=task.reason,
+        retries=task.state.retries,
         steps=task.state.steps,
         epoch=task.epoch,
         generation=task.generation,

@@ -63,7 +63,7 @@ class NextStep:
         situation = Situation(
             inbox=pending_items,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
-            seconds=engine.clock.now() - started.timestamp() if started else 0.0,
+            seconds=engine.clock.now() - task.state.limits_since(started).timestamp() if started else 0.0,
             give_up_reason=give_up_reason,
             sub_task=parent_of(self.task_id, task.first) is not None,
             pending_turn=task.phase is Phase.TURN,

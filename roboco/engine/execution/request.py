@@ -103,7 +103,7 @@ def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str
         return None
     task_id, task = claim.assignment.task_id, claim.snapshot
     began = engine.frozen_teams.started_at(task_id, task.state, task.first)
-    seconds = engine.clock.now() - began.timestamp() if began is not None else 0.0
+    seconds = engine.clock.now() - task.state.limits_since(began).timestamp() if began is not None else 0.0
     return limit_reached(limits, task.state, task.agent, seconds)
 
 

@@ -38,6 +38,7 @@ from roboco.domain.inbox.item import (
     parse_item,
 )
 from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
+from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
 from roboco.errors import AlreadyEnded, NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Phase
@@ -92,7 +93,7 @@ def accept_item(
             return
         if enforce_capacity and not isinstance(item, CALL_ITEMS):
             _check_inbox_capacity(engine, task_id, item)
-    with _naming_id(item):
+    with naming_id(item):
         if stored_before is None and not _store(engine, task_id, item):
             stored_before = stored_item(engine, task_id, item.item_id)
         applied = _add_to_inbox(engine, task_id, stored_before or item, may_be_applied=lookup != "new id")
@@ -100,7 +101,7 @@ def accept_item(
 
 
 @contextmanager
-def _naming_id(item: Item) -> Iterator[None]:
+def naming_id(item: Item) -> Iterator[None]:
     """Name the item's id in TransientError: the item may be stored, and only the same id keeps it from counting twice.
 
     A caller that drew no id does not know the one that was drawn for it.
@@ -264,4 +265,5 @@ def _closed_error(engine: Engine, task_id: str) -> UsageError:
         return NotFound(f"no task {task_id!r} in this workspace")
     status = summary.status
     end = f"has ended ({status})" if status.ended else "has ended"
-    return AlreadyEnded(f"task {task_id!r} {end} and takes no more items; submit a new task, or fork this one")
+    remedy = "retry it, or fork it" if status is TaskStatus.FAILED else "submit a new task, or fork this one"
+    return AlreadyEnded(f"task {task_id!r} {end} and takes no more items; {remedy}")

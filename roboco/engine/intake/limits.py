@@ -15,15 +15,15 @@ def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: st
     """
     if stored_item(engine, task_id, item_id) is None:
         check_open(engine, task_id)
-        _check_limits(engine, task_id, limits)
+        if not limits.overrides():
+            raise UsageError(f"limits: name at least one; possible are {', '.join(LimitOverrides.model_fields)}")
+        check_limits(engine, task_id, limits)
     change = LimitChange(item_id=item_id, created_at=engine.now(), by=by, limits=limits.overrides())
     accept_item(engine, task_id, change)
 
 
-def _check_limits(engine: Engine, task_id: str, limits: LimitOverrides) -> None:
-    if not limits.overrides():
-        possible = ", ".join(LimitOverrides.model_fields)
-        raise UsageError(f"limits: name at least one; possible are {possible}")
+def check_limits(engine: Engine, task_id: str, limits: LimitOverrides) -> None:
+    """Raise UsageError if the task cannot have these limits: its team lacks a named agent or tool."""
     if "max_steps" in limits.overrides() and limits.max_steps is None:
         raise UsageError("limits.max_steps: cannot be removed; pass a number")
     team = engine.frozen_teams.get(task_id)

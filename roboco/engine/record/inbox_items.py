@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import takewhile
 
-from roboco.domain.history.state import item_ids_of
+from roboco.domain.history.applied_items import item_ids_of
 from roboco.domain.history.step import TaskStep
 from roboco.domain.inbox.item import (
     ApprovalDecision,
