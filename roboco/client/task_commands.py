@@ -10,16 +10,16 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.adapters.celery import names
+from roboco.client.run_handler import Handler, run_handler
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id, is_task_id, qualified_id
+from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import CallerId, InputModel
-from roboco.domain.stream.event import ErrorOccurred
 from roboco.engine.engine import Engine
 from roboco.engine.intake import answer, pause, send
 from roboco.engine.intake.accept_item import IdLookup, accept_item
@@ -27,7 +27,7 @@ from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.engine.intake.retry_task import retry_task
-from roboco.errors import Overloaded, UsageError
+from roboco.errors import UsageError
 from roboco.settings import Settings
 
 RESERVED_PREFIXES = ("answer-", "verdict-", "change-", "stop-", "fork-", "outage-", "resumed-")
@@ -132,10 +132,6 @@ class _ForkArguments(_TaskArguments, Attachments):
     agent: str | None = None
     team: str | dict[str, JsonValue] | None = None
     model: str | None = None
-
-
-Handler = Callable[[Engine, Settings, dict[str, Any], str], None]
-"""A handler of a command. The last argument is the id of the item if the arguments name none."""
 
 
 def _handle_send(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
@@ -294,24 +290,3 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
 def handle_task_command(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
     """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it."""
     run_handler(TASK_HANDLERS[name], engine, settings, arguments, item_id)
-
-
-def run_handler(handler: Handler, engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
-    """Handle a command. If it is refused, publish the error to the task's followers and raise it.
-
-    If the arguments have a `tenant`, their task ids are those that the tenant uses.
-    """
-    if (tenant := arguments.get("tenant")) is not None:
-        qualified = {name: qualified_id(tenant, arguments[name]) for name in ("task_id", "source") if name in arguments}
-        arguments = {name: value for name, value in arguments.items() if name != "tenant"} | qualified
-    try:
-        handler(engine, settings, arguments, item_id)
-    except (UsageError, Overloaded) as error:
-        _publish_refusal(engine, arguments.get("task_id"), error)
-        raise
-
-
-def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
-    if isinstance(task_id, str) and is_task_id(task_id):
-        event = ErrorOccurred(task_id=task_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
-        engine.event_logs.publish_unlogged(task_id, event)

@@ -173,8 +173,8 @@ class TaskControl(TaskHandle):
         history, and no agent sees it. Tool calls keep their results and are not run again. Followers, receivers of
         notifications and a canvas get the new end. `limits` replace limits of the task, which is necessary if one of
         them has ended it; limits of seconds count from the retry.
-        Raises UsageError if the task has not failed, would reach a limit again, is a sub-task, or was retried by another
-        caller meanwhile, and TransientError for a moment after the failure, until its end is complete.
+        Raises UsageError if the task has not failed, would reach a limit again, is a sub-task, or was retried by
+        another caller meanwhile, and TransientError for a moment after the failure, until its end is complete.
         """
         return self._accept(names.RETRY_TASK, item_id, {"reason": reason, "limits": limits, "by": by})
 

@@ -13,7 +13,7 @@ from roboco.domain.usage import Usage
 from roboco.errors import TaskFailed
 
 _REMEDIES = {
-    TaskStatus.FAILED: "remove the cause, then continue from the last good step with Task.retry(), or in a new task with Task.fork()",
+    TaskStatus.FAILED: "remove the cause, then call Task.retry(), or continue in a new task with Task.fork()",
     TaskStatus.CANCELLED: "Task.fork() continues from its last step, in a new task",
     TaskStatus.GOALS_FAILED: "TaskResult.goals holds the open goals; Task.fork(message=...) tries them again",
     TaskStatus.PAUSED: "remove the cause, or raise the limit with Task.set_limits(...), then call Task.resume()",
