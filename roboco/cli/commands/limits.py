@@ -21,7 +21,8 @@ _HELP = {
 }
 
 
-def _limit_options(command: Any) -> Any:
+def limit_options(command: Any) -> Any:
+    """Add an option for each limit to a command."""
     for name, text in reversed(_HELP.items()):
         kind = float if name in ("max_seconds", "max_cost") else int
         command = click.option(f"--{name.replace('_', '-')}", name, type=kind, help=text)(command)
@@ -32,7 +33,7 @@ def _limit_options(command: Any) -> Any:
 @click.argument("task_id")
 @click.option("--agent", help="Set limits of this agent instead of the task's.")
 @click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
-@_limit_options
+@limit_options
 @options.as_json
 def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **limits: Any) -> None:
     """Set other limits for a task.
@@ -41,7 +42,7 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     """
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:
-        receipt = task.set_limits(**_scoped(agent, tool, given))
+        receipt = task.set_limits(**scoped_limits(agent, tool, given))
     if as_json:
         print_json(receipt)
         return
@@ -49,7 +50,7 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     click.echo(f"{task_id} has new limits: {listed}{f' for {agent or tool}' if agent or tool else ''}")
 
 
-def _scoped(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:
+def scoped_limits(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:
     """Return the limits as those of the task, an agent or a tool. Raises UsageError for a limit that it cannot have."""
     if agent is not None and tool is not None:
         raise UsageError("--agent and --tool: name one of them")

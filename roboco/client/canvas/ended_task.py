@@ -5,6 +5,9 @@ continue the canvas; the other does nothing, since the notification is redeliver
 sends the next Celery task, records that in `continued.json`, and then stores the result, which is idempotent. If the
 worker dies between the first two, or is suspended there for longer than its lease, the next Celery task is sent twice,
 with the same id. Celery's own worker gives the same guarantee.
+
+If the task is retried after it had failed, its new end continues the canvas again, with a record of its own: the result
+replaces the error, and the chain goes on. Its part of a chord has been counted, so the chord stays failed.
 """
 
 from typing import Any
@@ -45,10 +48,10 @@ def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> Non
 def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     target, notice = notify.find_notification(engine, task_id, name)
     stored = json.loads(target.continuation)
-    continuation = Continuation(app, stored["request"])
+    continuation = Continuation(app, stored["request"], counts_in_chord=notice.retries == 0)
     completed = notice.status is TaskStatus.COMPLETED
     result = _result(engine, task_id, stored["gives"]) if completed else None
-    data = engine.files.get(continued_path(task_id))  # read last, just before anything is sent
+    data = engine.files.get(continued_path(task_id, notice.retries))  # read last, just before anything is sent
     sent: dict[str, str] = {} if data is None else json.loads(data)
     if sent and sent["notice"] != name:
         return  # the canvas has failed because the team waited; the task has ended since
@@ -103,7 +106,7 @@ def _stop(engine: Engine, notice: Notification) -> None:
 
 def _record_continued(engine: Engine, notice: Notification, status: TaskStatus) -> None:
     record = canonical_json({"notice": notice.name, "status": str(status)})
-    engine.files.create(continued_path(notice.task_id), record.encode())
+    engine.files.create(continued_path(notice.task_id, notice.retries), record.encode())
 
 
 def _result(engine: Engine, task_id: str, gives: str) -> Any:

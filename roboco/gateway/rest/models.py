@@ -163,6 +163,17 @@ class LimitsRequest(_StrictInput):
     """The id of the item. Leave it out with Idempotency-Key."""
 
 
+class TaskRetry(_StrictInput):
+    """A retry of a failed task."""
+
+    reason: Annotated[str, Field(max_length=4000)] = ""
+    """Why the task is retried; the history keeps it."""
+    limits: LimitOverrides = LimitOverrides()
+    """Limits to replace. A task that has ended at a limit needs a higher one; seconds count from the retry."""
+    item_id: ItemName | None = None
+    """The id of the item. Leave it out with Idempotency-Key."""
+
+
 class ApprovalRequest(_StrictInput):
     """The approval of a tool call."""
 

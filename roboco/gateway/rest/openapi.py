@@ -20,7 +20,10 @@ has one effect. Each failure is a problem document (RFC 9457) with a `code` for 
 TAGS: Final = (
     ("teams", "The teams that a key may submit."),
     ("tasks", "Create, list, show and fork tasks."),
-    ("controls", "Messages, interruptions, stops, pauses and limits. Each is accepted once, and has a receipt."),
+    (
+        "controls",
+        "Messages, interruptions, stops, pauses, limits and retries. Each is accepted once, and has a receipt.",
+    ),
     ("calls", "Decisions of people and answers of clients on tool calls."),
     ("records", "The history, the conversation, the explanations and the usage of a task."),
     ("files", "Files of tasks, of any size, with ranges."),
@@ -42,6 +45,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "StopRequest": {"reason": "no longer needed"},
     "ItemRequest": {"item_id": "pause-1"},
     "LimitsRequest": {"limits": {"max_steps": 200}},
+    "TaskRetry": {"reason": "the key of the model server is valid again", "limits": {"max_steps": 200}},
     "ApprovalRequest": {"reason": "checked with the customer"},
     "DenialRequest": {"reason": "the amount is wrong"},
     "AnswerRequest": {"status": "success", "result": {"selection": [3, 4]}},

@@ -183,10 +183,14 @@ def test_an_agent_is_asked_to_go_on_after_its_own_text() -> None:
     assert messages_of(("user", "go"), ("one", "mine"))[-1] == {"role": "user", "content": "Go on."}
 
 
-def test_errors_and_files_are_text() -> None:
-    lines: list[Line] = [("user", [text("see"), artifact("f.md")]), ("two", [text("half"), failed("x", "broke")])]
+def test_files_are_text_and_the_error_before_a_retry_is_left_out() -> None:
+    lines: list[Line] = [
+        ("user", [text("see"), artifact("f.md")]),
+        ("two", [text("half"), failed("x", "broke")]),
+        ("orchestrator", "retried", {"retry": {}}),
+    ]
     contents = [message["content"] for message in messages_of(*lines)]
-    assert contents[1:] == ["see\n(file: file://artifacts/f.md, text/plain)", "[two] half\n(error: broke)"]
+    assert contents[1:] == ["see\n(file: file://artifacts/f.md, text/plain)"]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,19 @@ def test_the_body_of_a_notification_has_an_id_a_type_a_time_and_data() -> None:
     assert set(body) == {"id", "type", "timestamp", "data"}
     assert body["type"] == "task.failed"
     assert set(body["data"]) == {
-        *("task_id", "team", "status", "reason", "steps", "tokens_in", "tokens_out", "cost", "text", "truncated"),
+        *(
+            "task_id",
+            "team",
+            "status",
+            "reason",
+            "retries",
+            "steps",
+            "tokens_in",
+            "tokens_out",
+            "cost",
+            "text",
+            "truncated",
+        ),
     }
     assert "the model refuses" in body["data"]["reason"]
 

@@ -63,6 +63,8 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
         "loop": {"open_calls": {}, "repeats": {}, "handoffs": 0, "agents": ()},
         "conversation": False,
         "interrupted": False,
+        "retries": 0,
+        "retried_at": None,
     }
     assert state.tokens == 12
 
