@@ -22,7 +22,7 @@ TAGS: Final = (
     ("tasks", "Create, list, show and fork tasks."),
     (
         "controls",
-        "Messages, interruptions, stops, pauses, limits and retries. Each is accepted once, and has a receipt.",
+        "Messages, interruptions, stops, pauses, limits, retries. Each is accepted once, and has a receipt.",
     ),
     ("calls", "Decisions of people and answers of clients on tool calls."),
     ("records", "The history, the conversation, the explanations and the usage of a task."),

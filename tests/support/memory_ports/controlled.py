@@ -8,7 +8,7 @@ from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.status import TaskStatus
-from roboco.errors import TransientError
+from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Act, Journey, assert_whole, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -152,6 +152,19 @@ IMPORTED = Journey(
     },
 )
 
+
+def _failing_until_retried(request: Request, world: World) -> ScriptedReply:
+    if speaker(request) == "second" and not any(step.is_retry for step in world.history()):
+        return ScriptedReply(("the", " half"), error=ModelError("model", "the model refuses", retryable=False))
+    return says(f"{speaker(request)} is well")
+
+
+RETRIED = Journey(
+    team_of(agents=[member("first"), member("second")]),
+    live=_failing_until_retried,
+    acts=(lambda world: world.retry("retry1", by="ops"),),
+)
+
 CONTROLLED = {
     "answers": ANSWERS,
     "conversation": CONVERSATION,
@@ -159,6 +172,7 @@ CONTROLLED = {
     "held": HELD,
     "imported": IMPORTED,
     "delegating": DELEGATING,
+    "retried": RETRIED,
 }
 """Journeys that always produce the same history."""
 CUT_OFF = {"halting": HALTING, "interrupting": INTERRUPTING, "stopping": STOPPING}

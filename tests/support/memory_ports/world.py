@@ -15,7 +15,7 @@ from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
+from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage, parse_item, superseded
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import inbox_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
@@ -35,6 +35,7 @@ from roboco.engine.intake import answer, pause
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.accept_task import accept_and_wake
+from roboco.engine.intake.retry_task import retry_task
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.engine.stored_events import StoredEvents
@@ -225,6 +226,18 @@ class World:
         """Send a stop."""
         item = Stop(item_id=item_id, created_at=self.engine.now(), reason=reason)
         self.retry_until_answered(lambda: accept_item(self.engine, task_id, item))
+
+    def retry(
+        self,
+        item_id: str = "retry1",
+        reason: str = "fixed",
+        task_id: str = TASK,
+        by: str | None = None,
+        **limits: Any,
+    ) -> None:
+        """Retry the failed task."""
+        request = RetryRequest(item_id=item_id, created_at=self.engine.now(), reason=reason, by=by, limits=limits)
+        self.retry_until_answered(lambda: retry_task(self.engine, task_id, request))
 
     def deliver(self, message: Message) -> None:
         """Run the message in a worker. A worker that dies loses it, and a new process replaces the worker."""

@@ -34,7 +34,7 @@ CONTROLS: dict[str, Callable[[TaskControl], object]] = {
     "resolve": lambda task: task.resolve("tc_1", True),
     "set_limits": lambda task: task.set_limits(max_steps=50),
 }
-"""All controls but `retry`, which is for ended tasks alone, and `stop`, which a task that is unknown or has ended does not refuse."""
+"""All controls but `retry`, which is for failed tasks, and `stop`, which no unknown or ended task refuses."""
 
 
 def control(world: World, task_id: str = TASK) -> TaskControl:
