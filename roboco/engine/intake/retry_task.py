@@ -98,11 +98,14 @@ def _not_failed(engine: Engine, task_id: str, summary: TaskSummary) -> StateConf
             "continue from one of its steps in a new task"
         )
     task = engine.task_store.load(task_id, MAX_RECENT_ITEMS)
+    steps = [] if task is None else list(task.tail)
     if task is not None and task.phase is Phase.END:
-        return TransientError(f"task {task_id!r} is being closed; retry it again in a moment")
-    retries = [] if task is None else [step for step in task.tail if step.is_retry]
+        steps = list(islice(engine.histories.read(task_id, task.seq), 1))  # a retry that is not applied yet
+        if not steps:
+            return TransientError(f"task {task_id!r} is being closed; retry it again in a moment")
+    retries = [step for step in steps if step.is_retry]
     before = f": it {_retried(retries[-1])}" if retries else ""
-    status = summary.status if task is None else task.status
+    status = summary.status if task is None or task.phase is Phase.END else task.status
     return StateConflict(f"task {task_id!r} has not failed, it is {status}{before}; there is nothing to retry")
 
 

@@ -185,10 +185,11 @@ def test_a_retry_of_a_task_that_is_being_closed_is_refused_for_a_moment() -> Non
 
     def watch(name: str, call: PortCall) -> Any:
         if name == "task_index.put" and world.server.held.tasks[TASK].status is TaskStatus.FAILED and not errors:
-            errors.append(pytest.raises(TransientError, world.retry_now).value)  # type: ignore[attr-defined]
+            with pytest.raises(TransientError) as refused:
+                retry_task(world.engine, TASK, request_of("retry1", world))
+            errors.append(refused.value)
         return call()
 
-    world.retry_now = lambda: retry_task(world.engine, TASK, request_of("retry1", world))  # type: ignore[attr-defined]
     world.watch = watch
     world.submit(RETRIED.team)
     world.settle()
@@ -202,12 +203,10 @@ def test_a_retry_of_a_task_that_is_being_closed_is_refused_for_a_moment() -> Non
 
 def test_a_late_worker_that_closed_the_task_before_takes_nothing_from_the_retry() -> None:
     """Coordinator A is slow at each call while it closes the failed task; B closes it, and a user retries it."""
-    number = 0
-    while True:
-        number += 1
+    for number in range(1, 100):
         world, acted = RETRIED.world(), list[str]()
 
-        def watch(name: str, call: PortCall, world: World = world, acted: list[str] = acted) -> Any:
+        def watch(name: str, call: PortCall, number: int = number, world: World = world, acted: Any = acted) -> Any:
             task = world.server.held.tasks.get(TASK)
             if task is None or task.status is not TaskStatus.FAILED or len(acted) >= number:
                 return call()
@@ -271,7 +270,7 @@ def test_a_follower_with_a_cursor_at_the_end_continues_without_gap_or_repetition
     more = items_of(world.published()[seen:], partial(world.histories.read, TASK), cursor)
     finals = [item.data.step.seq for item in (*items, *more) if item.type == "step_final"]
     assert finals == [0, 1, 2, 3, 4]
-    assert [item.type for item in more][0] == "event_status"
+    assert more[0].type == "event_status"
     assert not [item for item in more if item.type == "event_stream_reset"]
     assert read_items([*items, *more]).steps == world.history()
     assert [record["type"] for record in world.events()].count("event_task_end") == 2
