@@ -12,10 +12,10 @@ from roboco.client.task import Task
 from roboco.client.task_explanation import explanation_of
 from roboco.domain.history.step import verify_chain
 from roboco.domain.status import TaskStatus
-from roboco.errors import CorruptHistory, RobocoError, TransientError
+from roboco.errors import CorruptHistory, ModelError, RobocoError, TransientError
 from roboco.gateway.rest import records
 from tests.support.gateway_rest import KEY, RestWorld
-from tests.support.memory_ports.model import says
+from tests.support.memory_ports.model import ScriptedReply, says
 
 TOOL = {"name": "client_pick", "description": "Let the user pick."}
 
@@ -132,6 +132,25 @@ def test_an_ended_task_takes_no_message(rest: RestWorld) -> None:
     assert (answer.status_code, answer.json()["code"]) == (409, "ended")
     assert "fork" in answer.json()["remedy"]
     assert rest.get("/v1/tasks/t/receipts/nope").status_code == 404
+
+
+def test_a_failed_task_is_retried_once_by_its_caller(rest: RestWorld) -> None:
+    broken = ScriptedReply(error=ModelError("auth", "the key is refused", retryable=False))
+    rest.run("acme:t", broken)
+    assert rest.get("/v1/tasks/t").json()["status"] == "failed"
+    body = {"reason": "a new key"}
+    first, again = (keyed(rest, "/v1/tasks/t/retry", body, "k") for _ in range(2))
+    assert (first.status_code, again.status_code) == (202, 202), first.text
+    assert rest.get(first.headers["location"]).json()["by"] == "key:acme"
+    other = rest.post("/v1/tasks/t/retry", {})
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+    assert "it was retried by key:acme at" in other.json()["detail"]
+    rest.world.settle("acme:t")
+    assert keyed(rest, "/v1/tasks/t/retry", body, "k").status_code == 202
+    task = rest.get("/v1/tasks/t").json()
+    assert (task["status"], task["retries"]) == ("completed", 1)
+    steps = rest.get("/v1/tasks/t/history").json()["steps"]
+    assert [step["metadata"].get("by") for step in steps if "retry" in step["metadata"]] == ["key:acme"]
 
 
 def test_an_approval_with_other_arguments_is_recorded_with_its_caller(rest: RestWorld) -> None:

@@ -261,6 +261,41 @@ def test_networks_and_hosts_that_are_listed_are_reached() -> None:
 
 
 @pytest.mark.workers
+def test_a_retried_task_completes_and_its_webhook_and_stream_continue(
+    tmp_path: Path, server: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model server refuses the key; the key is fixed, and the task is retried."""
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    server.answer = status(204)
+    with Stack(tmp_path, allowed_webhooks=(server.url,), allowed_webhook_env=("HOOK_SECRET",)) as stack:
+        stack.model.script(lambda request: Reply(text="hello"))
+        stack.model.fail_next(1, Reply(status=401, text="bad key"))
+        hook = {"webhook": server.url, "secret_env": "HOOK_SECRET"}
+        task = stack.orchestrator.run(parse_team(TEAM), "Go.", notify=[hook])
+        items = list(task.stream())
+        assert (items[-1].type, items[-1].data.status) == ("event_task_end", "failed")
+        assert task.result(60).status == "failed"
+        task.retry("a new key", "r1", by="ops")
+        assert task.result(60).raise_for_status().text == "hello"
+        more = list(task.stream(items[-1].cursor))
+        finals = [item.data.step.seq for item in (*items, *more) if item.type == "step_final"]
+        assert finals == [0, 1, 2, 3]
+        assert (more[-1].type, more[-1].data.status) == ("event_task_end", "completed")
+        whole = [item.type for item in task.stream()]
+        assert whole.count("event_task_end") == 2
+        assert whole == [item.type for item in (*items, *more)]
+        with pytest.raises(UsageError, match="it is completed: only a failed task can be retried"):
+            task.retry()
+        until(lambda: len(server.posted) == 2, 30, "the webhook is sent for both ends")
+        bodies = [json.loads(posted.body) for posted in server.posted]
+        assert [(body["type"], body["data"]["retries"]) for body in bodies] == [
+            ("task.failed", 0),
+            ("task.completed", 1),
+        ]
+        assert bodies[0]["id"] != bodies[1]["id"]
+        assert task.verify() == 4
+
+
 def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator_allows_it(
     tmp_path: Path, server: HookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

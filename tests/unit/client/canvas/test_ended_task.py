@@ -21,6 +21,7 @@ from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notific
 from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TaskFailed, TransientError, UsageError
 from tests.faults.enumerated import INJECTIONS, FaultedCall
+from tests.support.memory_ports.controlled import RETRIED
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
@@ -158,6 +159,21 @@ def test_a_team_that_may_not_wait_fails_and_is_stopped() -> None:
     assert made.sent == [("shop.complain", "errback")]
     assert made.state() == "FAILURE"
     assert made.world.summary().status == "cancelled"
+
+
+def test_a_retried_team_continues_the_canvas_that_had_failed() -> None:
+    made = start_shop(RETRIED)
+    made.world.submit(RETRIED.team, at_once=True, notify=[continuation_target(made)])
+    made.world.settle()
+    made.settle()
+    assert (made.state(), made.sent) == ("FAILURE", [("shop.complain", "errback")])
+    made.sent.clear()
+    made.world.retry()
+    made.world.settle()
+    made.settle()
+    assert made.sent == [("shop.hear", "callback"), ("shop.publish", f"{made.celery_id}-next")]
+    result = made.app.AsyncResult(made.celery_id)
+    assert (result.state, result.result) == ("SUCCESS", "second is well")
 
 
 def _is_marker_call(port: str, call: Any) -> bool:
