@@ -160,7 +160,7 @@ class Notification(RecordModel):
     status: TaskStatus
     reason: str
     retries: int = 0
-    """How often the task continued after it had failed: it tells the ends of a retried task apart."""
+    """How often the task continued after it had failed: it distinguishes the ends of a retried task."""
     steps: int
     tokens_in: int
     tokens_out: int

@@ -1,4 +1,4 @@
-"""roboco limits: replace limits of a task, for example to let it spend more than its team file says."""
+"""roboco limits, retry: replace limits of a task, and continue one that has failed, as at a limit."""
 
 from typing import Any
 
@@ -21,8 +21,7 @@ _HELP = {
 }
 
 
-def limit_options(command: Any) -> Any:
-    """Add an option for each limit to a command."""
+def _limit_options(command: Any) -> Any:
     for name, text in reversed(_HELP.items()):
         kind = float if name in ("max_seconds", "max_cost") else int
         command = click.option(f"--{name.replace('_', '-')}", name, type=kind, help=text)(command)
@@ -33,7 +32,7 @@ def limit_options(command: Any) -> Any:
 @click.argument("task_id")
 @click.option("--agent", help="Set limits of this agent instead of the task's.")
 @click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
-@limit_options
+@_limit_options
 @options.as_json
 def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **limits: Any) -> None:
     """Set other limits for a task.
@@ -42,7 +41,7 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     """
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:
-        receipt = task.set_limits(**scoped_limits(agent, tool, given))
+        receipt = task.set_limits(**_scoped(agent, tool, given))
     if as_json:
         print_json(receipt)
         return
@@ -50,7 +49,29 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     click.echo(f"{task_id} has new limits: {listed}{f' for {agent or tool}' if agent or tool else ''}")
 
 
-def scoped_limits(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:
+@click.command()
+@click.argument("task_id")
+@click.option("--reason", default="", metavar="TEXT", help="Why; the history keeps it.")
+@click.option("--agent", help="Set limits of this agent instead of the task's.")
+@click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
+@_limit_options
+@options.as_json
+def retry(task_id: str, reason: str, agent: str | None, tool: str | None, as_json: bool, **limits: Any) -> None:
+    """Continue a failed task from its last good step.
+
+    Fix the cause of the failure first: `roboco why TASK_ID` shows it. A task that has ended at a limit needs a higher
+    one, such as --max-steps. Webhooks, callbacks and the canvas get the new end.
+    """
+    given = {name: value for name, value in limits.items() if value is not None}
+    with open_task(task_id) as task:
+        receipt = task.retry(reason, **(_scoped(agent, tool, given) if given else {}))
+    if as_json:
+        print_json(receipt)
+    else:
+        click.echo(f"{task_id} continues; follow it with: roboco watch {task_id}")
+
+
+def _scoped(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:
     """Return the limits as those of the task, an agent or a tool. Raises UsageError for a limit that it cannot have."""
     if agent is not None and tool is not None:
         raise UsageError("--agent and --tool: name one of them")

@@ -6,7 +6,7 @@ sends the next Celery task, records that in `continued.json`, and then stores th
 worker dies between the first two, or is suspended there for longer than its lease, the next Celery task is sent twice,
 with the same id. Celery's own worker gives the same guarantee.
 
-If the task is retried after it had failed, its new end continues the canvas again, with a record of its own: the result
+If the task is retried after it had failed, its new end continues the canvas again, with another record: the result
 replaces the error, and the chain goes on. Its part of a chord has been counted, so the chord stays failed.
 """
 

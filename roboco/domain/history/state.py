@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from roboco.domain.history.applied_items import item_ids_of
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
-from roboco.domain.history.retry import retry_of
 from roboco.domain.history.start_time import start_time_of
-from roboco.domain.history.step import LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import LIMIT, NEW_LIMITS, ORCHESTRATOR, RETRY, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
 from roboco.domain.usage import UNFINISHED_USAGE, Usage, number_or_zero, tool_usage_of, unfinished_usage, usage_of
@@ -128,7 +126,6 @@ class TaskState(RecordModel):
         rule = (step.metadata.get("routing") or {}).get("rule")
         failed = step.by_agent and step.ends_task  # if the task is retried, the agent has this turn again
         finished = None if failed or step.calls or step.interrupted or not step.by_agent else step.agent_name
-        retry = retry_of(step)
         goals, corrections = self._goals_after(step)
         message = step.metadata if step.agent_name == USER else {}
         tools = {tool["name"]: tool for tool in message.get("client_tools") or ()}
@@ -141,7 +138,7 @@ class TaskState(RecordModel):
             rules=_incremented(self.rules, None if failed else rule),
             tokens_in=self.tokens_in + spent.tokens_in,
             tokens_out=self.tokens_out + spent.tokens_out,
-            recent_item_ids=(*self.recent_item_ids, *item_ids_of(step))[-MAX_RECENT_ITEMS:],
+            recent_item_ids=(*self.recent_item_ids, *step.item_ids)[-MAX_RECENT_ITEMS:],
             started_at=self.started_at or start_time_of(step.metadata, step.created_at),
             goals=goals,
             reminders=corrections,
@@ -152,8 +149,8 @@ class TaskState(RecordModel):
             loop=self._loop_after(step, rule),
             conversation=self.conversation or step.metadata.get(CONVERSATION) is True,
             interrupted=step.is_interruption or (self.interrupted and step.agent_name != USER),
-            retries=self.retries + (retry is not None),
-            retried_at=self.retried_at if retry is None else step.created_at,
+            retries=self.retries + step.is_retry,
+            retried_at=step.created_at if step.is_retry else self.retried_at,
             **self._usage_after(step, spent),
             **self._limits_after(step),
         )
@@ -194,20 +191,19 @@ class TaskState(RecordModel):
 
     def _limits_after(self, step: TaskStep) -> dict[str, Any]:
         """Return the fields about limits after one more step."""
-        by_rule = (step.metadata.get("routing") or {}).get("rule")
-        last_turn = step.by_agent and by_rule == WRAP_UP_RULE and not step.ends_task
+        by_wrap_up = (step.metadata.get("routing") or {}).get("rule") == WRAP_UP_RULE
         now = {
             "limit_overrides": self.limit_overrides,
             "limit": self.limit,
             "limited_agent": self.limited_agent,
-            "wrapped_up": self.wrapped_up or last_turn,
+            "wrapped_up": self.wrapped_up or (by_wrap_up and step.by_agent and not step.ends_task),
         }
         if step.agent_name == USER:  # the limit is checked again, and the user's message is answered
             return {"limit_overrides": self.limit_overrides}
         if step.agent_name != ORCHESTRATOR:
             return now
-        if (retry := retry_of(step)) is not None:  # the limit is checked again
-            return {"limit_overrides": deep_merge(self.limit_overrides, retry.limits)}
+        if step.is_retry:  # the limit is checked again
+            return {"limit_overrides": deep_merge(self.limit_overrides, step.metadata[RETRY].get("limits") or {})}
         if isinstance(raised := step.metadata.get(NEW_LIMITS), dict):
             return {"limit_overrides": deep_merge(self.limit_overrides, raised)}
         if step.error is not None and step.error.code == LIMIT:

@@ -135,6 +135,15 @@ class TaskStep(RecordModel):
         return self.metadata.get(IMPORTED) is True
 
     @property
+    def item_ids(self) -> tuple[str, ...]:
+        """Return the ids of the inbox items that the step applied, or that had expired before its retry."""
+        decided = [one.get("item_id") for one in (self.metadata.get("approvals") or {}).values()]
+        resolved = (self.metadata.get("resolved") or {}).values()
+        expired = (self.metadata.get(RETRY) or {}).get("expired_items") or ()
+        item_ids = (self.metadata.get("item_id"), *resolved, *decided, *expired)
+        return tuple(item_id for item_id in item_ids if isinstance(item_id, str))
+
+    @property
     def denied_calls(self) -> frozenset[str]:
         """Return the ids of the calls that a person denied, if this is a step of results."""
         approvals = self.metadata.get("approvals") or {}

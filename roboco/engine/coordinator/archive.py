@@ -20,13 +20,12 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
+from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.coordinator.sub_task_result import report_to_parent
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import (
-    RETRY_DELAYS,
     archive_waiting,
-    contention_error,
     version_of,
     write_events,
 )

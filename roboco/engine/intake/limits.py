@@ -1,10 +1,10 @@
 """limits: change the limits of a task, in either direction."""
 
-from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.inbox.item import LimitChange
 from roboco.domain.limits import LimitOverrides
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, check_open, stored_item
+from roboco.engine.intake.check_limits import check_limits
 from roboco.errors import UsageError
 
 
@@ -20,19 +20,3 @@ def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: st
         check_limits(engine, task_id, limits)
     change = LimitChange(item_id=item_id, created_at=engine.now(), by=by, limits=limits.overrides())
     accept_item(engine, task_id, change)
-
-
-def check_limits(engine: Engine, task_id: str, limits: LimitOverrides) -> None:
-    """Raise UsageError if the task cannot have these limits: its team lacks a named agent or tool."""
-    if "max_steps" in limits.overrides() and limits.max_steps is None:
-        raise UsageError("limits.max_steps: cannot be removed; pass a number")
-    team = engine.frozen_teams.get(task_id)
-    for name in limits.agents:
-        team.check_agent(name)
-    tools = {
-        tool for agent in team.agents for tool in (*team.tools_of(agent), *([DELEGATE] if agent.delegates else []))
-    }
-    named = sorted(set(limits.tools) - tools)
-    if unknown := [tool for tool in named if not any(team.may_call(agent, tool) for agent in team.agents)]:
-        possible = ", ".join(sorted(tools)) or "none: the team has no tools"
-        raise UsageError(f"limits.tools: no tool {unknown[0]!r} in team {team.name!r}, possible are {possible}")

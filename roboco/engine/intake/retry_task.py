@@ -7,7 +7,7 @@ The step follows the error that ended the task. Its position can be written once
 one wins, and the others are refused with its caller. Steps stay as they are: routers and agents skip the error.
 
 If the client dies before the step, nothing has changed. If it dies after the step, the sweeper finds the step through
-the schedule, unless Redis loses it, and completes the retry; so does the next retry, whoever sends it. If the client
+the schedule, unless Redis loses it, and completes the retry; so does the next retry, of any caller. If the client
 dies after the marker, or if Redis or the broker fails then, the sweeper continues the task: it applies the step, or
 rebuilds the task from its workspace.
 
@@ -30,8 +30,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import check_idempotent, naming_id, stored_item
+from roboco.engine.intake.check_limits import check_limits
 from roboco.engine.intake.fallback import falling_back_to_sweeper
-from roboco.engine.intake.limits import check_limits
 from roboco.engine.record import recover
 from roboco.engine.task_entries import index_as
 from roboco.errors import CorruptHistory, StateConflict, TransientError

@@ -27,8 +27,8 @@ from typing import TypeVar
 
 from roboco.domain.paths import event_segment_path, event_segments_path, events_path
 from roboco.domain.stream.event_file import merged_log, place_of, segment_places, to_stored
+from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import VersionedFile
@@ -39,8 +39,6 @@ PARALLEL_REQUESTS = 16
 """Segments that are read, or deleted, in parallel: a task of 10,000 steps has some 300 of them."""
 MAX_SEQUENTIAL = 8
 """Segments that are read one after the other, without threads."""
-RETRY_DELAYS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Seconds after each attempt to replace a file that another worker has written meanwhile."""
 
 
 def is_log_full(engine: Engine, task: Snapshot) -> bool:
@@ -105,11 +103,6 @@ def _in_parallel(call: Callable[[str], _Result], paths: Sequence[str]) -> list[_
 def version_of(stored: VersionedFile | None) -> str | None:
     """Return the version of a file, or None if there is no file."""
     return None if stored is None else stored.version
-
-
-def contention_error(path: str) -> TransientError:
-    """Return the error of a file that other workers have changed at each attempt to replace it."""
-    return TransientError(f"other workers keep changing {path!r}; the write is retried")
 
 
 @dataclass(frozen=True)

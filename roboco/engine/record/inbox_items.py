@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import takewhile
 
-from roboco.domain.history.applied_items import item_ids_of
 from roboco.domain.history.step import TaskStep
 from roboco.domain.inbox.item import (
     ApprovalDecision,
@@ -176,7 +175,7 @@ def _is_applied(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> b
     fork = engine.frozen_teams.own_fork_of(task_id, task.first)
     if fork is None:
         return True
-    return any(item_id in item_ids_of(step) for step in engine.histories.read(task_id, fork.seq + 1))
+    return any(item_id in step.item_ids for step in engine.histories.read(task_id, fork.seq + 1))
 
 
 def _arrived_late(item: Item, task: Snapshot) -> bool:

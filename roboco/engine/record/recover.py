@@ -33,9 +33,9 @@ from roboco.domain.stream.event import (
     UserMessageAdded,
 )
 from roboco.domain.task_summary import parse_summary
+from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
-from roboco.engine.record.event_archive import RETRY_DELAYS, contention_error
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
 

@@ -21,6 +21,8 @@ from roboco.adapters.notifications.webhook import WebhookSender
 from roboco.adapters.notifications.webhook_signature import signature_headers
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import TaskEnded
+from roboco.domain.stream.item import StepFinal
 from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.hook_server import HookServer, in_turn, status
@@ -273,14 +275,16 @@ def test_a_retried_task_completes_and_its_webhook_and_stream_continue(
         hook = {"webhook": server.url, "secret_env": "HOOK_SECRET"}
         task = stack.orchestrator.run(parse_team(TEAM), "Go.", notify=[hook])
         items = list(task.stream())
-        assert (items[-1].type, items[-1].data.status) == ("event_task_end", "failed")
+        assert isinstance(items[-1].data, TaskEnded)
+        assert items[-1].data.status == "failed"
         assert task.result(60).status == "failed"
         task.retry("a new key", "r1", by="ops")
         assert task.result(60).raise_for_status().text == "hello"
         more = list(task.stream(items[-1].cursor))
-        finals = [item.data.step.seq for item in (*items, *more) if item.type == "step_final"]
+        finals = [item.data.step.seq for item in (*items, *more) if isinstance(item.data, StepFinal)]
         assert finals == [0, 1, 2, 3]
-        assert (more[-1].type, more[-1].data.status) == ("event_task_end", "completed")
+        assert isinstance(more[-1].data, TaskEnded)
+        assert more[-1].data.status == "completed"
         whole = [item.type for item in task.stream()]
         assert whole.count("event_task_end") == 2
         assert whole == [item.type for item in (*items, *more)]

@@ -11,6 +11,7 @@ from roboco.domain.history.step import verify_chain
 from roboco.domain.inbox.item import RetryRequest, Stop
 from roboco.domain.paths import OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.item import StepFinal
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.intake.accept_item import stored_item
@@ -99,8 +100,8 @@ def test_a_task_may_fail_and_be_retried_again() -> None:
     world.settle()
     assert (world.summary().status, world.summary().retries) == (TaskStatus.COMPLETED, 2)
     deliver_all(world)
-    told = [(notice.status, notice.retries) for _, notice in world.notifier.deliveries]
-    assert told == [("failed", 0), ("failed", 1), ("completed", 2)]
+    sent = [(notice.status, notice.retries) for _, notice in world.notifier.deliveries]
+    assert sent == [("failed", 0), ("failed", 1), ("completed", 2)]
     assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 3
 
 
@@ -268,7 +269,7 @@ def test_a_follower_with_a_cursor_at_the_end_continues_without_gap_or_repetition
     world.retry()
     world.settle()
     more = items_of(world.published()[seen:], partial(world.histories.read, TASK), cursor)
-    finals = [item.data.step.seq for item in (*items, *more) if item.type == "step_final"]
+    finals = [item.data.step.seq for item in (*items, *more) if isinstance(item.data, StepFinal)]
     assert finals == [0, 1, 2, 3, 4]
     assert more[0].type == "event_status"
     assert not [item for item in more if item.type == "event_stream_reset"]
@@ -384,6 +385,6 @@ def test_a_loop_starts_anew_after_a_retry() -> None:
 def test_the_task_index_lists_a_retried_task_as_running() -> None:
     world = failed_world()
     world.retry()
-    page = world.engine.task_index.page(TaskFilter(statuses=(TaskStatus.RUNNING,)))
+    page = world.engine.task_index.page(TaskFilter(statuses=frozenset({TaskStatus.RUNNING})))
     assert [entry.task_id for entry in page.entries] == [TASK]
     assert world.files.held[open_marker_path(TASK)] == OPENED
