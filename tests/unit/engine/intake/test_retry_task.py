@@ -202,35 +202,39 @@ def test_a_retry_of_a_task_that_is_being_closed_is_refused_for_a_moment() -> Non
     assert_completed(world)
 
 
-def test_a_late_worker_that_closed_the_task_before_takes_nothing_from_the_retry() -> None:
-    """Coordinator A is slow at each call while it closes the failed task; B closes it, and a user retries it."""
-    for number in range(1, 100):
-        world, acted = RETRIED.world(), list[str]()
+def close_late(number: int) -> tuple[World, list[str]]:
+    """Let coordinator A close the failed task. At its call of this number, B closes the task, and a user retries it.
 
-        def watch(name: str, call: PortCall, number: int = number, world: World = world, acted: Any = acted) -> Any:
-            task = world.server.held.tasks.get(TASK)
-            if task is None or task.status is not TaskStatus.FAILED or len(acted) >= number:
-                return call()
-            acted.append(name)
-            if len(acted) == number:
-                world.watch = make_call
-                advance(world.process(), TASK)
-                if world.summary().status.ended and open_marker_path(TASK) not in world.files.held:
-                    world.retry()
+    Return the world after the pass of A, and the calls of A so far.
+    """
+    world, acted = RETRIED.world(), list[str]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        task = world.server.held.tasks.get(TASK)
+        if task is None or task.status is not TaskStatus.FAILED or len(acted) >= number:
             return call()
+        acted.append(name)
+        if len(acted) == number:
+            world.watch = make_call
+            advance(world.process(), TASK)
+            world.retry()
+        return call()
 
-        world.watch = watch
-        world.submit(RETRIED.team)
-        while world.dispatcher.queue and world.watch is watch:
-            world.deliver(world.dispatcher.queue.popleft())
+    world.watch = watch
+    world.submit(RETRIED.team)
+    while world.dispatcher.queue and world.watch is watch:
+        world.deliver(world.dispatcher.queue.popleft())
+    world.watch = make_call
+    return world, acted
+
+
+def test_a_late_worker_that_closed_the_task_before_takes_nothing_from_the_retry() -> None:
+    for number in range(1, 100):
+        world, acted = close_late(number)
         if len(acted) < number:
             break
-        if len(world.history()) > len(EXPECTED[:3]):
-            assert world.files.held[open_marker_path(TASK)] == OPENED, f"{number} {acted[-1]}"
-            assert world.summary().status is TaskStatus.RUNNING, f"{number} {acted[-1]}"
-        world.watch = make_call
-        if world.summary().status is TaskStatus.FAILED:
-            world.retry()
+        assert world.files.held[open_marker_path(TASK)] == OPENED, f"{number} {acted[-1]}"
+        assert world.summary().status is TaskStatus.RUNNING, f"{number} {acted[-1]}"
         world.settle_for(3)
         world.settle()
         assert_completed(world, f"{number} {acted[-1]}")
