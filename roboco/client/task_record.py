@@ -8,7 +8,6 @@ from roboco.client.context_report import ContextReport, context_report, find_tur
 from roboco.client.feedback import read_feedback, store_feedback
 from roboco.client.in_thread import in_thread, run_in_thread
 from roboco.client.pending_actions import PendingActions
-from roboco.client.steps_on_demand import StepsOnDemand
 from roboco.client.task_handle import TaskHandle
 from roboco.client.wiring import workspace_address
 from roboco.domain.decision.router import Router, route
@@ -18,6 +17,7 @@ from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.limits import Limits
 from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.session.agent_session import (

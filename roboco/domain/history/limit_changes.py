@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, parse_step
+from roboco.domain.history.step import NEW_LIMITS, RETRY, parse_step
 from roboco.domain.limits import deep_merge
 
-_MARK = json.dumps(NEW_LIMITS).encode()
-"""The key as stored lines contain it. In a text its quotes are escaped, so few other lines contain it."""
+_MARKS = tuple(json.dumps(key).encode() for key in (NEW_LIMITS, RETRY))
+"""The keys as stored lines contain them. In a text their quotes are escaped, so few other lines contain them."""
 
 
 def read_limit_overrides(lines: Iterable[bytes]) -> dict[str, Any]:
@@ -18,8 +18,6 @@ def read_limit_overrides(lines: Iterable[bytes]) -> dict[str, Any]:
     """
     overrides: dict[str, Any] = {}
     for line in lines:
-        if _MARK in line:
-            step = parse_step(line)
-            if step.agent_name == ORCHESTRATOR and isinstance(raised := step.metadata.get(NEW_LIMITS), dict):
-                overrides = deep_merge(overrides, raised)
+        if any(mark in line for mark in _MARKS):
+            overrides = deep_merge(overrides, parse_step(line).changed_limits or {})
     return overrides

@@ -12,7 +12,7 @@ from typing import Any
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.start_time import start_time_of
-from roboco.domain.history.step import LIMIT, NEW_LIMITS, ORCHESTRATOR, RETRY, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
 from roboco.domain.usage import UNFINISHED_USAGE, Usage, number_or_zero, tool_usage_of, unfinished_usage, usage_of
@@ -202,10 +202,8 @@ class TaskState(RecordModel):
             return {"limit_overrides": self.limit_overrides}
         if step.agent_name != ORCHESTRATOR:
             return now
-        if step.is_retry:  # the limit is checked again
-            return {"limit_overrides": deep_merge(self.limit_overrides, step.metadata[RETRY].get("limits") or {})}
-        if isinstance(raised := step.metadata.get(NEW_LIMITS), dict):
-            return {"limit_overrides": deep_merge(self.limit_overrides, raised)}
+        if (changed := step.changed_limits) is not None:  # the limit is checked again
+            return {"limit_overrides": deep_merge(self.limit_overrides, changed)}
         if step.error is not None and step.error.code == LIMIT:
             agent = str(step.metadata.get(LIMIT) or "")
             return {"limit_overrides": self.limit_overrides, "limit": step.error.message, "limited_agent": agent}

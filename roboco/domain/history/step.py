@@ -160,6 +160,19 @@ class TaskStep(RecordModel):
         return self.agent_name == ORCHESTRATOR and RETRY in self.metadata
 
     @property
+    def changed_limits(self) -> dict[str, Any] | None:
+        """Return the limits that replace those of the task from this step on, or None if it is not about limits.
+
+        A retry without limits returns {}: the limits stay, and are checked again.
+        """
+        if self.agent_name != ORCHESTRATOR:
+            return None
+        if RETRY in self.metadata:
+            return self.metadata[RETRY].get("limits") or {}
+        raised = self.metadata.get(NEW_LIMITS)
+        return raised if isinstance(raised, dict) else None
+
+    @property
     def ends_task(self) -> bool:
         """Return True if the step holds an error that ends its task, or that pauses it at a limit."""
         return self.error is not None and self.agent_name not in (USER, TOOL_EXECUTOR)

@@ -145,7 +145,7 @@ def _reopen_summary(engine: Engine, task_id: str, step: TaskStep) -> None:
         if stored is None or before is None or not before.status.ended or before.steps > step.seq:
             return  # an unreadable one is replaced once the task waits or ends
         running = {"status": TaskStatus.RUNNING, "reason": "", "steps": step.seq + 1, "updated_at": step.created_at}
-        after = before.model_copy(update=running | {"retries": before.retries + 1})
+        after = before.model_copy(update=running | {"retries": before.retries + 1, "limit_overrides": None})
         if engine.files.replace(path, after.model_dump_json().encode(), stored.version):
             return
         engine.clock.sleep(delay)

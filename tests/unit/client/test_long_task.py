@@ -10,7 +10,6 @@ import pytest
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.client import stream
 from roboco.client.pending_actions import PendingActions
-from roboco.client.steps_on_demand import BLOCK_STEPS
 from roboco.client.stream import TaskStream
 from roboco.client.task_explanation import explanation_of
 from roboco.client.task_record import TaskRecord
@@ -19,6 +18,7 @@ from roboco.client.worker_check import WorkerCheck
 from roboco.domain.history.limit_changes import read_limit_overrides
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.steps_on_demand import BLOCK_STEPS
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.paths import summary_path
 from roboco.engine.intake.limits import set_limits
@@ -151,7 +151,9 @@ def test_new_limits_are_found_among_the_lines_of_other_steps() -> None:
         ("orchestrator", "raised", {"new_limits": {"max_cost": 2, "agents": {"a": {"max_steps": 3}}}}),
         ("a", "text"),
         ("orchestrator", "raised", {"new_limits": {"agents": {"b": {"max_calls": 4}}, "max_cost": None}}),
+        ("orchestrator", "retried", {"retry": {"limits": {"max_seconds": 60}}}),
+        ("orchestrator", "retried", {"retry": {"reason": "the key is valid again"}}),
     )
     overrides = read_limit_overrides(step.line().encode() for step in steps)
     assert overrides == fold(steps).limit_overrides
-    assert overrides == {"max_cost": None, "agents": {"a": {"max_steps": 3}, "b": {"max_calls": 4}}}
+    assert overrides == {"max_cost": None, "agents": {"a": {"max_steps": 3}, "b": {"max_calls": 4}}, "max_seconds": 60}

@@ -296,8 +296,10 @@ def test_a_retry_at_a_limit_needs_a_higher_one() -> None:
         world.retry(agents={"nobody": {"max_steps": 5}})
     assert len(world.history()) == 3
     world.retry(max_steps=50)
+    assert world.summary().limit_overrides is None  # those of the end before the retry are out of date
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
+    assert world.summary().limit_overrides == {"max_steps": 50}
 
 
 def test_limits_of_seconds_count_from_the_retry() -> None:

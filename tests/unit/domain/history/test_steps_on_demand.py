@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from roboco.client.steps_on_demand import BLOCK_STEPS, StepsOnDemand
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.steps_on_demand import BLOCK_STEPS, StepsOnDemand
 from roboco.errors import CorruptHistory
 from tests.unit.domain.steps import steps_of
 
