@@ -12,7 +12,7 @@ from celery import Celery
 from roboco import Task, Team, parse_team
 from roboco.domain.history.part import ToolResult
 from tests.faults.moments import SHUTDOWN_TIMEOUT
-from tests.integration.cli.shell import Shell
+from tests.integration.cli.shell import Desk, Shell
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 
@@ -79,6 +79,7 @@ def wait_for_result(task: Task) -> ToolResult:
 def test_the_agent_reads_that_the_outcome_is_unknown(stack: Stack, prompt: str) -> None:
     task = run_until_killed(stack, prompt)
     assert "outcome unknown: the worker that ran this call was lost" in str(wait_for_result(task).error)
+    assert "outcome unknown" in Desk(stack, stack.folder).call("why", task.task_id)
     assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
@@ -106,6 +107,7 @@ def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Pa
                 producer.send_task("roboco.resolve", kwargs=arguments, queue="roboco.coordinator")
         case _:
             shell = Shell(tmp_path, stack.environment)
+            assert call_id in shell.run("show", task.task_id)
             shell.run("resolve", task.task_id, call_id, "--happened", "--result", '"there"')
     until(
         lambda: task.summary().status != "approval", 20, "the resolution is applied"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cli.shell import Desk
 from tests.support.memory_ports.world import team_of
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
@@ -14,19 +15,26 @@ ECHO = team_of(agents=[{"name": "echo", "prompt": "echo"}])
 OUTAGE_TIMEOUT = 4
 
 
-def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["another task", "command"])
+def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Path, way: str) -> None:
     with Stack(tmp_path, outage_timeout=OUTAGE_TIMEOUT) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
         wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"
         until(lambda: wanted in waiting_reason(stack, "delayed"), 60, "the reason is shown")
+        desk = Desk(stack, tmp_path)
+        assert "answers 503: down for a moment" in desk.call("top", "--json")
         result = task.result(60)
         assert result.status == "paused"
         assert "s. The task continues when it is resumed, or when the model answers another task" in result.reason
         assert "task delayed is paused: " in stack.log("coordinator")
 
         stack.model.script(lambda request: Reply(text="hello again"))
-        assert stack.orchestrator.run(ECHO, "Hello.", task_id="another").result(60).status == "completed"
+        assert "answers 503: down for a moment" in desk.call("why", "delayed")
+        if way == "command":
+            desk.call("resume", "delayed")
+        else:
+            assert stack.orchestrator.run(ECHO, "Hello.", task_id="another").result(60).status == "completed"
         until(lambda: stack.orchestrator.task("delayed").result(60).status == "completed", 60, "the task is resumed")
         assert [step.text for step in task.history()] == ["Hello.", "hello again"]
 

@@ -12,6 +12,7 @@ import pytest
 from roboco import Task, TransientError, parse_team
 from roboco.adapters.local.seaweed import S3Server
 from roboco.domain.history.step import verify_chain
+from tests.integration.cli.shell import Desk
 from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
 from tests.support.servers.gate import Gate, HeldRequest
 from tests.support.servers.model_server import Reply, Request
@@ -193,8 +194,12 @@ def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_st
     assert "was changed: its digest does not match" in letter.reason
     assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "no step was appended to a broken history"
 
+    desk = Desk(stack, stack.folder)
+    with pytest.raises(AssertionError, match=r"step 1 \(.* was changed"):
+        desk.call("verify", task.task_id)
     path.write_bytes(whole)
-    stack.orchestrator.requeue_dead_letter(letter.letter_id)
+    assert letter.letter_id in desk.call("dead-letters")
+    desk.call("dead-letters", "requeue", letter.letter_id)
     until(lambda: len(task.history()) == 4, 60, "the message is a step with a reply")
     assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == 4
     task.stop()

@@ -7,6 +7,7 @@ import pytest
 from celery import Celery
 
 from tests.faults.test_poison import ECHO, wait_for_letter
+from tests.integration.cli.shell import Desk
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
 
@@ -63,3 +64,11 @@ def test_messages_with_invalid_arguments_are_dead_letters(tmp_path: Path) -> Non
         assert {letter.name for letter in letters} == {*INVALID_ARGUMENTS, "roboco.submit"}
         assert all(letter.reason.startswith("invalid arguments: ") for letter in letters)
         assert all(worker.alive() for worker in stack.workers.values())
+
+        desk = Desk(stack, tmp_path)
+        assert desk.call("dead-letters").count("invalid arguments: ") >= 1
+        [submission] = [letter for letter in letters if letter.name == "roboco.submit"]
+        assert "is sent again (roboco.submit)" in desk.call("dead-letters", "requeue", submission.letter_id)
+        until(lambda: len(stack.orchestrator.dead_letters()) == len(letters), 60, "it is refused again")
+        desk.call("dead-letters", "dismiss", "--all")
+        assert desk.call("dead-letters") == "no dead letters\n"

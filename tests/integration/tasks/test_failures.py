@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from roboco import Task, UsageError, parse_team
+from tests.integration.cli.shell import Desk
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
@@ -75,6 +76,10 @@ def test_a_refusal_by_the_model_server_fails_the_task_with_the_reason(
     task = run(folder_stack)
     assert failure_of(task).startswith(expected)
     assert "test-key" not in str(task.history())
+    desk = Desk(folder_stack, folder_stack.folder)
+    assert expected.partition(": ")[2] in desk.call("why", task.task_id)
+    continued = folder_stack.orchestrator.task(desk.call("fork", task.task_id).strip())
+    assert continued.result(60).status == "completed"
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

@@ -50,7 +50,8 @@ def test_a_tool_without_a_worker_pauses_the_task_and_runs_after_resume(tmp_path:
         stack.start("tools-2")
         stack.wait_ready("tools-2")
         stack.kill("tools")
-        task.resume()
+        assert "cannot run tool 'add'" in command_line(stack, "why", task.task_id).stdout
+        command_line(stack, "resume", task.task_id)
         until(lambda: task.summary().status.ended, 60, "the call runs on the other worker")
         assert [step.text for step in task.history()][-1] == "five"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.team.file import parse_team
+from tests.integration.cli.shell import Desk
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 
@@ -38,3 +39,6 @@ def test_output_and_exception_of_a_tool_are_logged_with_task_and_tool(
         assert 'tools_for_agents.py", line ' in log
         assert "\n  ValueError: refused with ***\n" in log
         assert SECRET not in log
+        shown = Desk(stack, tmp_path).call("show", "order-17")
+        assert "ValueError: refused with ***" in shown
+        assert 'tools_for_agents.py", line ' in shown
