@@ -23,7 +23,7 @@ def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Pat
         wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"
         until(lambda: wanted in waiting_reason(stack, "delayed"), 60, "the reason is shown")
         desk = Desk(stack, tmp_path)
-        assert "answers 503: down for a moment" in desk.call("top", "--json")
+        until(lambda: "answers 503" in desk.call("top", "--json"), 60, "the view of operators shows it")
         result = task.result(60)
         assert result.status == "paused"
         assert "s. The task continues when it is resumed, or when the model answers another task" in result.reason
