@@ -1,7 +1,7 @@
-"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits`, `tasks` and `create_key`."""
+"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits`, `tasks`, `usage` and `create_key`."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -99,6 +99,21 @@ class TaskFilterOptions(TypedDict, total=False):
     """The latest time of the last change of the status, with a time zone."""
     text: str | None
     """A part of the title, in upper or lower case."""
+
+
+class UsageOptions(TypedDict, total=False):
+    """Conditions on a report of usage. A day is one in UTC."""
+
+    since: date | None
+    """The first day; by default 29 days before today."""
+    until: date | None
+    """The last day; by default today."""
+    tenant: str | None
+    """The tenant; "" for tasks without one. A client with ROBOCO_TENANT allows only its own."""
+    team: str | Sequence[str] | None
+    """The name of the team, or the names of some."""
+    all_tasks: bool
+    """True to read all tasks of the workspace, also those that have left the task index."""
 
 
 class KeyOptions(TypedDict, total=False):

@@ -37,6 +37,11 @@ def summary_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/task.json"
 
 
+def usage_path(task_id: str) -> str:
+    """Return the path of the task's usage by agent, model, tool and day."""
+    return f"{check_task_id(task_id)}/usage.json"
+
+
 def history_path(task_id: str) -> str:
     """Return the path of the history, one step a line."""
     return f"{check_task_id(task_id)}/history.jsonl"

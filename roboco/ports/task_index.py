@@ -20,6 +20,8 @@ class TaskPage:
     """False while the index is rebuilt from the workspace: until then tasks may be missing."""
     tasks_read: int = 0
     """The number of tasks that the rebuild has read so far."""
+    trimmed_until: datetime | None = None
+    """The time of change up to which ended tasks may have been removed, or None if none was removed."""
 
 
 class TaskIndex(Protocol):

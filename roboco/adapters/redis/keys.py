@@ -106,6 +106,11 @@ class Keys:
         return f"{self.prefix}:{{index}}:progress"
 
     @property
+    def index_trimmed(self) -> str:
+        """String: the newest time of change, in milliseconds, of an ended task that was removed from the task index."""
+        return f"{self.prefix}:{{index}}:trimmed"
+
+    @property
     def index_lock(self) -> str:
         """String with a time to live: the coordinator that rebuilds the task index."""
         return f"{self.prefix}:{{index}}:lock"

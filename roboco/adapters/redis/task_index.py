@@ -96,9 +96,17 @@ class RedisTaskIndex:
         if not self._removable(before, max_ended, 1):
             return 0
         removed = self._removable(before, max_ended, limit)
+        self._note_trimmed(max(map(_position, removed), default="")[:TIME_DIGITS])
         calls = [(self._keys_of(_id_of(member)), [_id_of(member), member]) for member in removed]
         self._run_all("index_remove", calls)
         return len(calls)
+
+    def _note_trimmed(self, newest: str) -> None:
+        """Note the newest time of change of the entries that are about to be removed. One coordinator trims at a time."""
+        with translating_errors():
+            noted: Any = self._client.get(self._keys.index_trimmed)
+            if newest > (noted or ""):
+                self._client.set(self._keys.index_trimmed, newest)
 
     def _removable(self, before: datetime, max_ended: int, limit: int) -> list[str]:
         """Return the oldest members of ended tasks, those before a time and those beyond a number, at most `limit`."""
@@ -134,32 +142,33 @@ class RedisTaskIndex:
         position, found, scanned = _parse_cursor(cursor), list[TaskEntry](), 0
         size = SCAN_SIZE if wanted.teams is not None or wanted.text or wanted.tenant == "" else limit + 1
         while True:
-            members, rebuild = self._newest(wanted, position, size)
+            members, facts = self._newest(wanted, position, size)
             for number, (member, entry) in enumerate(zip(members, self._entries(members), strict=True)):
                 scanned, position = scanned + 1, _position(member)
                 if entry is not None and wanted.matches(entry):
                     found.append(entry)
                 if len(found) == limit:
                     is_last = number + 1 == len(members) < size
-                    return _page(found, "" if is_last else position, rebuild)
+                    return _page(found, "" if is_last else position, facts)
             if len(members) < size:
-                return _page(found, "", rebuild)
+                return _page(found, "", facts)
             if scanned >= MAX_SCANNED:
-                return _page(found, position, rebuild)
+                return _page(found, position, facts)
 
-    def _newest(self, wanted: TaskFilter, before: str, size: int) -> tuple[list[str], Rebuild | None]:
-        """Return the newest members before a position, and the progress of the rebuild."""
+    def _newest(self, wanted: TaskFilter, before: str, size: int) -> tuple[list[str], "_Completeness"]:
+        """Return the newest members before a position, and which tasks the index may lack."""
         tenant = self._tenant if self._tenant is not None else wanted.tenant
         order = self._keys.index_order(tenant or "")
         end = before or (":" if wanted.until is None else _digits(wanted.until, 1))
         start = _digits(wanted.since or _EPOCH)
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             pipe.get(self._keys.index_progress)
+            pipe.get(self._keys.index_trimmed)
             for code in (_CODES[status] for status in wanted.statuses):
                 pipe.zrange(order, f"({code}{end}", f"[{code}{start}", desc=True, bylex=True, offset=0, num=size)
-            progress, *ranges = pipe.execute()
+            progress, trimmed, *ranges = pipe.execute()
         members = sorted((str(member) for one in ranges for member in one), key=_position, reverse=True)
-        return members[:size], None if progress is None else Rebuild.from_json(progress)
+        return members[:size], _Completeness(None if progress is None else Rebuild.from_json(progress), trimmed or "")
 
     def _entries(self, members: Sequence[str]) -> Iterator[TaskEntry | None]:
         """Yield the entry of each member, or None if it is another one by now, or was removed."""
@@ -236,10 +245,26 @@ class RedisIndexProgress:
         return bool(self.scripts.run("index_progress", [self.keys.index_progress], *texts))
 
 
-def _page(found: Iterable[TaskEntry], position: str, rebuild: Rebuild | None) -> TaskPage:
+@dataclass(frozen=True)
+class _Completeness:
+    """Which tasks the index may lack."""
+
+    rebuild: Rebuild | None
+    """The progress of the rebuild, or None if none has begun."""
+    trimmed: str
+    """The newest time of change of a task that was removed, or ""."""
+
+
+def _page(found: Iterable[TaskEntry], position: str, facts: _Completeness) -> TaskPage:
     cursor = f"{position[:TIME_DIGITS]}-{position[TIME_DIGITS:]}" if position else ""
-    read = 0 if rebuild is None else rebuild.tasks_read
-    return TaskPage(tuple(found), cursor, complete=rebuild is not None and rebuild.complete, tasks_read=read)
+    rebuild = facts.rebuild
+    return TaskPage(
+        tuple(found),
+        cursor,
+        complete=rebuild is not None and rebuild.complete,
+        tasks_read=0 if rebuild is None else rebuild.tasks_read,
+        trimmed_until=_EPOCH + timedelta(milliseconds=int(facts.trimmed)) if facts.trimmed else None,
+    )
 
 
 def _parse_cursor(cursor: str) -> str:

@@ -1,16 +1,24 @@
 """Administration: the part of the client that is for operators alone: dead letters, live operations, and keys."""
 
+from collections.abc import Sequence
+from typing import Unpack
+
 from celery import Celery
 
 from roboco.client.key_administration import KeyAdministration
 from roboco.client.operator import dead_letters
 from roboco.client.operator.operations import Operations
+from roboco.client.operator.usage import UsageCollector, UsageReport
+from roboco.client.options import UsageOptions
 from roboco.domain.dead_letter import DeadLetter
 from roboco.ports.dead_letters import DeadLetterPage
 
 
 class Administration(KeyAdministration):
-    """Reads, requeues and dismisses dead letters, and reports on the deployment. A tenant gets UsageError from each."""
+    """Reads, requeues and dismisses dead letters, and reports on the deployment and its usage.
+
+    A tenant gets UsageError from each, but for its own usage.
+    """
 
     _producer: Celery
     _operations: Operations
@@ -52,6 +60,23 @@ class Administration(KeyAdministration):
         """
         self._require_operator("dead letters")
         return dead_letters.dismiss(self._engine, letter_id)
+
+    def usage(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageReport:
+        """Return turns, tokens, calls and cost, summed by some of tenant, team, agent, model, tool and day.
+
+        `by` is a list of them, such as `tenant,day`. `UsageOptions` lists the conditions. A client with a tenant gets
+        the usage of that tenant. Cost: one request to the workspace for each task that may have worked on these days,
+        16 at a time, and a read of the steps that no report has counted yet.
+        Raises UsageError if an option is wrong, and TransientError if a server does not answer: then call it again.
+        """
+        collector = self.usage_collector(by, **options)
+        for _ in collector.collect():
+            pass
+        return collector.report()
+
+    def usage_collector(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageCollector:
+        """Return the report of `usage` as a collector, which reads it in pieces."""
+        return UsageCollector(self._engine, self.settings.tenant, by, options)
 
     @property
     def operations(self) -> Operations:

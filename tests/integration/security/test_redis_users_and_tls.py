@@ -317,6 +317,8 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("ZRANGE roboco:{index}:tenant:globex:order 0 -1", {"coordinator", "client", "gateway"}),
     ("GET roboco:{index}:progress", {"coordinator"} | CLIENTS),
     ("SET roboco:{index}:progress x", {"coordinator"}),
+    ("GET roboco:{index}:trimmed", {"coordinator"} | CLIENTS),
+    ("SET roboco:{index}:trimmed x", {"coordinator"}),
     ("HGETALL roboco:{globex:1}:state", WORKERS | {"client", "gateway"}),
     ("HGETALL roboco:{acme:1}:state", WORKERS | CLIENTS),
     ("LRANGE roboco:{globex:1}:tail 0 -1", WORKERS | {"client", "gateway"}),

@@ -4,6 +4,7 @@ import copy
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
@@ -176,6 +177,7 @@ class StoredData:
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     rebuild: Rebuild | None = None
+    index_trimmed: datetime | None = None
     index_lock: tuple[str, float] = ("", 0.0)
     paid: dict[tuple[str, str, str], float] = field(default_factory=dict)
     streams: dict[tuple[str, str], dict[str, tuple[int, float]]] = field(default_factory=dict)

@@ -40,6 +40,7 @@ class MemoryTaskIndex:
             excess = len(ended) - max_ended
             for number, entry in enumerate(found := ended[:limit]):
                 if number < excess or entry.updated_at < before:
+                    held.index_trimmed = max(held.index_trimmed or entry.updated_at, entry.updated_at)
                     del held.entries[entry.task_id]
             return sum(entry.task_id not in held.entries for entry in found)
 
@@ -61,7 +62,7 @@ class MemoryTaskIndex:
             raise UsageError(f"cursor {cursor!r} is not one of a page of tasks")
         with self._server as held:
             entries = sorted(held.entries.values(), key=_key, reverse=True)
-            rebuild = held.rebuild
+            rebuild, trimmed = held.rebuild, held.index_trimmed
         if cursor:
             at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(milliseconds))
             entries = [entry for entry in entries if _key(entry) < (at, task_id)]
@@ -69,7 +70,7 @@ class MemoryTaskIndex:
         last = found[limit - 1] if len(found) > limit else None
         after = "" if last is None else f"{last.updated_at.timestamp() * 1000:.0f}-{last.task_id}"
         read = 0 if rebuild is None else rebuild.tasks_read
-        return TaskPage(tuple(found[:limit]), after, rebuild is not None and rebuild.complete, read)
+        return TaskPage(tuple(found[:limit]), after, rebuild is not None and rebuild.complete, read, trimmed)
 
 
 class MemoryIndexProgress:

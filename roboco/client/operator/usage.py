@@ -1,0 +1,203 @@
+"""usage: reports of cost, tokens and calls of many tasks, from their histories.
+
+    task index ─► tasks that may have worked on these days ─► usage of each ─► sums
+    (pages of 500; or the folders of the workspace)           (16 at a time)
+                                                               └── counted already: 1 request; else also its new steps
+As of: a report holds every step that was committed before it began. Of a task that runs meanwhile it may hold later
+steps as well. So a report on days that have ended is the same each time, and one on today is as of its beginning.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import chain, islice
+from typing import Final
+
+from roboco.client.options import TaskFilterOptions, UsageOptions
+from roboco.client.task_list import iterate, task_filter
+from roboco.domain.ids import is_task_id, tenant_of
+from roboco.domain.schema import RecordModel
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import TaskEntry, entry_of
+from roboco.domain.task_filter import TaskFilter
+from roboco.domain.task_usage import TaskUsage
+from roboco.domain.usage_table import Dimension, UsageRow, UsageTable, parse_dimensions
+from roboco.engine.engine import Engine
+from roboco.engine.task_usages import task_usage
+from roboco.errors import CorruptHistory, UsageError
+
+DEFAULT_DAYS: Final = 30
+"""Days of a report without a first day; today is the last of them."""
+READ_THREADS: Final = 16
+"""Tasks that are read at the same time."""
+CHUNK_SIZE: Final = 100
+"""Tasks that are read between two reports of progress."""
+MAX_PROBLEMS: Final = 20
+"""Tasks without a readable history that a report names. It counts the others."""
+_FOLDERS: Final = 200
+_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
+"""A step's time and the time at which its task changed may be of two machines, and a step may be stored late."""
+
+
+class UsageReport(RecordModel):
+    """The usage of the tasks of some days."""
+
+    by: tuple[Dimension, ...]
+    first_day: date
+    last_day: date
+    as_of: datetime
+    """The time at which the report began: it holds every step that was committed before."""
+    rows: list[UsageRow]
+    total: UsageRow
+    tasks: int
+    """The number of tasks that were read."""
+    complete: bool
+    """False if tasks may be missing; `problems` says which."""
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The tasks of a report, and what they may lack."""
+
+    entries: Iterator[TaskEntry]
+    gaps: Callable[[], list[str]]
+
+
+class UsageCollector:
+    """Reads the tasks of one report. Use it in one thread at a time."""
+
+    def __init__(self, engine: Engine, own_tenant: str | None, by: str | Sequence[str], options: UsageOptions) -> None:
+        self._engine = engine
+        self._as_of = engine.now()
+        today = self._as_of.date()
+        self._first = options.get("since") or today - timedelta(days=DEFAULT_DAYS - 1)
+        self._last = options.get("until") or today
+        if self._last < self._first:
+            raise UsageError(f"until {self._last} is before since {self._first}: name the later day as until")
+        chosen = TaskFilterOptions(tenant=options.get("tenant"), team=options.get("team"))
+        self._wanted = task_filter(own_tenant, chosen)
+        self._by = parse_dimensions(by)
+        self._table = UsageTable(self._by, self._first.isoformat(), self._last.isoformat())
+        self._tasks = 0
+        self._broken: list[str] = []
+        self._source = self._workspace() if options.get("all_tasks") else self._index()
+
+    def collect(self) -> Iterator[int]:
+        """Read all tasks. Yield the number of tasks after each hundred, and once at the end."""
+        entries = self._source.entries
+        while chunk := tuple(islice(entries, CHUNK_SIZE)):
+            with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="roboco-usage") as threads:
+                found = list(threads.map(self._usage_or_none, chunk))
+            for entry, usage in zip(chunk, found, strict=True):
+                if usage is not None:
+                    self._tasks += 1
+                    self._table.add(entry.team, usage)
+            yield self._tasks
+
+    def report(self) -> UsageReport:
+        """Return the sums of the tasks that were read."""
+        problems = [*self._source.gaps(), *self._broken[:MAX_PROBLEMS]]
+        if (more := len(self._broken) - MAX_PROBLEMS) > 0:
+            problems.append(f"{more} further tasks cannot be read")
+        return UsageReport(
+            by=self._by,
+            first_day=self._first,
+            last_day=self._last,
+            as_of=self._as_of,
+            rows=self._table.rows(),
+            total=self._table.total(),
+            tasks=self._tasks,
+            complete=not problems,
+            problems=problems,
+        )
+
+    def _usage_or_none(self, entry: TaskEntry) -> TaskUsage | None:
+        """Return the usage of the task, or None, with a problem, if its history is broken."""
+        try:
+            return task_usage(self._engine, entry.task_id, entry.steps if entry.status.ended else None)
+        except CorruptHistory as error:
+            self._broken.append(str(error))
+            return None
+
+    def _index(self) -> _Source:
+        """Return the tasks of the index that may have worked on the days of the report.
+
+        A task that works at this moment may have any time of change, so those are read first. If it waits, or has
+        ended, before its page of the second list is read, it changed after the first day and is in the second list.
+        """
+        index, wanted = self._engine.task_index, self._wanted
+        begin = datetime.combine(self._first, time(), UTC)
+        facts = index.page(wanted, limit=1)
+        working = TaskFilter(frozenset({TaskStatus.QUEUED, TaskStatus.RUNNING}), wanted.tenant, wanted.teams)
+        changed = TaskFilter(tenant=wanted.tenant, teams=wanted.teams, since=begin - _CLOCK_DIFFERENCE)
+        seen = set[str]()
+
+        def entries() -> Iterator[TaskEntry]:
+            for entry in chain(iterate(index, working), iterate(index, changed)):
+                if entry.task_id not in seen and self._may_count(entry):
+                    seen.add(entry.task_id)
+                    yield entry
+
+        def gaps() -> list[str]:
+            kept_since = self._as_of - timedelta(seconds=self._engine.policy.index_retention)
+            found = []
+            if not facts.complete:
+                found.append(
+                    f"coordinators rebuild the task index, {facts.tasks_read} tasks are read so far: try later"
+                )
+            if begin < max(kept_since, facts.trimmed_until or kept_since):
+                found.append("ended tasks of these days have left the task index: read all tasks of the workspace")
+            return found
+
+        return _Source(entries(), gaps)
+
+    def _may_count(self, entry: TaskEntry) -> bool:
+        """Return False if the task is younger than the last day of the report."""
+        end = datetime.combine(self._last, time(), UTC) + timedelta(days=1)
+        return entry.created_at < end + _CLOCK_DIFFERENCE
+
+    def _workspace(self) -> _Source:
+        """Return all tasks of the workspace."""
+        return _Source((entry for entry in self._stored_entries() if self._matches(entry)), lambda: [])
+
+    def _stored_entries(self) -> Iterator[TaskEntry]:
+        cursor = ""
+        while True:
+            page = self._engine.files.folders(cursor, _FOLDERS)
+            if page is None:
+                raise UsageError("the store refuses the cursor of its folders: it has expired; begin the report again")
+            names = [name for name in page.names if is_task_id(name) and self._wanted.tenant in (None, tenant_of(name))]
+            with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="roboco-usage") as threads:
+                yield from filter(None, threads.map(self._entry_or_none, names))
+            if not (cursor := page.cursor):
+                return
+
+    def _entry_or_none(self, task_id: str) -> TaskEntry | None:
+        try:
+            summary = self._engine.summaries.get(task_id)
+        except CorruptHistory as error:
+            self._broken.append(str(error))
+            return None
+        return None if summary is None else entry_of(summary)
+
+    def _matches(self, entry: TaskEntry) -> bool:
+        begin = datetime.combine(self._first, time(), UTC) - _CLOCK_DIFFERENCE
+        is_early = entry.status.ended and entry.updated_at < begin
+        return self._wanted.matches(entry) and self._may_count(entry) and not is_early
+
+
+def parse_day(text: str, today: date) -> date:
+    """Return the day that `YYYY-MM-DD` names, or that was a number of days before today, such as `7d`.
+
+    Raise UsageError for any other text.
+    """
+    try:
+        if text.endswith("d") and text[:-1].isdecimal():
+            return today - timedelta(days=int(text[:-1]))
+        return date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"day {text[:40]!r} cannot be read: write YYYY-MM-DD, or a number of days such as 7d"
+        ) from None
