@@ -51,11 +51,11 @@ class UsageTable:
         self._total = _empty_cell()
 
     def add(self, team: str, usage: TaskUsage) -> None:
-        """Add the usage of a task of this team on the days of the table. Raise UsageError if there are too many rows."""
+        """Add the usage of a task of this team, on the days of the table. Raise UsageError if it has too many rows."""
         tenant, (first, last) = tenant_of(usage.task_id), self._days
         for cell in usage.cells:
             if first <= cell.day <= last:
-                values = {"tenant": tenant, "team": team} | cell.model_dump(include=set(DIMENSIONS))
+                values = {"tenant": tenant, "team": team, **cell.model_dump()}
                 place = tuple(str(values[name]) for name in self.by)
                 if place not in self._sums and len(self._sums) >= MAX_ROWS:
                     raise UsageError(f"the table has more than {MAX_ROWS} rows: group it by less, or choose fewer days")

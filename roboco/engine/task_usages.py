@@ -54,11 +54,11 @@ def _steps_after(engine: Engine, before: TaskUsage) -> Iterator[TaskStep] | None
     """Return the steps that follow those of the usage, or None if the history does not begin with these any more."""
     steps = engine.histories.read(before.task_id, before.steps - 1)
     last = next(steps, None)
-    return None if last is None or last.digest != before.last_digest else chain(steps)
+    return None if last is None or last.digest != before.last_digest else steps
 
 
 def _store(engine: Engine, usage: TaskUsage, file: VersionedFile | None) -> None:
-    """Store the usage, unless another reader has stored another one meanwhile. If it fails, the next report reads more."""
+    """Store the usage, unless another reader has stored one meanwhile. If it fails, the next report reads more."""
     version = None if file is None else file.version
     try:
         engine.files.replace(usage_path(usage.task_id), usage.model_dump_json().encode(), version)

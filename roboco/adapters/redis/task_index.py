@@ -102,7 +102,7 @@ class RedisTaskIndex:
         return len(calls)
 
     def _note_trimmed(self, newest: str) -> None:
-        """Note the newest time of change of the entries that are about to be removed. One coordinator trims at a time."""
+        """Note the newest time of change of the entries that are removed next. One coordinator trims at a time."""
         with translating_errors():
             noted: Any = self._client.get(self._keys.index_trimmed)
             if newest > (noted or ""):

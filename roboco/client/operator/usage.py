@@ -160,7 +160,7 @@ class UsageCollector:
 
     def _workspace(self) -> _Source:
         """Return all tasks of the workspace."""
-        return _Source((entry for entry in self._stored_entries() if self._matches(entry)), lambda: [])
+        return _Source((entry for entry in self._stored_entries() if self._matches(entry)), list)
 
     def _stored_entries(self) -> Iterator[TaskEntry]:
         cursor = ""

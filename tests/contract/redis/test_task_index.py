@@ -239,6 +239,18 @@ def test_a_condition_on_the_title_is_checked_on_a_bounded_number_of_entries(
 
 
 @pytest.mark.redis
+def test_a_page_says_up_to_which_change_ended_tasks_were_removed(indexes: Indexes) -> None:
+    index = indexes.index
+    index.put([entry(f"t{number}", number, ENDED) for number in range(4)])
+    index.put([entry("open", 9, WAITS)])
+    assert index.page(ALL).trimmed_until is None
+    assert index.trim(NOON, 2, 100) == 2
+    assert index.page(ALL).trimmed_until == NOON + timedelta(minutes=1)
+    index.put([entry("late", 0.5, ENDED)])
+    assert index.trim(NOON, 2, 100) == 1
+    assert index.page(ALL).trimmed_until == NOON + timedelta(minutes=1)
+
+
 def test_a_trim_without_old_entries_reads_one_entry_of_each_status(
     client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +276,7 @@ def test_an_index_keeps_one_member_of_each_task_in_each_order(client: redis.Redi
         index.put([entry("acme:a", epoch, status, epoch=epoch)])
     assert [client.zcard(keys.index_order(tenant)) for tenant in ("", "acme")] == [1, 1]
     index.trim(NOON + timedelta(days=1), 10, 10)
-    assert list(client.scan_iter(f"{prefix}:*", count=1000)) == []
+    assert list(client.scan_iter(f"{prefix}:*", count=1000)) == [Keys(prefix).index_trimmed]
 
 
 @pytest.mark.redis

@@ -1,0 +1,61 @@
+"""usage_formats: a report of usage as CSV and as JSON lines. The names of columns and fields never change."""
+
+import csv
+import json
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any, Final
+
+from roboco.client.operator.usage import UsageReport
+from roboco.domain.usage_table import MEASURES, Dimension, UsageRow
+
+FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell for which a spreadsheet computes the cell."""
+
+
+def csv_lines(report: UsageReport) -> Iterator[str]:
+    """Yield the header and the rows as CSV (RFC 4180), each with its line end.
+
+    A text that a spreadsheet would compute begins with an apostrophe. Names of models come from their servers.
+    """
+    yield csv_header(report.by)
+    for row in report.rows:
+        values = _values(report.by, row)
+        cost = f"{values.pop('cost'):.9f}".rstrip("0").rstrip(".")
+        yield _csv_line([*(_safe_cell(value) for value in values.values()), cost])
+
+
+def csv_header(by: tuple[Dimension, ...]) -> str:
+    """Return the first line of the CSV."""
+    return _csv_line([*by, *MEASURES])
+
+
+def json_lines(report: UsageReport) -> Iterator[str]:
+    """Yield a line of type `row` for each row, and then one of type `report` with the total and its conditions."""
+    for row in report.rows:
+        yield _json_line({"type": "row", **_values(report.by, row)})
+    facts = report.model_dump(mode="json", exclude={"rows", "total"})
+    yield _json_line({"type": "report", **facts, "total": _values((), report.total)})
+
+
+def progress_line(tasks: int) -> str:
+    """Return a JSON line with the number of tasks that were read so far."""
+    return _json_line({"type": "progress", "tasks": tasks})
+
+
+def _values(by: tuple[Dimension, ...], row: UsageRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in (*by, *MEASURES)}
+
+
+def _safe_cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value
+
+
+def _csv_line(cells: list[object]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue()
+
+
+def _json_line(value: dict[str, Any]) -> str:
+    return f"{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n"

@@ -1,0 +1,342 @@
+"""Reports of usage: the sum over tasks is that over the steps of their histories, and each history is read once."""
+
+import csv
+import json
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from io import StringIO
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roboco.client.operator.usage import UsageCollector, UsageReport, parse_day
+from roboco.client.operator.usage_formats import csv_lines, json_lines
+from roboco.client.options import UsageOptions
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import step_id_at
+from roboco.domain.paths import summary_path, usage_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import entry_of
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.usage_table import UsageRow, UsageTable
+from roboco.engine.coordinator.rebuild_index import rebuild_index
+from roboco.engine.task_usages import STORE_INTERVAL, task_usage
+from roboco.errors import CorruptHistory, Forbidden, TransientError, UsageError
+from tests.support.memory_ports.world import World, world_parts
+
+Turn = tuple[str, str, int, int]
+"""An agent, a model, tokens and the hours after the turn before."""
+TURNS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["small", "=large"]), st.integers(0, 99), st.integers(0, 40)),
+    max_size=6,
+)
+
+
+def new_world() -> World:
+    """Return a world without tasks, whose index is complete."""
+    world = World(world_parts(lambda request: None))
+    rebuild_index(world.engine, 10)
+    return world
+
+
+def append(world: World, task_id: str, turns: Iterable[Turn], start: datetime | None = None) -> list[TaskStep]:
+    """Append turns to the history of a task, and return all of its steps."""
+    steps = list(world.histories.read(task_id))
+    time = start or (steps[-1].created_at if steps else world.engine.now() - timedelta(days=20))
+    for agent, model, tokens, hours in turns:
+        time += timedelta(hours=hours)
+        step = TaskStep(
+            step_id=step_id_at(task_id, len(steps)),
+            seq=len(steps),
+            agent_name=agent,
+            parts=({"type": "text", "text": "x"},),  # type: ignore[arg-type]
+            created_at=time,
+            metadata={"model": model, "usage": {"tokens_in": tokens, "tokens_out": 1, "cost": tokens / 1000}},
+        ).sealed(steps[-1].digest if steps else "")
+        steps.append(world.histories.append(task_id, step))
+    return steps
+
+
+def enter(world: World, task_id: str, status: TaskStatus = TaskStatus.COMPLETED, **fields: Any) -> None:
+    """Store the summary of the task, as a coordinator does, and enter it in the index."""
+    steps = list(world.histories.read(task_id))
+    times = {"created_at": steps[0].created_at, "updated_at": steps[-1].created_at} if steps else {}
+    now = {"created_at": world.engine.now(), "updated_at": world.engine.now()}
+    summary = TaskSummary.model_validate(
+        {"task_id": task_id, "team": "desk", "status": status, "steps": len(steps), **now, **times, **fields}
+    )
+    world.files.put(summary_path(task_id), summary.model_dump_json().encode())
+    world.engine.task_index.put([entry_of(summary)])
+
+
+def report(world: World, by: str = "tenant", own: str | None = None, **options: Any) -> UsageReport:
+    """Return a report."""
+    collector = UsageCollector(world.engine, own, by, UsageOptions(**options))
+    tasks = list(collector.collect())
+    found = collector.report()
+    assert found.tasks == (tasks[-1] if tasks else 0)
+    return found
+
+
+def rows(found: UsageReport, *names: str) -> list[tuple[Any, ...]]:
+    """Return these fields of each row."""
+    return [tuple(getattr(row, name) for name in names) for row in found.rows]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(TURNS, max_size=5), st.data())
+def test_a_report_is_the_sum_over_all_steps_while_histories_grow(tasks: list[list[Turn]], data: st.DataObject) -> None:
+    world = new_world()
+    everything: dict[str, list[TaskStep]] = {}
+    for number, turns in enumerate(tasks):
+        task_id = f"acme:t{number}" if number % 2 else f"t{number}"
+        if turns:
+            everything[task_id] = append(world, task_id, turns)
+            enter(world, task_id, data.draw(st.sampled_from([TaskStatus.COMPLETED, TaskStatus.RUNNING])))
+    for _ in range(2):
+        for by in ("tenant", "agent,model", "day"):
+            found = report(world, by)
+            steps = [step for of_task in everything.values() for step in of_task]
+            assert found.total.tokens == sum(sum(_tokens(step)) for step in steps)
+            assert round(found.total.cost * 1000) == sum(_tokens(step)[0] for step in steps)
+            assert found.total.turns == len(steps) == sum(row.turns for row in found.rows)
+            assert found.complete
+        days = {(row.day, row.turns) for row in report(world, "day").rows}
+        assert days == {
+            (day, sum(step.created_at.date().isoformat() == day for step in steps))
+            for day in {step.created_at.date().isoformat() for step in steps}
+        }
+        for task_id in everything:  # the open ones continue
+            if not world.engine.summaries.require(task_id).status.ended:
+                everything[task_id] = append(world, task_id, [("a", "small", 7, 0)])
+
+
+def _tokens(step: TaskStep) -> tuple[int, int]:
+    used = step.metadata["usage"]
+    return used["tokens_in"], used["tokens_out"]
+
+
+class Requests:
+    """Counts the requests to the workspace, and may refuse some."""
+
+    def __init__(self, world: World, refused: str = "") -> None:
+        self.names: list[str] = []
+        self._refused = refused
+        world.watch = self
+        world.engine = world.process()
+
+    def __call__(self, name: str, call: Any) -> Any:
+        """Count a call of the workspace."""
+        if name.startswith(("files.", "histories.")):
+            self.names.append(name)
+            if name == self._refused:
+                raise TransientError("the store refuses this")
+        return call()
+
+    def take(self) -> list[str]:
+        """Return the requests since the last call."""
+        names, self.names = self.names, []
+        return names
+
+
+def test_the_usage_of_an_ended_task_is_stored_and_then_costs_one_request() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)] * 3)
+    enter(world, "t1")
+    requests = Requests(world)
+    first = report(world)
+    assert requests.take() == ["files.get_versioned", "histories.read", "files.replace"]
+    second = report(world)
+    assert requests.take() == ["files.get_versioned"]
+    assert (first.rows, first.total.turns) == (second.rows, 3)
+
+
+def test_the_usage_of_an_open_task_is_stored_after_some_steps() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 1, 0)] * (STORE_INTERVAL - 1))
+    enter(world, "t1", TaskStatus.USER_TURN)
+    requests = Requests(world)
+    assert report(world).total.turns == STORE_INTERVAL - 1
+    assert requests.take() == ["files.get_versioned", "histories.read"]
+    append(world, "t1", [("a", "small", 1, 0)])
+    assert report(world).total.turns == STORE_INTERVAL
+    assert requests.take()[-1] == "files.replace"
+    append(world, "t1", [("b", "small", 1, 0)])
+    assert rows(report(world, "agent"), "agent", "turns") == [("a", STORE_INTERVAL), ("b", 1)]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"task_id":"other","steps":2}', b'{"task_id":"t1","steps":9}'])
+def test_a_broken_or_foreign_file_is_computed_again(data: bytes) -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)] * 2)
+    enter(world, "t1")
+    world.files.put(usage_path("t1"), data)
+    assert report(world).total.turns == 2
+    assert world.files.get(usage_path("t1")) not in (data, None)
+
+
+def test_a_history_that_was_restored_to_an_earlier_step_is_counted_again() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)] * STORE_INTERVAL)
+    assert task_usage(world.engine, "t1", None).steps == STORE_INTERVAL
+    restored = new_world()
+    restored.files.put(usage_path("t1"), world.files.get(usage_path("t1")) or b"")
+    append(restored, "t1", [("b", "small", 5, 0)] * (STORE_INTERVAL + 1))
+    assert {cell.agent for cell in task_usage(restored.engine, "t1", None).cells} == {"b"}
+
+
+def test_usage_that_cannot_be_stored_is_reported_nevertheless() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)])
+    enter(world, "t1")
+    Requests(world, refused="files.replace")
+    assert report(world).total.turns == 1
+    assert world.files.get(usage_path("t1")) is None
+
+
+def test_a_task_with_a_broken_history_is_named_and_the_report_is_not_complete() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)])
+    enter(world, "t1", steps=3)
+    append(world, "t2", [("a", "small", 5, 0)])
+    enter(world, "t2")
+    found = report(world)
+    assert (found.total.turns, found.complete, found.tasks) == (1, False, 1)
+    assert "the history of task 't1' has 1 steps, and its summary 3" in found.problems[0]
+    with pytest.raises(CorruptHistory):
+        task_usage(world.engine, "t1", 3)
+
+
+def test_the_conditions_choose_days_teams_and_tenants() -> None:
+    world = new_world()
+    today = world.engine.now().date()
+    yesterday = today - timedelta(days=1)
+    noon = datetime.combine(yesterday, datetime.min.time(), UTC) + timedelta(hours=12)
+    for task_id, start in (("acme:t1", noon), ("t2", noon), ("t3", noon - timedelta(days=9))):
+        append(world, task_id, [("a", "small", 5, 0), ("a", "small", 7, 24)], start)
+        enter(world, task_id, team="other" if task_id == "t2" else "desk", updated_at=world.engine.now())
+    assert report(world, since=yesterday, until=yesterday).total.turns == 2
+    assert report(world, since=today).total.tokens_in == 14
+    assert rows(report(world, "team", since=yesterday), "team", "turns") == [("desk", 2), ("other", 2)]
+    assert report(world, team="other").total.turns == 2
+    assert rows(report(world), "tenant", "turns") == [("", 4), ("acme", 2)]
+    assert report(world, tenant="").total.turns == 4
+    assert rows(report(world, own="acme"), "tenant", "turns") == [("acme", 2)]
+    with pytest.raises(Forbidden):
+        report(world, own="acme", tenant="other")
+    with pytest.raises(UsageError, match="is before since"):
+        report(world, since=today, until=yesterday)
+
+
+def test_tasks_that_have_left_the_index_are_reported_as_missing_and_read_from_the_workspace() -> None:
+    world = new_world()
+    for number in range(3):
+        append(world, f"t{number}", [("a", "small", 5, number)])
+        enter(world, f"t{number}")
+    append(world, "acme:t4", [("a", "small", 5, 9)])
+    enter(world, "acme:t4", TaskStatus.RUNNING)
+    assert world.engine.task_index.trim(world.engine.now() - timedelta(days=30), 1, 100) == 2
+    found = report(world)
+    assert (found.total.turns, found.complete) == (2, False)
+    assert "have left the task index" in found.problems[0]
+    assert report(world, since=world.engine.now().date()).complete
+    whole = report(world, all_tasks=True)
+    assert (whole.total.turns, whole.complete, whole.tasks) == (4, True, 4)
+    assert report(world, own="acme", all_tasks=True).total.turns == 1
+    assert report(world, all_tasks=True, since=world.engine.now().date()).tasks == 1
+
+
+def test_an_index_that_is_rebuilt_makes_a_report_incomplete() -> None:
+    found = report(World(world_parts(lambda request: None)))
+    assert not found.complete
+    assert "rebuild the task index" in found.problems[0]
+
+
+def test_a_task_that_begins_to_wait_while_the_report_is_made_is_counted_once() -> None:
+    world = new_world()
+    long_ago = world.engine.now() - timedelta(days=20)
+    append(world, "t1", [("a", "small", 5, 0), ("a", "small", 5, 24 * 20 - 2)], long_ago)
+    enter(world, "t1", TaskStatus.RUNNING, updated_at=long_ago)
+    collector = UsageCollector(
+        world.engine, None, "day", UsageOptions(since=world.engine.now().date() - timedelta(days=1))
+    )
+    enter(world, "t1", TaskStatus.USER_TURN, updated_at=world.engine.now(), epoch=2)
+    assert list(collector.collect()) == [1]
+    assert collector.report().total.turns == 1
+
+
+def test_progress_is_reported_after_each_hundred_tasks() -> None:
+    world = new_world()
+    for number in range(205):
+        append(world, f"t{number}", [("a", "small", 1, 0)])
+        enter(world, f"t{number}")
+    collector = UsageCollector(world.engine, None, "tenant", UsageOptions())
+    assert list(collector.collect()) == [100, 200, 205]
+
+
+def test_csv_quotes_and_disarms_formulas_and_json_lines_have_stable_names() -> None:
+    world = new_world()
+    append(world, "acme:t1", [("a", '=HYPERLINK("http://x","y, z")', 5, 0), ("a", "@cmd", 1, 0)])
+    enter(world, "acme:t1")
+    found = report(world, "tenant,model")
+    text = "".join(csv_lines(found))
+    assert text.splitlines()[1] == 'acme,"\'=HYPERLINK(""http://x"",""y, z"")",1,5,1,6,0,0.005'
+    parsed = list(csv.reader(StringIO(text, newline="")))
+    assert parsed[0] == ["tenant", "model", "turns", "tokens_in", "tokens_out", "tokens", "calls", "cost"]
+    assert [row[1] for row in parsed[1:]] == ['\'=HYPERLINK("http://x","y, z")', "'@cmd"]
+    assert all(line.endswith("\r\n") for line in text.splitlines(keepends=True))
+    first, _, last = map(json.loads, json_lines(found))
+    assert first == {
+        "type": "row", "tenant": "acme", "model": '=HYPERLINK("http://x","y, z")',
+        "turns": 1, "tokens_in": 5, "tokens_out": 1, "tokens": 6, "calls": 0, "cost": 0.005,
+    }
+    assert (last["type"], last["by"], last["complete"], last["tasks"]) == ("report", ["tenant", "model"], True, 1)
+    assert last["total"] == {"turns": 2, "tokens_in": 6, "tokens_out": 2, "tokens": 8, "calls": 0, "cost": 0.006}
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    found = UsageReport(
+        by=("agent",),
+        first_day=now.date(),
+        last_day=now.date(),
+        as_of=now,
+        rows=[UsageRow(agent=f"{sign}1+1")],
+        total=UsageRow(),
+        tasks=1,
+        complete=True,
+        problems=[],
+    )
+    assert list(csv.reader(StringIO("".join(csv_lines(found)), newline="")))[1][0] == f"'{sign}1+1"
+
+
+@pytest.mark.parametrize(("by", "message"), [("", "'' is unknown"), ("day,week", "'week' is"), ("day,day", "twice")])
+def test_a_wrong_dimension_is_refused(by: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        report(new_world(), by)
+
+
+def test_a_table_has_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roboco.domain.usage_table.MAX_ROWS", 3)
+    world, numbers = new_world(), count()
+    append(world, "t1", [("a", f"m{next(numbers)}", 1, 0) for _ in range(4)])
+    usage = task_usage(world.engine, "t1", None)
+    UsageTable(("agent",)).add("desk", usage)
+    with pytest.raises(UsageError, match="more than 3 rows"):
+        UsageTable(("model",)).add("desk", usage)
+
+
+def test_a_day_is_a_date_or_a_number_of_days_ago() -> None:
+    today = date(2026, 3, 1)
+    assert [parse_day(text, today) for text in ("2026-01-31", "1d", "0d")] == [
+        date(2026, 1, 31),
+        date(2026, 2, 28),
+        today,
+    ]
+    for text in ("yesterday", "d", "99999999d", "2026-02-30", "-1d"):
+        with pytest.raises(UsageError, match="cannot be read: write YYYY-MM-DD"):
+            parse_day(text, today)
