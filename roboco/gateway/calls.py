@@ -238,6 +238,8 @@ class Calls:
         """Reads of the keys of an OIDC provider, one at a time."""
         self.operations = CallLine("operation", 4, 16, deadline)
         """Reads of queues, workers and dead letters: a broker that hangs delays no read of a task."""
+        self.reports = CallLine("report", 2, 6, deadline, LinePart(1, 2))
+        """Parts of reports of usage, which read many tasks."""
         self.limits = CallLine("limit", 8, 256, deadline)
         """Counts of requests, streams and usage, in Redis."""
 
@@ -252,6 +254,7 @@ class Calls:
             self.keys,
             self.tokens,
             self.operations,
+            self.reports,
             self.limits,
         ):
             line.close()

@@ -12,7 +12,7 @@ from rich.text import Text
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.client.operator.usage import UsageReport, parse_day
+from roboco.client.operator.usage import UsageSummary, parse_day
 from roboco.client.operator.usage_formats import csv_lines, json_lines
 from roboco.client.options import UsageOptions
 from roboco.client.orchestrator import Orchestrator
@@ -76,7 +76,7 @@ def _day(text: str | None, today: date) -> date | None:
     return None if text is None else parse_day(text, today)
 
 
-def _print(report: UsageReport, as_csv: bool, as_json: bool) -> None:
+def _print(report: UsageSummary, as_csv: bool, as_json: bool) -> None:
     if as_csv or as_json:
         for line in csv_lines(report) if as_csv else json_lines(report):
             click.echo(line, nl=False)
@@ -89,7 +89,7 @@ def _print(report: UsageReport, as_csv: bool, as_json: bool) -> None:
     )
 
 
-def _table(report: UsageReport) -> Table:
+def _table(report: UsageSummary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in report.by:
         table.add_column(name, overflow="fold")

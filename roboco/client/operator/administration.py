@@ -8,7 +8,7 @@ from celery import Celery
 from roboco.client.key_administration import KeyAdministration
 from roboco.client.operator import dead_letters
 from roboco.client.operator.operations import Operations
-from roboco.client.operator.usage import UsageCollector, UsageReport
+from roboco.client.operator.usage import UsageCollector, UsageSummary
 from roboco.client.options import UsageOptions
 from roboco.domain.dead_letter import DeadLetter
 from roboco.ports.dead_letters import DeadLetterPage
@@ -61,7 +61,7 @@ class Administration(KeyAdministration):
         self._require_operator("dead letters")
         return dead_letters.dismiss(self._engine, letter_id)
 
-    def usage(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageReport:
+    def usage(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageSummary:
         """Return turns, tokens, calls and cost, summed by some of tenant, team, agent, model, tool and day.
 
         `by` is a list of them, such as `tenant,day`. `UsageOptions` lists the conditions. A client with a tenant gets

@@ -40,7 +40,7 @@ _CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 """A step's time and the time at which its task changed may be of two machines, and a step may be stored late."""
 
 
-class UsageReport(RecordModel):
+class UsageSummary(RecordModel):
     """The usage of the tasks of some days."""
 
     by: tuple[Dimension, ...]
@@ -96,12 +96,12 @@ class UsageCollector:
                     self._table.add(entry.team, usage)
             yield self._tasks
 
-    def report(self) -> UsageReport:
+    def report(self) -> UsageSummary:
         """Return the sums of the tasks that were read."""
         problems = [*self._source.gaps(), *self._broken[:MAX_PROBLEMS]]
         if (more := len(self._broken) - MAX_PROBLEMS) > 0:
             problems.append(f"{more} further tasks cannot be read")
-        return UsageReport(
+        return UsageSummary(
             by=self._by,
             first_day=self._first,
             last_day=self._last,

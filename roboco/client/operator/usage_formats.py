@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import Any, Final
 
-from roboco.client.operator.usage import UsageReport
+from roboco.client.operator.usage import UsageSummary
 from roboco.domain.usage_table import MEASURES, Dimension, UsageRow
 
 FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell for which a spreadsheet computes the cell."""
 
 
-def csv_lines(report: UsageReport) -> Iterator[str]:
+def csv_lines(report: UsageSummary) -> Iterator[str]:
     """Yield the header and the rows as CSV (RFC 4180), each with its line end.
 
     A text that a spreadsheet would compute begins with an apostrophe. Names of models come from their servers.
@@ -30,7 +30,7 @@ def csv_header(by: tuple[Dimension, ...]) -> str:
     return _csv_line([*by, *MEASURES])
 
 
-def json_lines(report: UsageReport) -> Iterator[str]:
+def json_lines(report: UsageSummary) -> Iterator[str]:
     """Yield a line of type `row` for each row, and then one of type `report` with the total and its conditions."""
     for row in report.rows:
         yield _json_line({"type": "row", **_values(report.by, row)})

@@ -23,7 +23,7 @@ from roboco.gateway.rest.submission import create_task as submit_task
 from roboco.gateway.rest.submission import fork_options
 
 router = APIRouter(tags=["tasks"])
-_TeamName = Annotated[str, Query(max_length=64)]
+TeamName = Annotated[str, Query(max_length=64)]
 Time = Annotated[
     str | None,
     Query(max_length=64, description="A time in ISO 8601, or a duration before now: 30m, 2h, 1d.", examples=["1d"]),
@@ -61,7 +61,7 @@ async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
     status: Annotated[
         list[str] | None, Query(max_length=20, description=f"Statuses or groups: {', '.join(STATUS_NAMES)}.")
     ] = None,
-    team: Annotated[list[_TeamName] | None, Query(max_length=20, description="Names of teams.")] = None,
+    team: Annotated[list[TeamName] | None, Query(max_length=20, description="Names of teams.")] = None,
     since: Time = None,
     until: Time = None,
     text: Annotated[str | None, Query(max_length=200, description="A part of the title.")] = None,
@@ -77,8 +77,8 @@ async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
     now = datetime.now(UTC)
     filters = TaskFilterOptions(
         status=status,
-        tenant=_listed_tenant(caller, tenant),
-        team=_listed_teams(caller, team),
+        tenant=listed_tenant(caller, tenant),
+        team=listed_teams(caller, team),
         since=None if since is None else parse_time(since, now),
         until=None if until is None else parse_time(until, now),
         text=text,
@@ -142,14 +142,14 @@ async def _created(
     return Response(as_json(task), 201 if task.created else 200, headers, "application/json")
 
 
-def _listed_tenant(caller: Principal, tenant: str | None) -> str | None:
+def listed_tenant(caller: Principal, tenant: str | None) -> str | None:
     """Return the tenant whose tasks are listed. Raise Problem `forbidden` for another one than the caller's."""
     if caller.tenant is not None and tenant not in (None, caller.tenant):
         raise forbidden("this key lists the tasks of one tenant alone", "leave tenant out")
     return tenant if caller.tenant is None else caller.tenant
 
 
-def _listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None:
+def listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None:
     """Return the teams whose tasks are listed, or None for all. Teams that the caller may not use are left out."""
     if caller.teams is None:
         return teams or None

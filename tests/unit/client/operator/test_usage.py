@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roboco.client.operator.usage import UsageCollector, UsageReport, parse_day
+from roboco.client.operator.usage import UsageCollector, UsageSummary, parse_day
 from roboco.client.operator.usage_formats import csv_lines, json_lines
 from roboco.client.options import UsageOptions
 from roboco.domain.history.step import TaskStep
@@ -52,7 +52,7 @@ def append(world: World, task_id: str, turns: Iterable[Turn], start: datetime | 
             step_id=step_id_at(task_id, len(steps)),
             seq=len(steps),
             agent_name=agent,
-            parts=({"type": "text", "text": "x"},),  # type: ignore[arg-type]
+            parts=({"type": "text", "text": "x"},),
             created_at=time,
             metadata={"model": model, "usage": {"tokens_in": tokens, "tokens_out": 1, "cost": tokens / 1000}},
         ).sealed(steps[-1].digest if steps else "")
@@ -72,16 +72,16 @@ def enter(world: World, task_id: str, status: TaskStatus = TaskStatus.COMPLETED,
     world.engine.task_index.put([entry_of(summary)])
 
 
-def report(world: World, by: str = "tenant", own: str | None = None, **options: Any) -> UsageReport:
+def report(world: World, by: str = "tenant", own: str | None = None, **options: Any) -> UsageSummary:
     """Return a report."""
-    collector = UsageCollector(world.engine, own, by, UsageOptions(**options))
+    collector = UsageCollector(world.engine, own, by, {**options})  # type: ignore[typeddict-item]
     tasks = list(collector.collect())
     found = collector.report()
     assert found.tasks == (tasks[-1] if tasks else 0)
     return found
 
 
-def rows(found: UsageReport, *names: str) -> list[tuple[Any, ...]]:
+def rows(found: UsageSummary, *names: str) -> list[tuple[Any, ...]]:
     """Return these fields of each row."""
     return [tuple(getattr(row, name) for name in names) for row in found.rows]
 
@@ -290,8 +290,15 @@ def test_csv_quotes_and_disarms_formulas_and_json_lines_have_stable_names() -> N
     assert all(line.endswith("\r\n") for line in text.splitlines(keepends=True))
     first, _, last = map(json.loads, json_lines(found))
     assert first == {
-        "type": "row", "tenant": "acme", "model": '=HYPERLINK("http://x","y, z")',
-        "turns": 1, "tokens_in": 5, "tokens_out": 1, "tokens": 6, "calls": 0, "cost": 0.005,
+        "type": "row",
+        "tenant": "acme",
+        "model": '=HYPERLINK("http://x","y, z")',
+        "turns": 1,
+        "tokens_in": 5,
+        "tokens_out": 1,
+        "tokens": 6,
+        "calls": 0,
+        "cost": 0.005,
     }
     assert (last["type"], last["by"], last["complete"], last["tasks"]) == ("report", ["tenant", "model"], True, 1)
     assert last["total"] == {"turns": 2, "tokens_in": 6, "tokens_out": 2, "tokens": 8, "calls": 0, "cost": 0.006}
@@ -300,7 +307,7 @@ def test_csv_quotes_and_disarms_formulas_and_json_lines_have_stable_names() -> N
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    found = UsageReport(
+    found = UsageSummary(
         by=("agent",),
         first_day=now.date(),
         last_day=now.date(),
