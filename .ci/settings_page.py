@@ -27,7 +27,7 @@ GROUPS: Final = {
     ),
     "Allowlists and identity": (
         "allowed_model_servers", "allowed_mcp_servers", "allowed_mcp_env", "allowed_webhooks", "allowed_webhook_env",
-        "allowed_callbacks", "signing_keys", "tenant",
+        "allowed_callbacks", "signing_keys", "tenant", "caller", "audit_log",
     ),
     "Load": ("agents_concurrency", "max_queued", "model_limits"),
     "Time": (

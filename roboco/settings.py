@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from roboco.domain.schema import CallerId
 from roboco.domain.team.model_limits import parse_limit
 from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
@@ -177,6 +178,16 @@ class Settings(BaseModel):
     """Port at which a worker or a gateway serves Prometheus metrics; 0 serves none."""
     metrics_address: str = "0.0.0.0"  # noqa: S104  # as exporters of metrics do; nothing listens without a port
     """Address to which the metrics' port is bound."""
+    caller: CallerId | None = None
+    """Identity of a client for its controls that name no caller.
+
+    Histories and the audit log show it. The command line uses `cli:USER@HOST` without it.
+    """
+    audit_log: Path | None = None
+    """File to which each control, approval, change of limits and act of an operator adds a JSON line.
+
+    Without it, the lines go to the logger `roboco.audit` alone. While the file cannot be opened, controls are refused.
+    """
     log_format: Literal["text", "json"] = "text"
     """Format of a worker's log.
 

@@ -1,10 +1,12 @@
 """KeyAdministration: the part of the client that manages the keys of the HTTP gateway, for operators alone."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Unpack
 
 from roboco.client import access_keys
 from roboco.client.access_keys import CreatedKey, utc_now
+from roboco.client.audit import MAX_ID_CHARS, Act, audited
 from roboco.client.options import KeyOptions
 from roboco.domain.access_key import AccessKey
 from roboco.engine.engine import Engine
@@ -25,7 +27,11 @@ class KeyAdministration:
         Raises UsageError if an option is wrong.
         """
         self._require_operator("keys")
-        return access_keys.create_key(self._engine.files, {**options}, utc_now())
+        details: dict[str, object] = {}
+        with self._audited("create_key", None, details):
+            created = access_keys.create_key(self._engine.files, {**options}, utc_now())
+            details["key"] = created.key.id
+            return created
 
     def find_key(self, key_id: str) -> AccessKey | None:
         """Return the key with this id, revoked and expired ones too, or None. Redis is not asked."""
@@ -37,10 +43,19 @@ class KeyAdministration:
         self._require_operator("keys")
         return access_keys.keys(self._engine.files)
 
-    def revoke_key(self, key_id: str) -> AccessKey:
-        """Revoke a key for ever. Gateways refuse it within some seconds. Raises UsageError if there is none."""
+    def revoke_key(self, key_id: str, *, by: str | None = None) -> AccessKey:
+        """Revoke a key for ever. Gateways refuse it within some seconds. Raises UsageError if there is none.
+
+        The audit log names the caller `by`.
+        """
         self._require_operator("keys")
-        return access_keys.revoke_key(self._engine.files, key_id, utc_now())
+        with self._audited("revoke_key", by, {"key": key_id[:MAX_ID_CHARS]}):
+            return access_keys.revoke_key(self._engine.files, key_id, utc_now())
+
+    def _audited(self, action: str, by: str | None, details: dict[str, object]) -> AbstractContextManager[None]:
+        """Return the audit of an act of an operator; the caller is `by`, or that of the settings."""
+        caller = self.settings.caller if by is None else by
+        return audited(Act(action, caller, details=details), self.settings.audit_log)
 
     def _require_operator(self, things: str) -> None:
         """Raise UsageError for a client with a tenant."""

@@ -1,34 +1,86 @@
-"""run_handler: run the handler of a command, and publish its refusal to the task's followers."""
+"""run_handler: run the handler of a command, write its line of the audit log, and publish its refusal to followers."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
+from roboco.adapters.celery import names
+from roboco.client.audit import MAX_ID_CHARS, Act, Way, audited
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.ids import is_task_id, qualified_id
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.engine.engine import Engine
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 
+MAX_LIMITS_CHARS: Final = 2000
+"""Characters of new limits in a line of the audit log. Longer ones are left out, and the history holds them."""
+_AUDITED_FIELDS: Final = {"item": "item_id", "call": "call_id", "source": "source"}
 Handler = Callable[[Engine, Settings, dict[str, Any], str], None]
 """A handler of a command. The last argument is the id of the item if the arguments name none."""
 
 
-def run_handler(handler: Handler, engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+@dataclass(frozen=True)
+class Command:
+    """A command as it was sent; nothing of it is checked yet."""
+
+    name: str
+    """The name of its Celery task."""
+    arguments: dict[str, Any]
+    item_id: str
+    """The id of its item if the arguments name none."""
+    way: Way
+
+
+def run_handler(handler: Handler, engine: Engine, settings: Settings, command: Command) -> None:
     """Handle a command. If it is refused, publish the error to the task's followers and raise it.
 
     If the arguments have a `tenant`, their task ids are those that the tenant uses.
     """
-    if (tenant := arguments.get("tenant")) is not None:
-        qualified = {name: qualified_id(tenant, arguments[name]) for name in ("task_id", "source") if name in arguments}
-        arguments = {name: value for name, value in arguments.items() if name != "tenant"} | qualified
-    try:
-        handler(engine, settings, arguments, item_id)
-    except (UsageError, Overloaded) as error:
-        _publish_refusal(engine, arguments.get("task_id"), error)
-        raise
+    with audited(_act_of(command), settings.audit_log):
+        arguments = command.arguments
+        if (tenant := arguments.get("tenant")) is not None:
+            qualified = {
+                name: qualified_id(tenant, arguments[name]) for name in ("task_id", "source") if name in arguments
+            }
+            arguments = {name: value for name, value in arguments.items() if name != "tenant"} | qualified
+        try:
+            handler(engine, settings, arguments, command.item_id)
+        except (UsageError, Overloaded) as error:
+            _publish_refusal(engine, arguments.get("task_id"), error)
+            raise
 
 
 def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
     if isinstance(task_id, str) and is_task_id(task_id):
         event = ErrorOccurred(task_id=task_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
         engine.event_logs.publish_unlogged(task_id, event)
+
+
+def _act_of(command: Command) -> Act:
+    """Return the command as the audit log shows it."""
+    arguments = {"item_id": command.item_id} | command.arguments
+    shown = {short: arguments.get(field) for short, field in _AUDITED_FIELDS.items()}
+    details: dict[str, Any] = {
+        short: value[:MAX_ID_CHARS] for short, value in shown.items() if isinstance(value, str) and value
+    }
+    if command.name == names.SET_LIMITS_TASK or (command.name == names.RETRY_TASK and arguments.get("limits")):
+        details["limits"] = _short_limits(arguments.get("limits"))
+    by, task_id, tenant = (arguments.get(field) for field in ("by", "task_id", "tenant"))
+    if isinstance(task_id, str) and isinstance(tenant, str) and ":" not in task_id:
+        task_id = f"{tenant}:{task_id}"
+    return Act(
+        command.name.removeprefix("roboco."),
+        by if isinstance(by, str) else None,
+        task_id if isinstance(task_id, str) else None,
+        command.way,
+        details,
+    )
+
+
+def _short_limits(limits: object) -> object:
+    """Return limits that are JSON and short, else None: they are not checked yet."""
+    try:
+        return limits if len(canonical_json(limits)) <= MAX_LIMITS_CHARS else None
+    except (TypeError, ValueError, RecursionError):
+        return None

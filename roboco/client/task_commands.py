@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.adapters.celery import names
-from roboco.client.run_handler import Handler, run_handler
+from roboco.client.run_handler import Command, Handler, run_handler
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -288,5 +288,10 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
 
 
 def handle_task_command(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
-    """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it."""
-    run_handler(TASK_HANDLERS[name], engine, settings, arguments, item_id)
+    """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it.
+
+    If it names no caller, that of the settings counts.
+    """
+    if arguments.get("by") is None and settings.caller is not None:
+        arguments = arguments | {"by": settings.caller}
+    run_handler(TASK_HANDLERS[name], engine, settings, Command(name, arguments, item_id, "client"))

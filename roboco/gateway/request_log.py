@@ -19,6 +19,7 @@ from typing import Any, Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roboco.client.audit import IN_REQUEST
 from roboco.gateway.origin import HEALTH_PATHS, SAFE_METHODS, path_of
 from roboco.gateway.principal import ACCESS, Principal
 from roboco.gateway.problem import Problem, problem_response, unavailable
@@ -57,6 +58,7 @@ class RequestLogMiddleware:
             return
         scope[REQUEST_ID] = request_id_of(scope)
         _current.set(scope)
+        IN_REQUEST.set(scope[REQUEST_ID])
         answer = LoggedResponse(scope, send)
         try:
             await self._app(scope, receive, answer.send)

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from roboco.cli.terminal import options
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator
-from roboco.settings import load_settings
 
 
 @click.command()
@@ -25,7 +25,7 @@ def fork(source: str, as_json: bool, **given: Any) -> None:
 
     The new task continues with the message, team or model that is given; the other task stays as it is.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         task = orchestrator.task(source).fork(**given)
     if as_json:
         print_json({"task_id": task.task_id})

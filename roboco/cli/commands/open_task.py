@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from roboco.cli.terminal.caller import caller_settings
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
-from roboco.settings import load_settings
 
 
 @contextmanager
 def open_task(task_id: str) -> Iterator[Task]:
     """Yield the task with this id, and close its connections afterwards. Raises UsageError if there is none."""
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         yield orchestrator.task(task_id)

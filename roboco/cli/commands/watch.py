@@ -9,6 +9,7 @@ from roboco.cli.interactive.conversation import Display
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.terminal import options
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
@@ -17,7 +18,6 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
-from roboco.settings import load_settings
 
 
 @click.command()
@@ -31,7 +31,7 @@ def watch(task_id: str, cursor: str | None, as_json: bool) -> int:
     otherwise.
     """
     display = JsonLines(sys.stdout) if as_json else LiveView(Screen(sys.stdout))
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
         return _follow(task, display, cursor)

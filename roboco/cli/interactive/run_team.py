@@ -17,6 +17,7 @@ from roboco.cli.interactive.next_command import next_command
 from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.stack.local_model import Report
 from roboco.cli.stack.local_stack import LocalStack, missing_servers
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
@@ -26,7 +27,6 @@ from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
-from roboco.settings import load_settings
 
 STOP_TIMEOUT: Final = 15.0
 """Seconds that a stopped task has to end."""
@@ -59,7 +59,7 @@ class RunOptions:
 
 def run_team(team: Team, options: RunOptions) -> int:
     """Run the team, show it live, and return the exit code. Every process that it starts ends before."""
-    settings = load_settings()
+    settings = caller_settings()
     settings = settings.model_copy(
         update={
             "allowed_mcp_servers": (*settings.allowed_mcp_servers, *options.allowed),

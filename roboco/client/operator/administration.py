@@ -5,6 +5,7 @@ from typing import Unpack
 
 from celery import Celery
 
+from roboco.client.audit import MAX_ID_CHARS
 from roboco.client.key_administration import KeyAdministration
 from roboco.client.operator import dead_letters
 from roboco.client.operator.operations import Operations
@@ -44,22 +45,26 @@ class Administration(KeyAdministration):
         self._require_operator("dead letters")
         return dead_letters.find(self._engine, letter_id)
 
-    def requeue_dead_letter(self, letter_id: str) -> DeadLetter:
-        """Send a dead letter again, remove it from the list, and return it.
+    def requeue_dead_letter(self, letter_id: str, *, by: str | None = None) -> DeadLetter:
+        """Send a dead letter again, remove it from the list, and return it. The audit log names the caller `by`.
 
         Raises UsageError if it cannot be sent, if sending it would have no effect, and for a tenant.
         """
         self._require_operator("dead letters")
-        return dead_letters.requeue(self._engine, self._producer, letter_id)
+        with self._audited("requeue_dead_letter", by, {"letter": letter_id[:MAX_ID_CHARS]}):
+            return dead_letters.requeue(self._engine, self._producer, letter_id)
 
-    def dismiss_dead_letter(self, letter_id: str) -> DeadLetter | None:
+    def dismiss_dead_letter(self, letter_id: str, *, by: str | None = None) -> DeadLetter | None:
         """Delete a dead letter for good, without sending it, and return it, or None if there is none with this id.
+
+        The audit log names the caller `by`.
 
         If its cause persists, such as a broken history, the same dead letter is stored again. Raises UsageError for a
         tenant.
         """
         self._require_operator("dead letters")
-        return dead_letters.dismiss(self._engine, letter_id)
+        with self._audited("dismiss_dead_letter", by, {"letter": letter_id[:MAX_ID_CHARS]}):
+            return dead_letters.dismiss(self._engine, letter_id)
 
     def usage(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageSummary:
         """Return turns, tokens, calls and cost, summed by some of tenant, team, agent, model, tool and day.

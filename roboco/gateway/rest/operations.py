@@ -125,7 +125,7 @@ async def requeue_dead_letter(gateway: TheGateway, caller: Caller, letter_id: Le
 
     def requeue() -> dict[str, str]:
         try:
-            letter = gateway.orchestrator.requeue_dead_letter(letter_id)
+            letter = gateway.orchestrator.requeue_dead_letter(letter_id, by=caller.by)
         except NotFound:
             raise _unknown_letter(letter_id) from None
         return {"letter_id": letter.letter_id, "name": letter.name, "status": "requeued"}
@@ -143,7 +143,7 @@ async def dismiss_dead_letter(gateway: TheGateway, caller: Caller, letter_id: Le
     """Delete a dead letter for good, without sending it. If its cause persists, an equal letter is stored again."""
 
     def dismiss() -> dict[str, str]:
-        letter = gateway.orchestrator.dismiss_dead_letter(letter_id)
+        letter = gateway.orchestrator.dismiss_dead_letter(letter_id, by=caller.by)
         if letter is None:
             raise _unknown_letter(letter_id)
         return {"letter_id": letter.letter_id, "name": letter.name, "status": "dismissed"}

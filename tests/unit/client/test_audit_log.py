@@ -1,0 +1,249 @@
+"""Each control names its caller in the record of the task and in the audit log, whichever way it came in."""
+
+import json
+import logging
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.celery import names
+from roboco.cli.terminal import caller
+from roboco.client.audit import IN_REQUEST
+from roboco.client.commands import handle
+from roboco.client.key_administration import KeyAdministration
+from roboco.client.operator.administration import Administration
+from roboco.client.task_commands import TASK_HANDLERS, handle_task_command
+from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.paths import lineage_path
+from roboco.errors import UsageError
+from roboco.ports.model import Request
+from roboco.settings import Settings, load_settings
+from tests.support.memory_ports.journeys import MANUAL, member, own_turns
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
+
+BY = "key:17"
+ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
+TEAM = team_of(
+    agents=[member("lead", tools=["pay"])],
+    tools=[
+        {
+            "name": "pay",
+            "function": "shop.sums:pay",
+            "effect": "irreversible",
+            "approval": "required",
+            "on_unknown": "ask",
+        }
+    ],
+    collaboration_model={"type": "manual"},
+)
+
+
+def waiting_world() -> World:
+    """Return a world whose task waits for its user."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    return world
+
+
+def calling_world() -> World:
+    """Return a world whose task waits for the answer to a call, and for the approval of another one."""
+
+    def script(request: Request) -> ScriptedReply:
+        calls: tuple[tuple[str, Any], ...] = (("client_ask", {}), ("pay", {"amount": 5}))
+        return says("calling", *calls) if own_turns(request) == 0 else says("done")
+
+    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
+    world.submit(TEAM, client_tools=[ASK])
+    world.settle()
+    return world
+
+
+def call_id(world: World, number: int) -> str:
+    """Return the id of a call of the first turn."""
+    return world.history()[1].calls[number].id
+
+
+Case = tuple[Callable[[], World], Callable[[World], dict[str, Any]]]
+CASES: dict[str, Case] = {
+    names.SEND_TASK: (waiting_world, lambda world: {"message": "more"}),
+    names.INTERRUPT_TASK: (waiting_world, lambda world: {"message": "now"}),
+    names.STOP_TASK: (waiting_world, lambda world: {"reason": "enough"}),
+    names.PAUSE_TASK: (waiting_world, lambda world: {}),
+    names.STEP_TASK: (waiting_world, lambda world: {}),
+    names.RESUME_TASK: (waiting_world, lambda world: {}),
+    names.SET_LIMITS_TASK: (waiting_world, lambda world: {"limits": {"max_steps": 50}}),
+    names.FORK_TASK: (waiting_world, lambda world: {"task_id": "fork_1", "source": TASK, "seq": 1}),
+    names.ANSWER_TASK: (calling_world, lambda world: {"call_id": call_id(world, 0), "result": 1}),
+    names.APPROVE_TASK: (calling_world, lambda world: {"call_id": call_id(world, 1)}),
+    names.DENY_TASK: (calling_world, lambda world: {"call_id": call_id(world, 1)}),
+    names.RESOLVE_TASK: (
+        world_with_unknown_outcome,
+        lambda world: {"call_id": call_id(world, 0), "happened": True, "result": 1},
+    ),
+}
+"""A world in which a command is accepted, and its arguments."""
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of an audit file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def record_of(world: World) -> str:
+    """Return all that the workspace holds of tasks but their inboxes: histories, events and lineages."""
+    ids = [task_id for task_id in (TASK, "fork_1") if world.histories.lines(task_id)]
+    steps = [step.line() for task_id in ids for step in world.histories.read(task_id)]
+    lineage = world.files.get(lineage_path("fork_1")) or b""
+    return json.dumps([steps, world.events(), lineage.decode()])
+
+
+def finish(world: World) -> None:
+    """Let the task apply the control: give the other call its decision too."""
+    world.settle()
+    if world.status() in ("approval", "client_tool_turn"):
+        for name, number, rest in ((names.ANSWER_TASK, 0, {"result": 1}), (names.DENY_TASK, 1, {})):
+            arguments = {"task_id": TASK, "call_id": call_id(world, number), **rest}
+            try:
+                handle_task_command(world.engine, Settings(), name, arguments, "x")
+            except UsageError:  # it has its decision already
+                continue
+        world.settle()
+
+
+def test_there_is_a_case_for_each_control() -> None:
+    assert set(CASES) == set(TASK_HANDLERS)
+
+
+@pytest.mark.parametrize("way", ["client", "settings", "celery", "http"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_control_names_its_caller_in_the_record_and_in_the_audit_log(name: str, way: str, tmp_path: Path) -> None:
+    world = CASES[name][0]()
+    if name in (names.RESUME_TASK, names.STEP_TASK):
+        handle_task_command(world.engine, Settings(), names.PAUSE_TASK, {"task_id": TASK}, "p1")
+        world.settle()
+    arguments = {"task_id": TASK} | CASES[name][1](world)
+    log = tmp_path / "audit.log"
+    settings = Settings(audit_log=log, caller=BY if way == "settings" else None)
+    named = arguments if way == "settings" else arguments | {"by": BY}
+    assert BY not in record_of(world)
+    token = IN_REQUEST.set("r1" if way == "http" else "")
+    try:
+        (handle if way == "celery" else handle_task_command)(world.engine, settings, name, named, "item1")
+    finally:
+        IN_REQUEST.reset(token)
+    finish(world)
+    assert BY in record_of(world)
+    [line] = lines(log)
+    shown = {field: line[field] for field in ("action", "by", "task", "tenant", "way", "outcome")}
+    assert shown == {
+        "action": name.removeprefix("roboco."),
+        "by": BY,
+        "task": arguments["task_id"],
+        "tenant": None,
+        "way": "client" if way == "settings" else way,
+        "outcome": "accepted",
+    }
+    assert line.get("request") == ("r1" if way == "http" else None)
+    assert line["item"] == "item1"
+    assert line.get("call") == arguments.get("call_id")
+    assert line.get("limits") == arguments.get("limits")
+    assert "more" not in log.read_text()
+
+
+def test_a_refused_control_is_in_the_audit_log_without_its_content(tmp_path: Path) -> None:
+    world, log = waiting_world(), tmp_path / "audit.log"
+    with pytest.raises(UsageError):
+        handle(world.engine, Settings(audit_log=log), names.SEND_TASK, {"task_id": "t9", "message": "secret"}, "i")
+    wrong = {"task_id": 7, "by": ["x"], "limits": {"a": "x" * 5000}, "item_id": "y" * 5000}
+    with pytest.raises(UsageError):
+        handle(world.engine, Settings(audit_log=log), names.SET_LIMITS_TASK, wrong, "i")
+    first, second = lines(log)
+    assert (first["outcome"], first["task"], first["error"]) == ("refused", "t9", "not_found")
+    assert (second["outcome"], second["task"], second["by"], second["limits"]) == ("refused", None, None, None)
+    assert len(second["item"]) == 200
+    assert "secret" not in log.read_text()
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_a_control_that_fails_is_in_the_audit_log(tmp_path: Path) -> None:
+    world, log = waiting_world(), tmp_path / "audit.log"
+
+    def fail(name: str, call: Any) -> Any:
+        raise OSError("broken")
+
+    world.watch = fail
+    with pytest.raises(OSError, match="broken"):
+        handle(world.engine, Settings(audit_log=log), names.STOP_TASK, {"task_id": TASK}, "i")
+    assert [(line["outcome"], line["error"]) for line in lines(log)] == [("failed", "internal")]
+
+
+def test_a_control_is_refused_while_the_audit_file_cannot_be_opened(tmp_path: Path) -> None:
+    world = waiting_world()
+    with pytest.raises(UsageError, match=r"ROBOCO_AUDIT_LOG: .* cannot be opened .*; nothing was done"):
+        handle(world.engine, Settings(audit_log=tmp_path), names.STOP_TASK, {"task_id": TASK}, "i")
+    world.settle()
+    assert not world.status().ended
+
+
+def test_without_a_file_the_line_goes_to_the_logger_and_in_a_request_to_neither(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "roboco.audit")
+    world = waiting_world()
+    handle(world.engine, Settings(), names.PAUSE_TASK, {"task_id": TASK, "by": BY}, "i")
+    [record] = [one for one in caplog.records if one.name == "roboco.audit"]
+    assert json.loads(record.message)["by"] == BY
+    token = IN_REQUEST.set("r1")
+    handle(world.engine, Settings(), names.RESUME_TASK, {"task_id": TASK}, "j")
+    IN_REQUEST.reset(token)
+    assert len([one for one in caplog.records if one.name == "roboco.audit"]) == 1
+
+
+def test_a_tenants_task_over_celery_is_named_in_whole(tmp_path: Path) -> None:
+    log, arguments = tmp_path / "audit.log", {"task_id": "t9", "tenant": "acme"}
+    with pytest.raises(UsageError):
+        handle(waiting_world().engine, Settings(audit_log=log), names.PAUSE_TASK, arguments, "i")
+    assert [(line["task"], line["tenant"]) for line in lines(log)] == [("acme:t9", "acme")]
+
+
+def test_acts_of_an_operator_are_in_the_audit_log(tmp_path: Path) -> None:
+    world, log = waiting_world(), tmp_path / "audit.log"
+    operator: Any = Administration.__new__(Administration)
+    operator.settings, operator._engine, operator._producer = (
+        Settings(audit_log=log, caller="cli:me"),
+        world.engine,
+        None,
+    )
+    letter = dead_letter_of_lost_work("turn", TASK, "lead, step 3", "lost", 5, world.engine.now())
+    world.engine.dead_letters.add(letter)
+    with pytest.raises(UsageError):
+        operator.requeue_dead_letter(letter.letter_id)
+    operator.dismiss_dead_letter(letter.letter_id, by=BY)
+    created = KeyAdministration.create_key(operator, name="shop")
+    operator.revoke_key(created.key.id)
+    found = [(line["action"], line["by"], line["outcome"]) for line in lines(log)]
+    assert found == [
+        ("requeue_dead_letter", "cli:me", "refused"),
+        ("dismiss_dead_letter", BY, "accepted"),
+        ("create_key", "cli:me", "accepted"),
+        ("revoke_key", "cli:me", "accepted"),
+    ]
+    assert [line.get("key") for line in lines(log)][2:] == [created.key.id] * 2
+    assert created.text not in log.read_text()
+
+
+def test_a_command_acts_for_the_user_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "box\n")
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_123)
+    monkeypatch.setenv("USER", "mallory")
+    assert caller.local_caller() == "cli:4000000123@box?"
+    assert caller.caller_settings(Settings()).caller == "cli:4000000123@box?"
+    assert caller.caller_settings(Settings(caller="ops")).caller == "ops"
+    with pytest.raises(UsageError, match="ROBOCO_CALLER"):
+        load_settings({"ROBOCO_CALLER": "two\nlines"})
