@@ -29,7 +29,7 @@ GROUPS: Final = {
         "allowed_model_servers", "allowed_mcp_servers", "allowed_mcp_env", "allowed_webhooks", "allowed_webhook_env",
         "allowed_callbacks", "signing_keys", "tenant", "caller", "audit_log",
     ),
-    "Load": ("agents_concurrency", "max_queued", "model_limits"),
+    "Load": ("agents_concurrency", "max_queued", "model_limits", "tenant_budgets"),
     "Time": (
         "lease_seconds", "redelivery_delay", "sweep_interval", "max_attempts", "coordinator_timeout", "outage_timeout",
         "retention", "index_retention", "index_max_ended",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from roboco.domain.schema import CallerId
 from roboco.domain.team.model_limits import parse_limit
+from roboco.domain.tenant_budget import parse_budget
 from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
 
@@ -76,6 +77,12 @@ class Settings(BaseModel):
 
     An entry is `MODEL@ADDRESS=REQUESTS/TOKENS`; `MODEL=REQUESTS` and `MODEL=/TOKENS` are for the server of
     `OPENAI_BASE_URL`. All workers need the same value.
+    """
+    tenant_budgets: tuple[str, ...] = ()
+    """Cost and tokens that all tasks of a tenant may use in a day (UTC); further turns wait for the next day.
+
+    An entry is `TENANT=COST/TOKENS`, `TENANT=COST` or `TENANT=/TOKENS`; the tenant `*` means each other tenant.
+    All workers need the same value.
     """
     allowed_mcp_servers: tuple[str, ...] = ()
     """MCP servers that teams may use: whole command lines, and addresses.
@@ -218,6 +225,16 @@ class Settings(BaseModel):
     def _check_signing_keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if any(len(key) < 32 for key in value):
             raise ValueError("holds a key of fewer than 32 characters: make one with `openssl rand -hex 32`")
+        return value
+
+    @field_validator("tenant_budgets")
+    @classmethod
+    def _check_tenant_budgets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            try:
+                parse_budget(entry)
+            except UsageError as error:
+                raise ValueError(str(error)) from None
         return value
 
     @field_validator("model_limits")

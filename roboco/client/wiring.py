@@ -36,6 +36,7 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from roboco.adapters.redis.task_store import RedisTaskStore
+from roboco.adapters.redis.tenant_spending import RedisTenantSpending
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.sandbox.budget import MemoryBudget, read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
@@ -52,6 +53,7 @@ from roboco.adapters.tools.python_tool import run_code
 from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
+from roboco.domain.tenant_budget import TenantBudgets
 from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.frozen_teams import FrozenTeams
@@ -113,6 +115,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         caller_counts=RedisCallerCounts(scripts, keys),
         open_tasks=RedisOpenTasks(scripts, keys),
         daily_usage=RedisDailyUsage(scripts, keys),
+        tenant_spending=RedisTenantSpending(scripts, keys),
         clock=SystemClock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
         frozen_teams=FrozenTeams(workspace.files),
@@ -125,6 +128,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             max_indexed_ended=settings.index_max_ended,
             max_queued=settings.max_queued,
             outage_timeout=settings.outage_timeout,
+            budgets=TenantBudgets(settings.tenant_budgets if host.worker else ()),  # a client counts nothing
         ),
         telemetry=host.telemetry or NoTelemetry(),
     )

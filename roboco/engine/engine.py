@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
@@ -34,6 +35,7 @@ from roboco.ports.signals import Signals
 from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
 from roboco.ports.telemetry import NoTelemetry, Telemetry
+from roboco.ports.tenant_spending import TenantSpending
 from roboco.ports.tools import Toolbox
 from roboco.ports.workspace import Files, Histories
 
@@ -80,6 +82,8 @@ class Policy:
     """Queued messages with which no new task is accepted; None if there is no limit."""
     outage_timeout: float = 900.0
     """How long a turn is retried while its model's server refuses it or cannot be reached, before the task pauses."""
+    budgets: TenantBudgets = field(default_factory=TenantBudgets)
+    """The budgets of tenants for a day."""
     log_limits: LogLimits = field(default_factory=LogLimits)
     """The bounds of the event logs."""
 
@@ -113,6 +117,7 @@ class Engine:
     caller_counts: CallerCounts
     open_tasks: OpenTasks
     daily_usage: DailyUsage
+    tenant_spending: TenantSpending
     clock: Clock
     heartbeat: LeaseHeartbeat
     frozen_teams: FrozenTeams

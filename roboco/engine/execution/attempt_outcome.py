@@ -8,6 +8,7 @@ class TurnOutcome(StrEnum):
 
     COMMITTED = "committed"
     RATE_LIMITED = "waits until its model's rate limit allows it"
+    BUDGET = "waits until the next day, or until its tenant's budget is raised"
     OUTAGE = "waits, because its model cannot be reached"
     DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
     CUT_OFF = "the model's answer broke off in the middle: another attempt replaces it"

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from roboco.domain.access_key import CallerLimits
+from roboco.domain.ids import tenant_of
 from roboco.ports.caller_limits import Accepted, Account, LimitReached
 from roboco.ports.clock import Clock
 from roboco.ports.daily_usage import Spending
+from roboco.ports.tenant_spending import StepSpending
 from tests.support.memory_ports.server import MemoryServer
 
 LEASE = 30.0
@@ -139,6 +141,27 @@ class MemoryDailyUsage:
 
     def _day(self) -> str:
         return datetime.fromtimestamp(self._clock.now(), UTC).date().isoformat()
+
+
+class MemoryTenantSpending:
+    """Sums by tenant and day, and the newest counted step of each task and day."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._server = server
+
+    def count(self, task_id: str, day: str, steps: Sequence[StepSpending]) -> None:
+        """Add the steps that are not counted yet."""
+        with self._server as held:
+            for step in steps:
+                if step.seq > held.counted.get((task_id, day), -1):
+                    held.counted[task_id, day] = step.seq
+                    tokens, billionths = held.spent.get((tenant_of(task_id), day), (0, 0))
+                    held.spent[tenant_of(task_id), day] = (tokens + step.tokens, billionths + step.billionths)
+
+    def spent(self, tenant: str, day: str) -> tuple[int, int]:
+        """Return the tokens and billionths."""
+        with self._server as held:
+            return held.spent.get((tenant, day), (0, 0))
 
 
 def _both(account: Account) -> list[tuple[tuple[str, str], str, CallerLimits]]:

@@ -177,6 +177,8 @@ class StoredData:
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     rebuild: Rebuild | None = None
+    counted: dict[tuple[str, str], int] = field(default_factory=dict)
+    spent: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
     index_lock: tuple[str, float] = ("", 0.0)
     paid: dict[tuple[str, str, str], float] = field(default_factory=dict)

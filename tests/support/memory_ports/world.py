@@ -41,7 +41,12 @@ from roboco.engine.record.tool_listings import list_tools
 from roboco.engine.stored_events import StoredEvents
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
-from tests.support.memory_ports.caller_limits import MemoryCallerCounts, MemoryDailyUsage, MemoryOpenTasks
+from tests.support.memory_ports.caller_limits import (
+    MemoryCallerCounts,
+    MemoryDailyUsage,
+    MemoryOpenTasks,
+    MemoryTenantSpending,
+)
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.dispatcher import (
     AdvanceMessage,
@@ -151,6 +156,7 @@ class World:
             index_progress=watch_port(MemoryIndexProgress(self.server, self.clock), "index_progress", watch),
             caller_counts=watch_port(MemoryCallerCounts(self.server, self.clock), "caller_counts", watch),
             open_tasks=watch_port(MemoryOpenTasks(self.server, self.clock), "open_tasks", watch),
+            tenant_spending=watch_port(MemoryTenantSpending(self.server), "tenant_spending", watch),
             daily_usage=watch_port(MemoryDailyUsage(self.server, self.clock), "daily_usage", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,

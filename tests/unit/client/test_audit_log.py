@@ -97,7 +97,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def record_of(world: World) -> str:
     """Return all that the workspace holds of tasks but their inboxes: histories, events and lineages."""
-    ids = [task_id for task_id in (TASK, "fork_1") if world.histories.lines(task_id)]
+    ids = [task_id for task_id in (TASK, "fork_1") if any(world.histories.lines(task_id))]
     steps = [step.line() for task_id in ids for step in world.histories.read(task_id)]
     lineage = world.files.get(lineage_path("fork_1")) or b""
     return json.dumps([steps, world.events(), lineage.decode()])

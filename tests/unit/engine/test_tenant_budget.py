@@ -1,0 +1,207 @@
+"""Budgets of tenants: each step counts once, and a turn waits while the budget of the day is used up."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_usage import BILLION, TaskUsage, day_of
+from roboco.domain.tenant_budget import TenantBudget, TenantBudgets, parse_budget
+from roboco.engine.engine import Policy
+from roboco.engine.tenant_budget import MAX_WAIT, count_today
+from roboco.errors import TransientError, UsageError
+from tests.support.memory_ports.journeys import TOOLS, member
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
+
+TASK = "acme:t1"
+TEAM = team_of(
+    agents=[member("writer")],
+    models={"standard": {"model": "m", "price_in": 1.0, "price_out": 1.0}},
+    collaboration_model={"type": "manual"},
+)
+
+
+def world_of(*entries: str) -> World:
+    """Return a world with these budgets."""
+    policy = replace(POLICY, budgets=TenantBudgets(entries))
+    return World(world_parts(lambda request: says("an answer"), policy=policy))
+
+
+def spent(world: World, tenant: str = "acme") -> tuple[int, int]:
+    """Return the tokens and billionths that the tenant has used today."""
+    return world.engine.tenant_spending.spent(tenant, day_of(world.engine.now()))
+
+
+def recorded(world: World, *task_ids: str) -> tuple[int, int]:
+    """Return the same from the histories."""
+    cells = [
+        cell
+        for task_id in task_ids
+        for cell in TaskUsage(task_id=task_id).after(world.histories.read(task_id)).cells
+        if cell.day == day_of(world.engine.now())
+    ]
+    return sum(cell.tokens_in + cell.tokens_out for cell in cells), sum(cell.cost_billionths for cell in cells)
+
+
+def reason(world: World, task_id: str = TASK) -> str:
+    """Return the reason of the task's status in Redis."""
+    return world.server.held.tasks[task_id].reason
+
+
+def test_a_turn_waits_with_a_reason_once_the_budget_is_used_up_and_continues_on_the_next_day() -> None:
+    world = world_of("acme=/1")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    assert world.status(TASK) is TaskStatus.USER_TURN  # the first turn began below the budget
+    assert spent(world) == recorded(world, TASK)
+    tokens = spent(world)[0]
+    assert tokens > 0
+    world.send("more", task_id=TASK)
+    for _ in range(5):
+        world.drain()
+        world.sweep()
+    now = world.engine.now()
+    tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
+    assert reason(world) == (
+        f"writer waits: tenant acme has used {tokens} tokens today, its budget is 1; "
+        f"it continues at {tomorrow:%Y-%m-%d} 00:00 UTC, or once the budget is raised"
+    )
+    assert len(world.history(TASK)) == 3
+    world.clock.advance((tomorrow - now).total_seconds() + MAX_WAIT)
+    world.settle(TASK)
+    assert len(world.history(TASK)) == 4
+    assert spent(world) == recorded(world, TASK)
+
+
+def test_other_tenants_and_tasks_without_a_tenant_continue() -> None:
+    world = world_of("acme=/1")
+    for task_id in ("other:t2", "t3"):
+        world.submit(TEAM, task_id=task_id)
+        world.settle(task_id)
+        world.send("more", f"item-{task_id[:2]}1".replace(":", ""), task_id=task_id)
+        world.settle(task_id)
+        assert len(world.history(task_id)) == 4
+    assert spent(world, "other") == spent(world, "") == (0, 0)
+
+
+def test_a_raised_budget_lets_the_task_continue_within_five_minutes() -> None:
+    world = world_of("acme=/1")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    world.send("more", task_id=TASK)
+    for _ in range(5):
+        world.drain()
+        world.sweep()
+    assert len(world.history(TASK)) == 3
+    world.given = replace(world.given, policy=replace(POLICY, budgets=TenantBudgets(("acme=/1000000",))))
+    world.engine = world.process()
+    world.clock.advance(MAX_WAIT + 1)
+    world.settle(TASK)
+    assert len(world.history(TASK)) == 4
+
+
+def test_a_waiting_task_can_be_stopped() -> None:
+    world = world_of("*=/1")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    world.send("more", task_id=TASK)
+    for _ in range(5):
+        world.drain()
+        world.sweep()
+    world.stop("stop1", task_id=TASK)
+    world.settle(TASK)
+    assert world.summary(TASK).status is TaskStatus.CANCELLED
+
+
+@pytest.mark.parametrize("port", ["task_store.commit", "task_store.commit_with_decision", "tenant_spending.count"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_each_step_counts_once_although_a_worker_dies_or_redis_does_not_answer(port: str, when: str) -> None:
+    for error in (Crash, TransientError("no answer")):
+        for number in range(1, 6):
+            world = world_of("acme=1000")
+            calls = 0
+
+            def watch(name: str, call: Any, number: int = number, error: Any = error) -> Any:
+                nonlocal calls
+                calls += name == port
+                if name != port or calls != number:
+                    return call()
+                if when == "after":
+                    call()
+                raise error
+
+            world.watch = watch
+            world.engine = world.process()
+            world.retry_until_answered(lambda world=world: world.submit(TEAM, task_id=TASK))
+            world.settle(TASK)
+            world.retry_until_answered(lambda world=world: world.send("more", task_id=TASK))
+            world.settle(TASK)
+            assert spent(world) == recorded(world, TASK) != (0, 0), (port, when, number)
+
+
+def test_an_emptied_redis_counts_open_tasks_again() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    before = spent(world)
+    world.server.held.spent.clear()
+    world.server.held.counted.clear()
+    world.server.held.tasks.clear()
+    assert spent(world) == (0, 0)
+    world.send("more", task_id=TASK)
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK)
+    assert spent(world) > before
+
+
+def test_steps_of_earlier_days_are_not_counted_again() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    world.clock.advance(2 * 86_400)
+    world.server.held.counted.clear()
+    count_today(world.engine, TASK, world.history(TASK))
+    assert spent(world) == (0, 0)
+
+
+def test_the_cost_of_tools_counts() -> None:
+    policy = replace(POLICY, budgets=TenantBudgets(("acme=1000",)))
+    tools = [tool.model_copy(update={"price": 0.01}) for tool in TOOLS.team.tools]
+    team = TOOLS.team.model_copy(update={"tools": tuple(tools)})
+    world = World(world_parts(TOOLS.script, TOOLS.functions, policy=policy))
+    world.submit(team, task_id=TASK)
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK)
+    assert spent(world)[1] >= BILLION // 100
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("acme=20", ("acme", TenantBudget(20.0))),
+        ("acme=0.5/100", ("acme", TenantBudget(0.5, 100))),
+        ("*=/7", ("*", TenantBudget(None, 7))),
+        ("acme=0", ("acme", TenantBudget(0.0))),
+    ],
+)
+def test_an_entry_names_a_tenant_its_cost_and_its_tokens(entry: str, expected: tuple[str, TenantBudget]) -> None:
+    assert parse_budget(entry) == expected
+
+
+@pytest.mark.parametrize(
+    "entry", ["acme", "acme=", "acme=/", "=5", "Acme=5", "acme=-1", "acme=5/1.5", "acme=nan", "a b=1"]
+)
+def test_a_wrong_entry_is_refused(entry: str) -> None:
+    with pytest.raises(UsageError, match="is no budget: write TENANT=COST/TOKENS"):
+        parse_budget(entry)
+
+
+def test_a_tenant_without_an_entry_has_that_of_all_others_and_no_tenant_has_none() -> None:
+    budgets = TenantBudgets(("acme=5", "*=/7"))
+    assert [budgets.of(name) for name in ("acme", "other", "")] == [TenantBudget(5.0), TenantBudget(None, 7), None]
+    assert TenantBudgets().of("acme") is None
+    assert Policy().budgets.of("acme") is None
