@@ -20,7 +20,7 @@ def turn_result(task_id: str, end: TurnResult) -> str:
     match end:
         case TurnFailed(reason):
             raise TaskFailed(task_id, TaskStatus.FAILED, reason)
-        case TurnOutcome.RATE_LIMITED | TurnOutcome.OUTAGE | TurnOutcome.DEFERRED:
+        case TurnOutcome.RATE_LIMITED | TurnOutcome.BUDGET | TurnOutcome.OUTAGE | TurnOutcome.DEFERRED:
             raise Retry(str(end), TransientError(str(end)))
         case TurnOutcome.CLAIMED_ELSEWHERE:
             raise Ignore

@@ -69,7 +69,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Operate": {
         "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
         "doctor": ("doctor.command:doctor", "Check everything that a deployment needs."),
-        "usage": ("commands.usage:usage", "Report turns, tokens, calls and cost."),
+        "usage": ("usage.command:usage", "Report turns, tokens, calls and cost."),
         "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
         "keys": ("gateway.keys:keys", "Create, list or revoke keys of the HTTP gateway."),
         "dead-letters": ("commands.dead_letters:dead_letters", "List, requeue or dismiss dead letters."),

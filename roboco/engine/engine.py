@@ -13,6 +13,7 @@ from roboco.engine.item_cache import ItemCache
 from roboco.engine.quarantine import Quarantine
 from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
+from roboco.engine.tenant_budget import DayBudgets
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.attempts import Attempts
 from roboco.ports.caller_limits import CallerCounts
@@ -133,6 +134,11 @@ class Engine:
     def summaries(self) -> Summaries:
         """Return the summaries of tasks."""
         return Summaries(self.files, self.histories, self.frozen_teams)
+
+    @property
+    def day_budgets(self) -> DayBudgets:
+        """Return the budgets of tenants for a day."""
+        return DayBudgets(self.policy.budgets, self.tenant_spending, self.clock)
 
     @property
     def tails(self) -> HistoryTails:

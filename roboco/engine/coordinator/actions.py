@@ -39,7 +39,6 @@ from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.record.tool_listings import tool_differences
 from roboco.engine.task_entries import index_as
-from roboco.engine.tenant_budget import count_steps
 from roboco.engine.usage_counts import count_results
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS
@@ -117,7 +116,7 @@ def _append_step(
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    count_steps(engine, task_id, [step])
+    engine.day_budgets.count(task_id, [step])
     report_attempts(engine.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.task_store.commit(task_id, task.epoch, Commit(step, task.state.after(step), events)):

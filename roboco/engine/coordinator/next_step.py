@@ -38,7 +38,6 @@ from roboco.engine.coordinator.custom_router import guarded_router
 from roboco.engine.engine import Engine
 from roboco.engine.history_tail import shows_decision
 from roboco.engine.task_entries import index_as
-from roboco.engine.tenant_budget import count_steps
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 
@@ -112,7 +111,7 @@ class NextStep:
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
-        count_steps(self.engine, self.task_id, [commit.step])
+        self.engine.day_budgets.count(self.task_id, [commit.step])
         after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:

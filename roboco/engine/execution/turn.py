@@ -59,7 +59,6 @@ from roboco.engine.record import recover
 from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.record.tool_listings import listings_for
 from roboco.engine.retry import retry
-from roboco.engine.tenant_budget import budget_wait
 from roboco.engine.usage import failed_reply_usage, record_turn_metrics, unfinished_usage_metadata
 from roboco.engine.usage_counts import count_turn
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
@@ -168,9 +167,8 @@ def _run(turn: ClaimedTurn) -> TurnResult:
 def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     """Run the turn with the tools of these listings."""
     engine, claim = turn.engine, turn.claim
-    if not turn.cancellation.requested and (
-        wait := budget_wait(engine, claim.assignment.task_id, claim.snapshot.agent)
-    ):
+    wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.agent)
+    if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     result = summary_for(engine, turn.team, claim, turn.cancellation)
     if not turn.cancellation.requested and (deferred := _wait_for_summary(turn, result)) is not None:

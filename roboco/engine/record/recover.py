@@ -36,7 +36,6 @@ from roboco.domain.task_summary import parse_summary
 from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
-from roboco.engine.tenant_budget import count_steps, count_today
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
 
@@ -61,7 +60,7 @@ def rebuild(engine: Engine, task_id: str) -> None:
     verify_chain(lines)
     steps = [parse_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
-    count_today(engine, task_id, steps)
+    engine.day_budgets.count_today(task_id, steps)
     reopen(engine, task_id)
     stored = engine.files.get(summary_path(task_id))
     before = None if stored is None else parse_summary(stored)
@@ -176,7 +175,7 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
             events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:
             events = events_on_apply(engine, task_id, task, step, _unpublished_results(step, task.calls))
-        count_steps(engine, task_id, [step])
+        engine.day_budgets.count(task_id, [step])
         if not engine.task_store.commit(task_id, epoch, Commit(step, state, events)):
             return True
         epoch, before, moved = epoch + 1, step, True

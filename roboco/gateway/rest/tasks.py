@@ -14,8 +14,8 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import forbidden
 from roboco.gateway.rest.answers import as_json, read_json, read_task
+from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TenantName
 from roboco.gateway.rest.parameters import TaskId
 from roboco.gateway.rest.responses import problems, readable
@@ -23,7 +23,6 @@ from roboco.gateway.rest.submission import create_task as submit_task
 from roboco.gateway.rest.submission import fork_options
 
 router = APIRouter(tags=["tasks"])
-TeamName = Annotated[str, Query(max_length=64)]
 Time = Annotated[
     str | None,
     Query(max_length=64, description="A time in ISO 8601, or a duration before now: 30m, 2h, 1d.", examples=["1d"]),
@@ -61,7 +60,7 @@ async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
     status: Annotated[
         list[str] | None, Query(max_length=20, description=f"Statuses or groups: {', '.join(STATUS_NAMES)}.")
     ] = None,
-    team: Annotated[list[TeamName] | None, Query(max_length=20, description="Names of teams.")] = None,
+    team: Annotated[list[ListedTeam] | None, Query(max_length=20, description="Names of teams.")] = None,
     since: Time = None,
     until: Time = None,
     text: Annotated[str | None, Query(max_length=200, description="A part of the title.")] = None,
@@ -140,17 +139,3 @@ async def _created(
     task = await gateway.create_task(caller, new, created)
     headers = {"Location": f"/v1/tasks/{task.task_id}"}
     return Response(as_json(task), 201 if task.created else 200, headers, "application/json")
-
-
-def listed_tenant(caller: Principal, tenant: str | None) -> str | None:
-    """Return the tenant whose tasks are listed. Raise Problem `forbidden` for another one than the caller's."""
-    if caller.tenant is not None and tenant not in (None, caller.tenant):
-        raise forbidden("this key lists the tasks of one tenant alone", "leave tenant out")
-    return tenant if caller.tenant is None else caller.tenant
-
-
-def listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None:
-    """Return the teams whose tasks are listed, or None for all. Teams that the caller may not use are left out."""
-    if caller.teams is None:
-        return teams or None
-    return sorted(caller.teams.intersection(teams) if teams else caller.teams)

@@ -22,15 +22,15 @@ from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import unavailable
 from roboco.gateway.rest.answers import as_json
+from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems
-from roboco.gateway.rest.tasks import TeamName, listed_teams, listed_tenant
 
 router = APIRouter(tags=["operations"])
 REPORT_SECONDS: Final = 50.0
 """Seconds that a report may take: less than the time-outs of proxies."""
 RETRY_SECONDS: Final = 5.0
 _CONTENT_TYPES: Final = {"json": "application/json", "jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
-Format = Literal["json", "jsonl", "csv"]
+ReportForm = Literal["json", "jsonl", "csv"]
 
 
 @router.get(
@@ -46,9 +46,9 @@ async def report_usage(  # noqa: PLR0913 - one parameter for each condition
     since: Annotated[date | None, Query(description="The first day in UTC; by default 29 days before today.")] = None,
     until: Annotated[date | None, Query(description="The last day in UTC; by default today.")] = None,
     tenant: Annotated[str | None, Query(max_length=32, description="A tenant, for a key of all tenants.")] = None,
-    team: Annotated[list[TeamName] | None, Query(max_length=20, description="Names of teams.")] = None,
+    team: Annotated[list[ListedTeam] | None, Query(max_length=20, description="Names of teams.")] = None,
     all_tasks: Annotated[bool, Query(description="Also tasks that lists no longer show, for operators.")] = False,
-    form: Annotated[Format, Query(alias="format")] = "json",
+    form: Annotated[ReportForm, Query(alias="format")] = "json",
 ) -> Response:
     """Return turns, tokens, calls and cost, summed by some dimensions, from the recorded steps.
 
@@ -74,7 +74,7 @@ def _check_rights(caller: Principal, all_tasks: bool) -> None:
         caller.require_any(Scope.READ, Scope.OPERATE)
 
 
-async def _collected(gateway: Gateway, start: Any, form: Format) -> bytes:
+async def _collected(gateway: Gateway, start: Any, form: ReportForm) -> bytes:
     """Return the body of the report. Each hundred tasks are one call, so that a silent store ends it in time."""
     line, deadline = gateway.calls.reports, time.monotonic() + REPORT_SECONDS
     collector: UsageCollector = await line.run(start)
@@ -91,7 +91,7 @@ def _next_or_none(progress: Iterator[int]) -> int | None:
     return next(progress, None)
 
 
-def _body(report: Any, form: Format) -> bytes:
+def _body(report: Any, form: ReportForm) -> bytes:
     found: UsageSummary = report()
     if form == "json":
         return as_json(found)

@@ -10,7 +10,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import BILLION, TaskUsage, day_of
 from roboco.domain.tenant_budget import TenantBudget, TenantBudgets, parse_budget
 from roboco.engine.engine import Policy
-from roboco.engine.tenant_budget import MAX_WAIT, count_today
+from roboco.engine.tenant_budget import MAX_WAIT
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import TOOLS, member
 from tests.support.memory_ports.model import says
@@ -71,7 +71,7 @@ def test_a_turn_waits_with_a_reason_once_the_budget_is_used_up_and_continues_on_
         f"it continues at {tomorrow:%Y-%m-%d} 00:00 UTC, or once the budget is raised"
     )
     assert len(world.history(TASK)) == 3
-    world.clock.advance((tomorrow - now).total_seconds() + MAX_WAIT)
+    world.clock.move((tomorrow - now).total_seconds() + MAX_WAIT)
     world.settle(TASK)
     assert len(world.history(TASK)) == 4
     assert spent(world) == recorded(world, TASK)
@@ -99,7 +99,7 @@ def test_a_raised_budget_lets_the_task_continue_within_five_minutes() -> None:
     assert len(world.history(TASK)) == 3
     world.given = replace(world.given, policy=replace(POLICY, budgets=TenantBudgets(("acme=/1000000",))))
     world.engine = world.process()
-    world.clock.advance(MAX_WAIT + 1)
+    world.clock.move(MAX_WAIT + 1)
     world.settle(TASK)
     assert len(world.history(TASK)) == 4
 
@@ -162,9 +162,9 @@ def test_steps_of_earlier_days_are_not_counted_again() -> None:
     world = world_of("acme=1000")
     world.submit(TEAM, task_id=TASK)
     world.settle(TASK)
-    world.clock.advance(2 * 86_400)
+    world.clock.move(2 * 86_400)
     world.server.held.counted.clear()
-    count_today(world.engine, TASK, world.history(TASK))
+    world.engine.day_budgets.count_today(TASK, world.history(TASK))
     assert spent(world) == (0, 0)
 
 

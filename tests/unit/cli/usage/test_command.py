@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from roboco.cli.commands import usage as command
 from roboco.cli.main import commands
+from roboco.cli.usage import command
 from roboco.client.operator.usage import UsageSummary
 from roboco.domain.usage_table import UsageRow
 

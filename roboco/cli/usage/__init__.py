@@ -1,0 +1,1 @@
+"""roboco usage: reports of cost, tokens and calls. Open `command.py` first."""

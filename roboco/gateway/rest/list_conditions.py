@@ -1,0 +1,24 @@
+"""list_conditions: the tenant and the teams of a list or a report, within those that the caller reaches."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from roboco.gateway.principal import Principal
+from roboco.gateway.problem import forbidden
+
+ListedTeam = Annotated[str, Query(max_length=64)]
+
+
+def listed_tenant(caller: Principal, tenant: str | None) -> str | None:
+    """Return the tenant whose tasks are listed. Raise Problem `forbidden` for another one than the caller's."""
+    if caller.tenant is not None and tenant not in (None, caller.tenant):
+        raise forbidden("this key lists the tasks of one tenant alone", "leave tenant out")
+    return tenant if caller.tenant is None else caller.tenant
+
+
+def listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None:
+    """Return the teams whose tasks are listed, or None for all. Teams that the caller may not use are left out."""
+    if caller.teams is None:
+        return teams or None
+    return sorted(caller.teams.intersection(teams) if teams else caller.teams)
