@@ -9,7 +9,7 @@ A command may be delivered twice. The Celery task id is the default item id, so 
 from typing import Any
 
 from roboco.adapters.celery import names
-from roboco.client.run_handler import Command, run_handler
+from roboco.client.run_handler import SentCommand, run_handler
 from roboco.client.task_commands import TASK_HANDLERS
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.inbox.submission import parse_submission
@@ -25,7 +25,7 @@ def handle(engine: Engine, settings: Settings, name: str, arguments: dict[str, A
     If the arguments have a `tenant`, their task ids are those that the tenant uses.
     """
     handler = _handle_submit if name == names.SUBMIT_TASK else TASK_HANDLERS[name]
-    run_handler(handler, engine, settings, Command(name, arguments, item_id, "celery"))
+    run_handler(handler, engine, settings, SentCommand(name, arguments, item_id, "celery"))
 
 
 def _handle_submit(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

@@ -21,7 +21,7 @@ Handler = Callable[[Engine, Settings, dict[str, Any], str], None]
 
 
 @dataclass(frozen=True)
-class Command:
+class SentCommand:
     """A command as it was sent; nothing of it is checked yet."""
 
     name: str
@@ -32,7 +32,7 @@ class Command:
     way: Way
 
 
-def run_handler(handler: Handler, engine: Engine, settings: Settings, command: Command) -> None:
+def run_handler(handler: Handler, engine: Engine, settings: Settings, command: SentCommand) -> None:
     """Handle a command. If it is refused, publish the error to the task's followers and raise it.
 
     If the arguments have a `tenant`, their task ids are those that the tenant uses.
@@ -57,7 +57,7 @@ def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overlo
         engine.event_logs.publish_unlogged(task_id, event)
 
 
-def _act_of(command: Command) -> Act:
+def _act_of(command: SentCommand) -> Act:
     """Return the command as the audit log shows it."""
     arguments = {"item_id": command.item_id} | command.arguments
     shown = {short: arguments.get(field) for short, field in _AUDITED_FIELDS.items()}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.adapters.celery import names
-from roboco.client.run_handler import Command, Handler, run_handler
+from roboco.client.run_handler import Handler, SentCommand, run_handler
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -294,4 +294,4 @@ def handle_task_command(engine: Engine, settings: Settings, name: str, arguments
     """
     if arguments.get("by") is None and settings.caller is not None:
         arguments = arguments | {"by": settings.caller}
-    run_handler(TASK_HANDLERS[name], engine, settings, Command(name, arguments, item_id, "client"))
+    run_handler(TASK_HANDLERS[name], engine, settings, SentCommand(name, arguments, item_id, "client"))

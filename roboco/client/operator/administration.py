@@ -6,8 +6,8 @@ from typing import Unpack
 from celery import Celery
 
 from roboco.client.audit import MAX_ID_CHARS
-from roboco.client.key_administration import KeyAdministration
 from roboco.client.operator import dead_letters
+from roboco.client.operator.key_administration import KeyAdministration
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.usage import UsageCollector, UsageSummary
 from roboco.client.options import UsageOptions

@@ -13,8 +13,8 @@ from roboco.adapters.celery import names
 from roboco.cli.terminal import caller
 from roboco.client.audit import IN_REQUEST
 from roboco.client.commands import handle
-from roboco.client.key_administration import KeyAdministration
 from roboco.client.operator.administration import Administration
+from roboco.client.operator.key_administration import KeyAdministration
 from roboco.client.task_commands import TASK_HANDLERS, handle_task_command
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import lineage_path
@@ -25,6 +25,7 @@ from tests.support.memory_ports.journeys import MANUAL, member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
+from tests.unit.engine.intake.test_retry_task import failed_world
 
 BY = "key:17"
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
@@ -86,6 +87,7 @@ CASES: dict[str, Case] = {
         world_with_unknown_outcome,
         lambda world: {"call_id": call_id(world, 0), "happened": True, "result": 1},
     ),
+    names.RETRY_TASK: (failed_world, lambda world: {"reason": "once more", "limits": {"max_steps": 50}}),
 }
 """A world in which a command is accepted, and its arguments."""
 
