@@ -9,7 +9,7 @@ import redis
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import direct_calls
-from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.client import TIMEOUT, connect
 from roboco.adapters.redis.direct_calls import MAX_IDLE, DirectCalls, LostConnectionError
 from roboco.adapters.redis.scripts import ScriptCall, Scripts
 from roboco.errors import TransientError
@@ -31,7 +31,7 @@ def calls(client: redis.Redis) -> DirectCalls:
 
 def connection_of(calls: DirectCalls) -> Any:
     """The connection that the next call uses."""
-    assert calls.call("PING") == "PONG"
+    assert calls.call("PING") in ("PONG", b"PONG")
     return calls._idle[-1][1]
 
 
@@ -143,3 +143,27 @@ def test_all_scripts_of_a_client_share_the_kept_connections(client: redis.Redis)
     first, second = Scripts(client), Scripts(client)
     assert first._direct is not None
     assert first._direct is second._direct
+
+
+def test_a_server_that_does_not_answer_is_a_timeout_and_no_lost_connection(valkey: ValkeyServer) -> None:
+    """Callers repeat a call that has lost its connection, but not one that has timed out."""
+    with redis.Redis.from_url(valkey.url, socket_timeout=0.3) as client:
+        calls = DirectCalls(client)
+        connection_of(calls)
+        with pytest.raises(redis.TimeoutError):
+            calls.call("BLPOP", "roboco:nothing", 60)
+        assert len(calls._idle) == 0
+        assert calls.call("ECHO", "next") == b"next"
+
+
+def test_a_kept_connection_waits_in_the_kernel_and_one_of_the_pool_in_python(
+    client: redis.Redis, calls: DirectCalls
+) -> None:
+    kept = connection_of(calls)
+    assert kept._sock.gettimeout() is None
+    others = [calls._take() for _ in range(MAX_IDLE + 1)]
+    for connection in others:
+        calls._give_back(connection)
+    assert {connection._sock.gettimeout() for _, connection in calls._idle} == {None}
+    pool: Any = client.connection_pool
+    assert [connection._sock.gettimeout() for connection in pool._available_connections] == [TIMEOUT]

@@ -29,6 +29,8 @@ from typing import Any, Final
 from kombu import transport
 from kombu.transport import pyamqp, redis, virtual
 from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps
+from redis import Redis
 from redis import exceptions as redis_exceptions
 from redis.exceptions import RedisError
 
@@ -43,6 +45,7 @@ from roboco.adapters.celery.envelope import (
 )
 from roboco.adapters.celery.message_validation import content_error
 from roboco.adapters.celery.names import TOOL_TASK, TURN_TASK
+from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
 from roboco.domain.dead_letter import letter_id_of
 
 REPEATED_TASKS: Final = (TURN_TASK, TOOL_TASK)
@@ -153,6 +156,19 @@ class GuardedChannel:
             asynchronous_client = self._reused_client = make()
             asynchronous_client.script_load = partial(_load_script, asynchronous_client.script_load)
         return asynchronous_client
+
+    def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:
+        """Send a message to a queue: over a kept connection, unless it is part of a batch or its queue expires."""
+        own: Any = self
+        put: Any = super()._put  # type: ignore[misc]  # a mixin
+        with own.conn_or_acquire() as client:
+            if options or queue in own._expires or type(client) is not Redis:
+                return put(queue, message, **options)
+            key = own._q_for_pri(queue, own._get_message_priority(message, reverse=False))
+            try:
+                direct_calls_of(client).call("LPUSH", key, dumps(message))
+            except LostConnectionError:
+                put(queue, message)  # the client retries as it is configured
 
     @cached_property
     def subclient(self) -> Any:

@@ -9,11 +9,17 @@ bookkeeping, metrics, a poll of the socket and the machinery of retries. Here th
 scripts. The caller repeats a call that has lost its connection through the client, which retries as it is configured.
 A call that found no connection is not repeated: the pool has retried that already.
 
+Kept sockets wait in the kernel: with a time-out of Python's, each send and each read polls first, which is one system
+call more and one more moment at which this thread gives up the interpreter's lock. Under load it then waits for it.
+
 A connection whose answer was not read must not be used again: the next caller would get that answer. So each one that
 has not been read to the end is closed, also after an exception that a signal raises in between.
 """
 
 import os
+import socket
+import ssl
+import struct
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -63,6 +69,8 @@ class DirectCalls:
             yield connection
             whole = True
         except redis.ConnectionError as error:
+            if isinstance(error.__context__, BlockingIOError):  # the kernel's time-out
+                raise redis.TimeoutError("Timeout reading from socket, or writing to it") from error
             raise LostConnectionError(str(error)) from error
         finally:
             if whole:
@@ -75,14 +83,35 @@ class DirectCalls:
         try:
             pid, connection = self._idle.pop()
         except IndexError:
-            return self._pool.get_connection()
-        return connection if pid == os.getpid() else self._take()
+            connection = self._pool.get_connection()
+        else:
+            if pid != os.getpid():
+                return self._take()
+        _wait_in_kernel(connection)
+        return connection
 
     def _give_back(self, connection: Any) -> None:
         if len(self._idle) >= MAX_IDLE or connection.should_reconnect():
+            _wait_in_python(connection)
             self._pool.release(connection)
         else:
             self._idle.append((os.getpid(), connection))
+
+
+def _wait_in_kernel(connection: Any) -> None:
+    """Have the kernel limit each wait of the connection. With TLS, Python does: its library calls the socket itself."""
+    found = connection._sock  # a new one, if the connection was lost
+    if isinstance(found, socket.socket) and not isinstance(found, ssl.SSLSocket) and (seconds := found.gettimeout()):
+        limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        found.settimeout(None)
+
+
+def _wait_in_python(connection: Any) -> None:
+    """Restore the time-out that users of the pool expect."""
+    if connection._sock is not None:
+        connection._sock.settimeout(connection.socket_timeout)
 
 
 _CALLS_BY_CLIENT: WeakKeyDictionary[redis.Redis, DirectCalls] = WeakKeyDictionary()
