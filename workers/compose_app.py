@@ -63,6 +63,7 @@ def compose_worker(
     install_registration(app, settings, queues)
     if AGENTS_QUEUE in queues:
         preload_model()  # before the pool forks: each child would import it again, for 0.7 s of processor time
+        _silence_requests()
     gc.collect()
     gc.freeze()  # a full collection of all imported objects would stop all streams of a process for 80 to 180 ms
     return app, engine
@@ -104,6 +105,13 @@ def _import_tool_modules(modules: Sequence[str], **_: Any) -> None:
                 f"{type(error).__name__}: {error}\n"
                 "install it where the workers run, start them in its folder, or change ROBOCO_TOOL_MODULES"
             ) from error
+
+
+def _silence_requests() -> None:
+    """Log no line for each HTTP request: the line of its Celery task follows. Levels that an operator sets remain."""
+    requests = logging.getLogger("httpx2")
+    if requests.level == logging.NOTSET:
+        requests.setLevel(logging.WARNING)
 
 
 def _note_node(app: Celery, sender: str, **_: Any) -> None:

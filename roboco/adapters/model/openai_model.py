@@ -11,9 +11,9 @@ from typing import Any
 
 import openai
 from httpx2 import Response
-from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient
 
 from roboco.adapters.model.allowlist import check_allowed, key_variable
+from roboco.adapters.model.chat_client import ChatClient
 from roboco.adapters.model.coalescer import TextCoalescer
 from roboco.adapters.model.errors import (
     RATE_LIMIT_CODE,
@@ -34,7 +34,6 @@ from roboco.adapters.model.json_tool_calls import (
 )
 from roboco.adapters.model.loop_thread import LoopTask, LoopThread
 from roboco.adapters.model.reply_assembly import ReplyAssembly
-from roboco.adapters.model.response_limits import bound_response
 from roboco.adapters.model.sse import iter_chunks
 from roboco.adapters.model.tool_call_filter import SpokenWords
 from roboco.domain.team.model_profile import ModelProfile
@@ -74,7 +73,7 @@ class OpenAIModel:
         self._max_attempts = max_attempts
         self._retry_delay = retry_delay
         self._loop = LoopThread()
-        self._clients: dict[tuple[int, str | None, str], AsyncOpenAI] = {}
+        self._clients: dict[tuple[int, str | None, str], ChatClient] = {}
         self._no_response_format: set[tuple[str | None, str]] = set()
 
     def stream(self, request: Request, on_text: OnText | None = None) -> ModelStream:
@@ -215,16 +214,7 @@ class OpenAIModel:
         client = self._client(request)
         try:
             async with asyncio.timeout(profile.first_token_timeout) as limit:
-                # Not `completions.create`: it walks its typed arguments by reflection, on the one thread that carries
-                # all streams. That takes a fifth of its time for a short request, and 16 ms for 60 messages.
-                response: Any = await client.post(
-                    "/chat/completions",
-                    cast_to=Response,
-                    body=_request_body(request, extra),
-                    options={"headers": {"Accept-Encoding": "identity"}},
-                    stream=True,
-                    stream_cls=AsyncStream[Any],
-                )
+                response = await client.post(_request_body(request, extra))
                 async with _closing(response):
                     await _read_chunks(response, assembly, on_text, profile, limit)
         except TimeoutError as error:
@@ -242,7 +232,7 @@ class OpenAIModel:
                 "broken_stream", f"model {profile.model!r} closed the stream in the middle of its reply", True
             )
 
-    def _client(self, request: Request) -> AsyncOpenAI:
+    def _client(self, request: Request) -> ChatClient:
         check_allowed(request.profile, self._allowed)
         name = key_variable(request.profile)
         key = os.environ.get(name, "")
@@ -253,13 +243,7 @@ class OpenAIModel:
             raise ModelError("no_key", f"the key in {name} holds characters that cannot be sent; set it anew", False)
         identity = (os.getpid(), base_url, key)
         if identity not in self._clients:
-            self._clients[identity] = AsyncOpenAI(
-                api_key=key or "none",
-                base_url=base_url,
-                max_retries=0,
-                timeout=openai.Timeout(600, connect=10),
-                http_client=DefaultAioHttpClient(event_hooks={"response": [bound_response]}),
-            )
+            self._clients[identity] = ChatClient(key or "none", base_url)
         return self._clients[identity]
 
     def start(self, request: Request, on_text: OnText, out: "queue.SimpleQueue[_StreamItem]") -> LoopTask:
@@ -299,17 +283,20 @@ _StreamItem = str | Reply | ModelError | None
 class _RunningStream:
     def __init__(self, model: OpenAIModel, request: Request, on_text: OnText | None) -> None:
         self._items: queue.SimpleQueue[_StreamItem] = queue.SimpleQueue()
+        self._ended = False  # True once the reply or the error was read: they come after the end of the connection
         self._loop_task = model.start(request, on_text or self._items.put, self._items)
 
     def __iter__(self) -> Iterator[str | Reply]:
         while (item := self._items.get()) is not None:
+            self._ended = isinstance(item, ModelError | Reply)
             if isinstance(item, ModelError):
                 raise item
             yield item
 
     def close(self) -> None:
         """Close the connection to the model now; iteration then ends. Any thread may call this, also repeatedly."""
-        self._loop_task.cancel()
+        if not self._ended:  # a cancellation wakes the loop up
+            self._loop_task.cancel()
         self._items.put(None)
 
     def wait_closed(self, seconds: float) -> bool:

@@ -1,0 +1,96 @@
+"""Chat client: requests with a kept head are those of the openai package, and so are their errors."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.adapters.model.chat_client import ChatClient
+from roboco.adapters.model.openai_model import OpenAIModel
+from tests.contract.model.model_calls import IGNORE_ABANDONED_GENERATORS, make_request, read_failure, read_reply
+from tests.support.servers.model_server import ModelServer, Reply
+
+pytestmark = IGNORE_ABANDONED_GENERATORS
+
+
+def sent_directly(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return a list that gets an item for each request without the package."""
+    sent: list[bool] = []
+    original: Any = ChatClient._post_directly
+
+    async def post(self: ChatClient, *arguments: Any) -> Any:
+        sent.append(True)
+        return await original(self, *arguments)
+
+    monkeypatch.setattr(ChatClient, "_post_directly", post)
+    return sent
+
+
+def test_the_third_request_has_the_heads_of_the_packages(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, model = sent_directly(monkeypatch), models()
+    replies = [read_reply(model.stream(make_request("a ü 漢"))) for _ in range(4)]
+    assert len({text for text, _ in replies}) == 1
+    assert len(sent) == 2
+    first, *others = [record.request for record in server.requests]
+    assert [request.headers for request in others] == [first.headers] * 3
+    assert [request.body for request in others] == [first.body] * 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 503])
+def test_an_error_of_a_later_request_is_the_packages(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    sent, model = sent_directly(monkeypatch), models(max_attempts=1)
+    wrong = Reply(status=status, text="maximum context length", headers={"retry-after": "7"})
+    server.script(lambda request: wrong if "fail" in str(request.body) else Reply(text="fine"))
+    _, of_package = read_failure(model.stream(make_request("fail")))
+    for _ in range(2):
+        read_reply(model.stream(make_request()))
+    assert sent == []
+    _, direct = read_failure(model.stream(make_request("fail")))
+    assert sent == [True]
+    assert vars(direct) == vars(of_package)
+    assert repr(direct.__cause__) == repr(of_package.__cause__)
+    assert read_reply(model.stream(make_request()))[0] == "fine"
+
+
+def test_a_later_request_that_finds_no_server_is_a_connection_error(models: Callable[..., OpenAIModel]) -> None:
+    with ModelServer() as server:
+        model = models(max_attempts=1, allowed=(server.base_url,))
+        request = make_request(base_url=server.base_url)
+        for _ in range(2):
+            read_reply(model.stream(request))
+    _, error = read_failure(model.stream(request))
+    assert (error.code, error.retryable) == ("connection", True)
+
+
+def test_a_header_that_changes_with_each_request_is_not_kept(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, model = sent_directly(monkeypatch), models()
+    read_reply(model.stream(make_request()))
+    [client] = model._clients.values()
+    keys = iter(range(100))
+
+    async def add_key(request: Any) -> None:
+        request.headers["idempotency-key"] = str(next(keys))
+
+    client._openai._prepare_request = add_key
+    for _ in range(4):
+        read_reply(model.stream(make_request()))
+    assert sent == []
+    assert [record.request.headers.get("idempotency-key") for record in server.requests] == [None, "0", "1", "2", "3"]
+
+
+def test_a_redirected_request_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = ChatClient("key", "http://127.0.0.1:1/v1")
+
+    class Redirected:
+        history = ("moved",)
+
+    client._note_head(Redirected())  # type: ignore[arg-type]
+    assert client._last is None
+    asyncio.run(client.close())
