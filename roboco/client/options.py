@@ -1,4 +1,4 @@
-"""Options: keyword arguments of `run`, `send`, `interrupt`, `fork`, `set_limits`, `tasks`, `usage` and `create_key`."""
+"""Options: keyword arguments of methods of the client, such as `run`, `send`, `tasks`, `usage` and `bulk`."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -114,6 +114,23 @@ class UsageOptions(TypedDict, total=False):
     """The name of the team, or the names of some."""
     all_tasks: bool
     """True to read all tasks of the workspace, also those that have left the task index."""
+
+
+class BulkOptions(TaskFilterOptions, total=False):
+    """The tasks and the content of a bulk control."""
+
+    all_tasks: bool
+    """True if the control may reach all tasks: without a condition it is refused otherwise."""
+    reason: str
+    """Why tasks are stopped; their histories keep it."""
+    limits: LimitOptions
+    """The new limits, for the control `limits`."""
+    by: str | None
+    """The identity of the caller; the histories show it."""
+    bulk_id: str | None
+    """The id of an earlier run to resume: no task gets its item twice. The cursor of a page holds it, too."""
+    rate: float
+    """Tasks a second at most; 50 by default."""
 
 
 class KeyOptions(TypedDict, total=False):

@@ -14,8 +14,10 @@ from roboco.client import task_list
 from roboco.client.caller_accounts import CallerAccounts
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator.administration import Administration
+from roboco.client.operator.bulk import Bulk, create_bulk
+from roboco.client.operator.bulk_control import ControlName
 from roboco.client.operator.operations import LiveState, Operations
-from roboco.client.options import SubmitOptions, TaskFilterOptions
+from roboco.client.options import BulkOptions, SubmitOptions, TaskFilterOptions
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team, resolve_team, team_files
 from roboco.client.wiring import (
@@ -214,6 +216,15 @@ class Orchestrator(Administration):
         """
         wanted = task_list.task_filter(self.settings.tenant, filters)
         return self._engine.task_index.page(wanted, cursor, task_list.check_limit(limit))
+
+    def bulk(self, control: ControlName, **options: Unpack[BulkOptions]) -> Bulk:
+        """Return a bulk control of all tasks that meet the conditions. It begins with its first page.
+
+        `stop` and `limits` reach open tasks, `interrupt` queued and running ones, `pause` open ones that are not
+        paused, `step` and `resume` paused ones; `status` may name others that are open. Tasks with the client's tenant
+        alone, if it has one. Raises UsageError if an option is wrong, or without a condition unless `all_tasks` is set.
+        """
+        return create_bulk(self._engine, self.task, control, self.settings.tenant, options)
 
     def task_ids(self) -> Iterator[str]:
         """Yield the ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""

@@ -1,0 +1,204 @@
+"""bulk: one control of many tasks, page by page.
+
+    conditions ─► page of the task index ─► each task: item id of (bulk id, task id) ─► accepted ─► outcome ─► cursor
+                  (Redis is silent:         (at most `rate` a second)          (store is silent, task is broken:
+                   raised, nothing sent)                                        the outcome says why, others follow)
+
+The item id is derived, so a task accepts the item of a bulk control once, however often a page is repeated: after
+Ctrl-C, a crash, or an answer that was lost. Nothing is stored but the items. A repetition from the front finds each
+accepted item again; the cursor, which holds the bulk id, saves the time for that. A run holds one page in memory.
+
+Only tasks that exist when the bulk control begins get its item. Those that change meanwhile follow in further rounds.
+Cost: one read of the index for each page; for each task about six reads and a write of the workspace, and a few
+commands to Redis. Eight tasks are controlled at the same time.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, Literal, cast
+
+from roboco.client.operator.bulk_control import BulkControl, ControlName
+from roboco.client.operator.bulk_cursor import BulkCursor
+from roboco.client.operator.pace import Pace
+from roboco.client.options import BulkOptions, TaskFilterOptions
+from roboco.client.task import Task
+from roboco.client.task_list import MAX_LIMIT, check_limit, task_filter
+from roboco.domain.canonical_json import sha256
+from roboco.domain.ids import check_item_id
+from roboco.domain.inbox.submission import parse_arguments
+from roboco.domain.schema import RecordModel
+from roboco.domain.task_filter import TaskFilter
+from roboco.engine.engine import Engine
+from roboco.engine.intake.accept_item import stored_item
+from roboco.errors import AlreadyEnded, RobocoError, TransientError, UsageError
+
+DEFAULT_RATE: Final = 50.0
+"""Tasks a second."""
+PAGE_SIZE: Final = 50
+"""Tasks of a page."""
+PARALLEL: Final = 8
+"""Tasks that get their item at the same time."""
+MAX_UNAVAILABLE: Final = 2 * PARALLEL
+"""Tasks in a row whose server does not answer: then the bulk control ends, since it would fail for all others."""
+MAX_CAUSE_CHARS: Final = 500
+"""Characters of a cause at most."""
+
+CONDITIONS: Final = ("status", "tenant", "team", "since", "until", "text")
+
+
+class BulkOutcome(RecordModel):
+    """The outcome of a bulk control for one task."""
+
+    task_id: str
+    item_id: str
+    """The id of the item, for its receipt."""
+    outcome: Literal["accepted", "repeated", "ended", "failed"]
+    """`repeated` if the task had accepted this item before, and `ended` if the task has ended meanwhile."""
+    code: str = ""
+    """The kind of the error of a failure, for programs."""
+    cause: str = ""
+    """The error of a failure."""
+
+
+class BulkPage(RecordModel):
+    """The outcomes of a page of tasks. If a later page has the same task again, its last outcome counts."""
+
+    bulk_id: str
+    """The id of the bulk control: the same id sends the same items."""
+    outcomes: list[BulkOutcome]
+    cursor: str
+    """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
+    complete: bool
+    """False while the task index is rebuilt from the workspace: until then tasks may be missing."""
+
+
+class Bulk:
+    """A bulk control of the tasks that meet conditions. Creating it reads and sends nothing."""
+
+    def __init__(self, engine: Engine, find: Callable[[str], Task], control: BulkControl, wanted: TaskFilter) -> None:
+        self._engine = engine
+        self._find = find
+        self._control = control
+        self._wanted = wanted
+        self._digest = control.digest(wanted)
+        self._unavailable = 0
+        self.pace = Pace(DEFAULT_RATE)
+        """The rate at which tasks get their item."""
+        self.bulk_id = f"bulk_{uuid.uuid4().hex}"
+        """The id of the bulk control. Another run with this id sends no task the same item twice."""
+
+    def count(self, cursor: str = "") -> int:
+        """Return how many tasks the bulk control will reach, as of now. Cost: one read of the index for 1,000 tasks."""
+        at, found = self._position(cursor), 0
+        wanted, page = self._wanted_at(at), at.page
+        while True:
+            read = self._engine.task_index.page(wanted, page, MAX_LIMIT)
+            found += sum(entry.created_at <= at.began for entry in read.entries)
+            if not (page := read.cursor):
+                return found
+
+    def page(self, cursor: str = "", limit: int = PAGE_SIZE) -> BulkPage:
+        """Control the tasks of the next page, and return their outcomes.
+
+        Raises UsageError if the cursor is wrong. Raises TransientError if Redis does not answer, or if a server does
+        not answer for sixteen tasks in a row: repeat the page then.
+        """
+        at = self._position(cursor)
+        read = self._engine.task_index.page(self._wanted_at(at), at.page, check_limit(limit))
+        found = self._send_all(at, [entry.task_id for entry in read.entries if entry.created_at <= at.began])
+        if at.round:  # an earlier round has reported the others
+            found = [one for one in found if one.outcome in ("accepted", "failed")]
+        following = at.after(read.cursor, any(one.outcome == "accepted" for one in found), self._now())
+        if following is None or (self._wanted.until is not None and following.since > self._wanted.until):
+            cursor = ""
+        else:
+            cursor = str(following)
+        return BulkPage(bulk_id=at.bulk_id, outcomes=found, cursor=cursor, complete=read.complete)
+
+    def pages(self, cursor: str = "", limit: int = PAGE_SIZE) -> Iterator[BulkPage]:
+        """Control all tasks from a cursor on, and yield each page. It raises the errors of `page`."""
+        while True:
+            page = self.page(cursor, limit)
+            yield page
+            if not (cursor := page.cursor):
+                return
+
+    def _send_all(self, at: BulkCursor, task_ids: list[str]) -> list[BulkOutcome]:
+        """Send the item to each task. Raise TransientError if servers do not answer for too many tasks in a row."""
+        found: list[BulkOutcome] = []
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="roboco-bulk") as pool:
+            for first in range(0, len(task_ids), PARALLEL):
+                some, sent = task_ids[first : first + PARALLEL], []
+                for task_id in some:
+                    self.pace.wait()
+                    sent.append(pool.submit(self._send, at.bulk_id, task_id))
+                found += (one.result() for one in sent)
+                self._check_availability(found[-len(some) :])
+        return found
+
+    def _send(self, bulk_id: str, task_id: str) -> BulkOutcome:
+        item_id = bulk_item_id(bulk_id, task_id)
+        try:
+            task = self._find(task_id)
+            repeated = stored_item(self._engine, task_id, item_id) is not None
+            self._control.send(task, item_id)
+        except AlreadyEnded:
+            return BulkOutcome(task_id=task_id, item_id=item_id, outcome="ended")
+        except (RobocoError, ValueError) as error:
+            code = error.code if isinstance(error, RobocoError) else "error"
+            cause = str(error)[:MAX_CAUSE_CHARS]
+            return BulkOutcome(task_id=task_id, item_id=item_id, outcome="failed", code=code, cause=cause)
+        return BulkOutcome(task_id=task_id, item_id=item_id, outcome="repeated" if repeated else "accepted")
+
+    def _check_availability(self, found: list[BulkOutcome]) -> None:
+        for one in found:
+            self._unavailable = self._unavailable + 1 if one.code == TransientError.code else 0
+        if self._unavailable >= MAX_UNAVAILABLE:
+            count, self._unavailable = self._unavailable, 0
+            raise TransientError(f"{count} tasks in a row have failed, the last one: {found[-1].cause}")
+
+    def _position(self, cursor: str) -> BulkCursor:
+        """Return the position of the cursor. Raise UsageError if it is that of another bulk control."""
+        if not cursor:
+            return BulkCursor.start(self.bulk_id, self._digest, self._now())
+        at = BulkCursor.parse(cursor)
+        if at.digest != self._digest:
+            raise UsageError("cursor: it is that of another bulk control; repeat the same control and conditions")
+        self.bulk_id = at.bulk_id
+        return at
+
+    def _now(self) -> datetime:
+        return self._engine.now()
+
+    def _wanted_at(self, at: BulkCursor) -> TaskFilter:
+        since = at.since if self._wanted.since is None else max(at.since, self._wanted.since)
+        return replace(self._wanted, since=since)
+
+
+def bulk_item_id(bulk_id: str, task_id: str) -> str:
+    """Return the id of the item that a bulk control sends to a task."""
+    return f"b_{sha256(f'{bulk_id}/{task_id}')[:32]}"
+
+
+def create_bulk(
+    engine: Engine, find: Callable[[str], Task], name: ControlName, tenant: str | None, options: BulkOptions
+) -> Bulk:
+    """Return the bulk control with these options, of the client's own tenant if it has one.
+
+    Raise UsageError if an option is wrong, or if there is no condition and `all_tasks` is not set.
+    """
+    conditions = {key: options[key] for key in CONDITIONS if options.get(key) not in (None, (), [])}
+    if not conditions and not options.get("all_tasks"):
+        raise UsageError("no condition is given: name tenant, team, status, time or title, or choose all tasks")
+    content = {key: options[key] for key in ("reason", "limits", "by") if options.get(key) is not None}
+    control = parse_arguments(BulkControl, {"name": name, **content})
+    control.check()
+    wanted = control.wanted(task_filter(tenant, cast(TaskFilterOptions, conditions)), "status" in conditions)
+    bulk = Bulk(engine, find, control, wanted)
+    bulk.pace = Pace(options.get("rate", DEFAULT_RATE))
+    if (bulk_id := options.get("bulk_id")) is not None:
+        bulk.bulk_id = check_item_id(bulk_id)
+    return bulk

@@ -1,0 +1,90 @@
+"""BulkControl: the control that a bulk control sends to each task, checked before the first task gets it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from roboco.client.task import Task
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.limits import LimitOverrides
+from roboco.domain.schema import CallerId, InputModel
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_filter import STATUS_GROUPS, TaskFilter
+from roboco.errors import UsageError
+
+ControlName = Literal["stop", "interrupt", "pause", "step", "resume", "limits"]
+_OPEN: Final = STATUS_GROUPS["open"]
+STATUSES: Final[Mapping[ControlName, frozenset[TaskStatus]]] = MappingProxyType(
+    {
+        "stop": _OPEN,
+        "interrupt": frozenset({TaskStatus.QUEUED, TaskStatus.RUNNING}),
+        "pause": _OPEN - {TaskStatus.PAUSED},
+        "step": frozenset({TaskStatus.PAUSED}),
+        "resume": frozenset({TaskStatus.PAUSED}),
+        "limits": _OPEN,
+    }
+)
+"""The statuses of the tasks that a control reaches if its conditions name none."""
+
+
+class BulkControl(InputModel):
+    """A control with its content."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    name: ControlName
+    reason: Annotated[str, Field(min_length=1, max_length=4000)] = "stopped by an operator"
+    """Why tasks are stopped; their histories keep it."""
+    limits: LimitOverrides | None = None
+    """The new limits."""
+    by: CallerId | None = None
+    """The identity of the caller, which the histories show."""
+
+    def check(self) -> None:
+        """Raise UsageError if the control has content of another one, or none where it needs some."""
+        if (self.name == "limits") != bool(self.limits and self.limits.overrides()):
+            raise UsageError(f"limits: {self.name} {'needs' if self.name == 'limits' else 'takes no'} limits")
+        if self.name != "stop" and "reason" in self.model_fields_set:
+            raise UsageError(f"reason: {self.name} takes no reason, only stop does")
+
+    def wanted(self, given: TaskFilter, names_statuses: bool) -> TaskFilter:
+        """Return the conditions on the tasks, with the control's own statuses if they name none.
+
+        Raise UsageError if they name a status in which tasks have ended.
+        """
+        if not names_statuses:
+            return replace(given, statuses=STATUSES[self.name])
+        if ended := sorted(given.statuses - _OPEN):
+            raise UsageError(f"status {ended[0].value!r}: {self.name} concerns open tasks alone; use open, for example")
+        return given
+
+    def digest(self, wanted: TaskFilter) -> str:
+        """Return the digest of this control of these tasks, apart from times and the caller."""
+        teams = None if wanted.teams is None else sorted(wanted.teams)
+        conditions = [sorted(wanted.statuses), wanted.tenant, teams, wanted.text]
+        content = self.model_dump(mode="json", exclude={"by"})
+        return sha256(canonical_json([content, conditions]))[:8]
+
+    def send(self, task: Task, item_id: str) -> None:
+        """Send the control to the task as the item with this id. It raises the errors of the task's own method."""
+        _SENDERS[self.name](self, task, item_id)
+
+
+def _set_limits(control: BulkControl, task: Task, item_id: str) -> None:
+    limits: Any = {} if control.limits is None else control.limits.overrides()
+    task.set_limits(item_id, by=control.by, **limits)
+
+
+_SENDERS: Final[Mapping[ControlName, Callable[[BulkControl, Task, str], object]]] = MappingProxyType(
+    {
+        "stop": lambda control, task, item_id: task.stop(control.reason, item_id, by=control.by),
+        "interrupt": lambda control, task, item_id: task.interrupt(item_id=item_id, by=control.by),
+        "pause": lambda control, task, item_id: task.pause(item_id, by=control.by),
+        "step": lambda control, task, item_id: task.step(item_id, by=control.by),
+        "resume": lambda control, task, item_id: task.resume(item_id, by=control.by),
+        "limits": _set_limits,
+    }
+)

@@ -1,0 +1,80 @@
+"""BulkCursor: the position of a bulk control, as text that a caller keeps."""
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Self
+
+from roboco.errors import UsageError
+
+MAX_ROUNDS: Final = 10
+"""Rounds over the tasks that have changed during the round before."""
+CLOCK_DIFFERENCE: Final = timedelta(minutes=1)
+"""The clocks of workers differ by less, as a rule. A round begins that much earlier, so that it misses no change."""
+MAX_CURSOR_CHARS: Final = 400
+"""Characters of a cursor at most."""
+_CURSOR: Final = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{8})\.(\d{13})\.(\d)\.(\d{13})\.(\d{13})\.([01])\.([\x21-\x7e]{0,250})"
+)
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True)
+class BulkCursor:
+    """A position: the round, and the page of the task index in it. Times have milliseconds."""
+
+    bulk_id: str
+    digest: str
+    """The digest of the control and its conditions, apart from times."""
+    began: datetime
+    """The beginning of the bulk control. Tasks that were created later are left as they are."""
+    round: int
+    """The number of the round, from 0."""
+    round_began: datetime
+    since: datetime
+    """The earliest change of a task of this round."""
+    has_sent: bool
+    """True if a task of this round has accepted its item."""
+    page: str
+    """The cursor of the task index."""
+
+    @classmethod
+    def start(cls, bulk_id: str, digest: str, now: datetime) -> Self:
+        """Return the position before the first task."""
+        return cls(bulk_id, digest, now, 0, now, _EPOCH, False, "")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the cursor of this text. Raise UsageError if it is none."""
+        found = _CURSOR.fullmatch(text)
+        if found is None:
+            raise UsageError(f"cursor {text[:80]!r} is not one of a bulk control; leave it out to begin at the front")
+        bulk_id, digest, began, number, round_began, since, has_sent, page = found.groups()
+        times = (_time(began), int(number), _time(round_began), _time(since))
+        return cls(bulk_id, digest, *times, has_sent == "1", page)
+
+    def after(self, page: str, has_sent: bool, now: datetime) -> Self | None:
+        """Return the position after a page of the index, or None after the last one.
+
+        A task that changes while the pages are read moves to the front, and its old place is empty. So a further round
+        reads the latest changes again, until a round sends no item.
+        """
+        sent = self.has_sent or has_sent
+        if page:
+            return replace(self, has_sent=sent, page=page)
+        if not sent or self.round + 1 == MAX_ROUNDS:
+            return None
+        since = max(self.since, self.round_began - CLOCK_DIFFERENCE)
+        return replace(self, round=self.round + 1, round_began=now, since=since, has_sent=False, page="")
+
+    def __str__(self) -> str:
+        times = ".".join((_digits(self.began), str(self.round), _digits(self.round_began), _digits(self.since)))
+        return f"{self.bulk_id}.{self.digest}.{times}.{int(self.has_sent)}.{self.page}"
+
+
+def _digits(at: datetime) -> str:
+    return f"{max(0, int((at - _EPOCH) / timedelta(milliseconds=1))):013d}"
+
+
+def _time(digits: str) -> datetime:
+    return _EPOCH + timedelta(milliseconds=int(digits))
