@@ -1,11 +1,12 @@
-"""roboco interrupt, stop, pause, resume, step: the controls of a task."""
+"""roboco interrupt, stop, pause, resume, step: the controls of a task, or of all that meet conditions."""
 
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 import click
 
+from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.receipts import describe_effect, describe_reply_end
@@ -28,8 +29,12 @@ _NO_STEP_AFTER: Final = 0.5
 """Seconds after which a task that still waits counts as one that runs no step."""
 
 
+def _given_reason(given: dict[str, Any]) -> dict[str, Any]:
+    return {"reason": given["reason"]}
+
+
 @click.command()
-@click.argument("task_id")
+@bulk_option("interrupt")
 @click.argument("message", required=False)
 @options.answering_agent
 @options.timeout(5)
@@ -38,7 +43,8 @@ def interrupt(task_id: str, message: str | None, agent: str | None, timeout: flo
     """Interrupt a task, with or without a message.
 
     It continues with MESSAGE, or waits for one. The text that an agent has streamed so far stays. The command prints
-    the effect, after --timeout seconds at the latest.
+    the effect, after --timeout seconds at the latest. Or interrupt all running tasks that meet conditions, without a
+    message.
     """
     with open_task(task_id) as task:
         receipt = task.interrupt(message, agent, timeout=timeout)
@@ -46,12 +52,16 @@ def interrupt(task_id: str, message: str | None, agent: str | None, timeout: flo
 
 
 @click.command()
-@click.argument("task_id")
+@bulk_option("stop", _given_reason)
 @click.option("--reason", default="stopped by the user", show_default=True, help="Why; the history keeps it.")
 @options.timeout(5)
 @options.as_json
 def stop(task_id: str, reason: str, timeout: float, as_json: bool) -> None:
-    """Stop a task: it ends as cancelled."""
+    """Stop a task: it ends as cancelled.
+
+    Or stop all open tasks that meet conditions, such as --tenant acme --older 2h: the command prints their number,
+    asks for confirmation, and does not wait until they have ended. With --json it prints one object a line.
+    """
     with open_task(task_id) as task:
         status = task.summary().status
         receipt = task.stop(reason, timeout=0 if status.ended else timeout)
@@ -65,12 +75,12 @@ def stop(task_id: str, reason: str, timeout: float, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("task_id")
+@bulk_option("pause")
 @options.as_json
 def pause(task_id: str, as_json: bool) -> None:
     """Pause a task before its next step.
 
-    The current step is finished.
+    The current step is finished. Or pause all open tasks that meet conditions.
     """
     with open_task(task_id) as task:
         receipt = task.pause()
@@ -79,12 +89,13 @@ def pause(task_id: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("task_id")
+@bulk_option("resume")
 @options.as_json
 def resume(task_id: str, as_json: bool) -> None:
     """Resume a paused task.
 
-    A task that is paused at a limit continues once the limit is raised.
+    A task that is paused at a limit continues once the limit is raised. Or resume all paused tasks that meet
+    conditions.
     """
     with open_task(task_id) as task:
         receipt = task.resume()
@@ -96,13 +107,14 @@ def resume(task_id: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("task_id")
+@bulk_option("step")
 @options.timeout(30)
 @options.as_json
 def step(task_id: str, timeout: float, as_json: bool) -> int:
     """Run one step of a task, show it, and pause the task.
 
     If a step is running, the command waits for its end. The exit code is 1 if that takes longer than --timeout seconds.
+    Or have all paused tasks that meet conditions run one step, without waiting.
     """
     with open_task(task_id) as task:
         before = task.summary()

@@ -1,9 +1,10 @@
-"""roboco limits, retry: replace limits of a task, and continue one that has failed, as at a limit."""
+"""roboco limits, retry: replace limits, and continue failed tasks, as at a limit: of one task, or of many."""
 
 from typing import Any
 
 import click
 
+from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
@@ -28,8 +29,13 @@ def _limit_options(command: Any) -> Any:
     return command
 
 
+def _given_limits(given: dict[str, Any]) -> dict[str, Any]:
+    values = {name: given[name] for name in _HELP if given[name] is not None}
+    return {"limits": _scoped(given["agent"], given["tool"], values)}
+
+
 @click.command()
-@click.argument("task_id")
+@bulk_option("limits", _given_limits)
 @click.option("--agent", help="Set limits of this agent instead of the task's.")
 @click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
 @_limit_options
@@ -37,7 +43,8 @@ def _limit_options(command: Any) -> Any:
 def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **limits: Any) -> None:
     """Set other limits for a task.
 
-    Each limit that is given replaces the one before. A task that is paused at a limit continues.
+    Each limit that is given replaces the one before. A task that is paused at a limit continues. Or set limits
+    of all open tasks that meet conditions.
     """
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:

@@ -4,23 +4,23 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 from rich.table import Table
 from rich.text import Text
 
+from roboco.cli.bulk.task_conditions import filter_options, task_conditions
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
-from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.stored_tasks import StoredTasks
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
-from roboco.domain.task_filter import STATUS_NAMES, parse_time
 from roboco.errors import CorruptHistory, TransientError
 from roboco.settings import load_settings
 
@@ -29,41 +29,18 @@ MAX_TITLE_CHARS = 60
 
 
 @click.command()
-@click.option("--status", type=click.Choice(STATUS_NAMES), multiple=True, help="A status, or a group; may be repeated.")
-@click.option("--tenant", metavar="TENANT", help='The tenant; "" for tasks without one.')
-@click.option("--team", metavar="TEAM", help="The name of the team.")
-@click.option("--since", metavar="TIME", help="Changed since then: 2h, 1d, or a time such as 2026-01-31T09:30.")
-@click.option("--until", "--older", metavar="TIME", help="Not changed since then.")
-@click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case.")
+@task_conditions
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most tasks to list.")
 @click.option("--cursor", metavar="CURSOR", default="", help="Continue after the page that printed this cursor.")
 @options.as_json
-def tasks(  # noqa: PLR0913 - the options of a command
-    status: tuple[str, ...],
-    tenant: str | None,
-    team: str | None,
-    since: str | None,
-    until: str | None,
-    text: str | None,
-    limit: int,
-    cursor: str,
-    as_json: bool,
-) -> int:
+def tasks(limit: int, cursor: str, as_json: bool, **conditions: Any) -> int:
     """List tasks by status, tenant, team, time and title.
 
     The latest change of a status is first. Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace
     keeps them. Steps and tokens are those at the last change. While Redis does not answer, the command reads all tasks
     of the workspace instead.
     """
-    now = datetime.now().astimezone()
-    filters = TaskFilterOptions(
-        status=status,
-        tenant=tenant,
-        team=team,
-        since=None if since is None else parse_time(since, now),
-        until=None if until is None else parse_time(until, now),
-        text=text,
-    )
+    filters = filter_options(conditions)
     broken: list[str] = []
     with closing(Orchestrator(load_settings())) as orchestrator:
         try:

@@ -1,0 +1,44 @@
+"""task_conditions: the options of commands that concern the tasks which meet conditions."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import click
+
+from roboco.client.options import TaskFilterOptions
+from roboco.domain.task_filter import STATUS_NAMES, parse_time
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+NAMES: Final = ("status", "tenant", "team", "since", "until", "text")
+"""The parameters of these options."""
+_OPTIONS: Final = (
+    click.option(
+        "--status", type=click.Choice(STATUS_NAMES), multiple=True, help="A status, or a group; may be repeated."
+    ),
+    click.option("--tenant", metavar="TENANT", help='The tenant; "" for tasks without one.'),
+    click.option("--team", metavar="TEAM", help="The name of the team."),
+    click.option("--since", metavar="TIME", help="Changed since then: 2h, 1d, or a time such as 2026-01-31T09:30."),
+    click.option("--until", "--older", metavar="TIME", help="Not changed since then."),
+    click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case."),
+)
+
+
+def task_conditions(command: Command) -> Command:
+    """Add the options to the command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def filter_options(given: Mapping[str, Any]) -> TaskFilterOptions:
+    """Return the conditions of these parameters of a command. Durations end now. Raises UsageError for a wrong time."""
+    now = datetime.now().astimezone()
+    return TaskFilterOptions(
+        status=given["status"],
+        tenant=given["tenant"],
+        team=given["team"],
+        since=None if given["since"] is None else parse_time(given["since"], now),
+        until=None if given["until"] is None else parse_time(given["until"], now),
+        text=given["text"],
+    )

@@ -1,0 +1,231 @@
+"""Bulk controls: one control of many tasks, over the ports in memory."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.client.operator.bulk import MAX_UNAVAILABLE, Bulk, BulkPage, bulk_item_id
+from roboco.client.operator.pace import Pace
+from roboco.domain.paths import summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_filter import TaskFilter
+from roboco.errors import TransientError, UsageError
+from tests.support.gateway_rest import RestWorld, rest_world
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[RestWorld]:
+    """Yield an empty deployment, whose workers run when a test settles a task."""
+    with rest_world(tmp_path) as started:
+        yield started
+
+
+def submit(rest: RestWorld, *names: str) -> list[str]:
+    """Create a task of tenant acme for each name, one second after the other, and return their ids."""
+    found = []
+    for name in names:
+        answer = rest.post("/v1/tasks", {"team": "desk", "prompt": "work", "task_id": f"acme:{name}"})
+        assert answer.status_code == 201, answer.text
+        rest.world.clock.move(1)
+        found.append(f"acme:{name}")
+    return found
+
+
+def bulk(rest: RestWorld, control: Any = "stop", **options: Any) -> Bulk:
+    """Return a bulk control of the tasks of tenant acme."""
+    return rest.orchestrator.bulk(control, **{"tenant": "acme", "rate": 1000.0, **options})
+
+
+def move_to_front(rest: RestWorld, task_id: str) -> None:
+    """Change the task in the index now: it waits for its user."""
+    index, now = rest.world.engine.task_index, rest.world.engine.now()
+    [entry] = [one for one in index.page(TaskFilter()).entries if one.task_id == task_id]
+    update = {"status": TaskStatus.USER_TURN, "updated_at": now, "epoch": entry.epoch + 1}
+    index.put([entry.model_copy(update=update)])
+
+
+def outcomes(*pages: BulkPage) -> dict[str, str]:
+    """Return the outcome of each task of these pages."""
+    return {one.task_id: one.outcome for page in pages for one in page.outcomes}
+
+
+def items(rest: RestWorld, task_id: str) -> list[str]:
+    """Return the items of bulk controls that the task has stored."""
+    return [path for path in rest.world.files.held if path.startswith(f"{task_id}/") and "/b_" in path]
+
+
+def test_each_task_of_the_conditions_gets_the_control_on_some_page(rest: RestWorld) -> None:
+    other = rest.run("other:x", caller="other", conversation=True)
+    tasks = submit(rest, *"abcde")
+    run = bulk(rest)
+    assert run.count() == 5
+    pages = list(run.pages(limit=2))
+    assert outcomes(*pages) == dict.fromkeys(tasks, "accepted")
+    assert [len(page.outcomes) for page in pages[:3]] == [2, 2, 1]
+    assert items(rest, other) == []
+    for task_id in tasks:
+        rest.world.settle(task_id)
+        summary = rest.orchestrator.task(task_id).summary()
+        assert (summary.status, summary.reason) == ("cancelled", "stopped by an operator")
+
+
+def test_a_run_that_is_resumed_sends_no_task_its_item_twice(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abcde")
+    first = bulk(rest, "pause", by="key:night").page(limit=2)
+    pages = list(bulk(rest, "pause").pages(first.cursor, limit=2))
+    assert outcomes(first, *pages) == dict.fromkeys(tasks, "accepted")
+    assert {page.bulk_id for page in pages} == {first.bulk_id}
+    again = list(bulk(rest, "pause", bulk_id=first.bulk_id).pages(limit=2))
+    assert outcomes(*again) == dict.fromkeys(tasks, "repeated")
+    for task_id in tasks:
+        assert len(items(rest, task_id)) == 1
+    item = bulk_item_id(first.bulk_id, "acme:e")
+    assert rest.orchestrator.task("acme:e").receipt(item).by == "key:night"
+
+
+def test_a_page_that_is_lost_after_some_of_its_tasks_is_repeated_without_effect(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abc")
+    run = bulk(rest)
+    rest.orchestrator.task("acme:b").stop("stopped by an operator", bulk_item_id(run.bulk_id, "acme:b"))
+    assert outcomes(run.page()) == dict.fromkeys(tasks, "accepted") | {"acme:b": "repeated"}
+
+
+def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abc")
+    rest.world.files.held[summary_path("acme:b")] = b"poison"
+    rest.world.histories.held["acme:b"] = [b"poison"]
+    found = {one.task_id: one for page in bulk(rest).pages() for one in page.outcomes}
+    assert {name: one.outcome for name, one in found.items()} == dict.fromkeys(tasks, "accepted") | {"acme:b": "failed"}
+    assert found["acme:b"].code == "corrupt_history"
+    assert "is not a step" in found["acme:b"].cause
+
+
+def test_tasks_whose_server_is_silent_end_the_run_which_can_be_resumed(rest: RestWorld) -> None:
+    tasks = submit(rest, *(f"t{number:02}" for number in range(MAX_UNAVAILABLE + 4)))
+    run = bulk(rest)
+    first = run.page(limit=4)
+
+    def fail(name: str, call: Any) -> Any:
+        if name.startswith("files"):
+            raise TransientError("the store is silent")
+        return call()
+
+    before, rest.world.watch = rest.world.watch, fail
+    with pytest.raises(TransientError, match=f"{MAX_UNAVAILABLE} tasks in a row .* the store is silent"):
+        run.page(first.cursor)
+    rest.world.watch = before
+    assert outcomes(first, *bulk(rest).pages(first.cursor)) == dict.fromkeys(tasks, "accepted")
+
+
+def test_a_task_that_changes_meanwhile_gets_its_item_in_a_later_round(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abcd")
+    run = bulk(rest)
+    first = run.page(limit=2)
+    rest.world.clock.move(1)
+    move_to_front(rest, "acme:a")
+    [late] = submit(rest, "late")
+    assert outcomes(first, *run.pages(first.cursor, limit=2)) == dict.fromkeys(tasks, "accepted")
+    assert items(rest, late) == []
+
+
+@pytest.mark.parametrize(
+    ("control", "options", "message"),
+    [
+        ("stop", {"tenant": None}, "no condition"),
+        ("stop", {"tenant": None, "status": (), "text": None}, "no condition"),
+        ("stop", {"status": "ended"}, "stop concerns open tasks alone"),
+        ("stop", {"limits": {"max_steps": 5}}, "stop takes no limits"),
+        ("stop", {"reason": ""}, "reason"),
+        ("pause", {"reason": "why"}, "pause takes no reason"),
+        ("limits", {}, "limits needs limits"),
+        ("limits", {"limits": {"max_steps": "many"}}, "max_steps"),
+        ("erase", {}, "name"),
+        ("stop", {"bulk_id": "../x"}, "item id"),
+        ("stop", {"rate": 0}, "rate 0"),
+        ("stop", {"rate": float("nan")}, "rate nan"),
+        ("stop", {"by": "a\nb"}, "by"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_is_sent(
+    rest: RestWorld, control: str, options: dict[str, Any], message: str
+) -> None:
+    submit(rest, "a")
+    with pytest.raises(UsageError, match=message):
+        bulk(rest, control, **options)
+    assert items(rest, "acme:a") == []
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "1-a", "a.b.c", "9" * 500, "bulk.00000000.1.0.1.1.0.", "b.00000000" + ".9" * 5]
+)
+def test_a_cursor_that_is_none_is_refused(rest: RestWorld, cursor: str) -> None:
+    with pytest.raises(UsageError, match="is not one of a bulk control"):
+        bulk(rest).page(cursor)
+
+
+def test_the_cursor_of_another_control_or_condition_is_refused(rest: RestWorld) -> None:
+    submit(rest, *"ab")
+    cursor = bulk(rest).page(limit=1).cursor
+    for other in (bulk(rest, "pause"), bulk(rest, team="desk"), bulk(rest, reason="another")):
+        with pytest.raises(UsageError, match="that of another bulk control"):
+            other.page(cursor)
+    late = bulk(rest, until=rest.world.engine.now() + timedelta(minutes=1))
+    assert late.page(cursor).outcomes  # the times may be relative to the moment of each call
+
+
+@pytest.mark.parametrize(
+    ("control", "options"),
+    [("interrupt", {}), ("step", {"status": "open"}), ("limits", {"limits": {"max_steps": 9}})],
+)
+def test_each_control_is_accepted_by_its_task(rest: RestWorld, control: str, options: dict[str, Any]) -> None:
+    [task_id] = submit(rest, "a")
+    assert outcomes(*bulk(rest, control, **options).pages()) == {task_id: "accepted"}
+    assert len(items(rest, task_id)) == 1
+
+
+def test_resume_reaches_paused_tasks_alone(rest: RestWorld) -> None:
+    submit(rest, *"ab")
+    rest.orchestrator.task("acme:a").pause()
+    rest.world.settle("acme:a")
+    assert outcomes(*bulk(rest, "resume").pages()) == {"acme:a": "accepted"}
+
+
+def test_a_tenants_client_reaches_its_own_tasks_alone(rest: RestWorld) -> None:
+    submit(rest, "a")
+    rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "other"})
+    with pytest.raises(UsageError, match="alone"):
+        bulk(rest)
+    assert bulk(rest, tenant=None, all_tasks=True).count() == 0
+
+
+def test_the_pace_spreads_actions_evenly_and_a_late_one_gives_no_burst() -> None:
+    now, slept = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    pace = Pace(4, lambda: now[0], sleep)
+    for _ in range(5):
+        pace.wait()
+    assert (slept, now[0]) == ([0.25] * 4, 1.0)
+    now[0] = 10.0
+    for _ in range(3):
+        pace.wait()
+    assert now[0] == pytest.approx(10.5)
+
+
+def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld) -> None:
+    submit(rest, *"abcd")
+    run, waits = bulk(rest), [0]
+
+    class CountingPace(Pace):
+        def wait(self) -> None:
+            waits[0] += 1
+
+    run.pace = CountingPace(1)
+    list(run.pages(limit=3))
+    assert waits[0] >= 4
