@@ -2,6 +2,7 @@
 
     Idempotency-Key, tenant       ─► SHA-256 ─► k_...  the id of the task that POST /v1/tasks or a fork creates
     Idempotency-Key, task, route  ─► SHA-256 ─► i_...  the id of the item that a control sends
+    Idempotency-Key, tenant       ─► SHA-256 ─► k_...  the id of a bulk control
 
 The id is the record of the key: a repetition finds the task or item of this id, on every gateway and for ever. If it
 has other content, the key was used for another request, and the answer is 422.
@@ -74,6 +75,16 @@ def chosen_item_id(item_id: str | None, key: str | None, task_id: str, route: st
         raise invalid("item_id and Idempotency-Key are both given", "send one of them")
     name = task_id.rpartition(":")[2]  # a tenant's client may name its task with the tenant or without
     return item_id if key is None else f"i_{_digest(name, route, _unquoted(key))}"
+
+
+def chosen_bulk_id(bulk_id: str | None, key: str | None, tenant: str | None) -> str | None:
+    """Return the id of a bulk control: the given one, or that of the key, or None for a new one.
+
+    Raise Problem `invalid` if both are given.
+    """
+    if bulk_id is not None and key is not None:
+        raise invalid("bulk_id and Idempotency-Key are both given", "send one of them")
+    return bulk_id if key is None else task_id_of_key(tenant or "", key, "bulk")
 
 
 def is_stored(task: Task, item_id: str) -> bool:

@@ -12,6 +12,7 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -106,7 +107,7 @@ class LoggedResponse:
         if path in HEALTH_PATHS or not _access.isEnabledFor(logging.INFO):
             return
         peer = self._scope.get("client") or ("", 0)
-        line = self._facts() | {
+        line = _facts(self._scope) | {
             "method": self._scope["method"],
             "path": path[:MAX_PATH],
             "status": self.status,
@@ -120,7 +121,7 @@ class LoggedResponse:
         """Write the line of the audit log, if the request may change something."""
         if self._scope["method"] in SAFE_METHODS:
             return
-        line = self._facts() | {
+        line = _facts(self._scope) | {
             "action": _action(self._scope),
             "task": self._scope.get("path_params", {}).get("task_id"),
             "created": self._scope.get(_CREATED),
@@ -130,14 +131,22 @@ class LoggedResponse:
         }
         _audit.info(json.dumps(line))
 
-    def _facts(self) -> dict[str, Any]:
-        caller = caller_of(self._scope)
-        return {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "request": self._scope[REQUEST_ID],
-            "by": None if caller is None else caller.by,
-            "tenant": None if caller is None else caller.tenant,
-        }
+
+def log_task_controls(scope: Scope, action: str, outcomes: Iterable[tuple[str, str]]) -> None:
+    """Write a line of the audit log for each task that a request controls, with the outcome."""
+    facts = _facts(scope) | {"action": action}
+    for task_id, outcome in outcomes:
+        _audit.info(json.dumps(facts | {"task": task_id, "path": path_of(scope)[:MAX_PATH], "outcome": outcome}))
+
+
+def _facts(scope: Scope) -> dict[str, Any]:
+    caller = caller_of(scope)
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "request": scope[REQUEST_ID],
+        "by": None if caller is None else caller.by,
+        "tenant": None if caller is None else caller.tenant,
+    }
 
 
 def record_created(task_id: str) -> None:

@@ -11,7 +11,7 @@ import click
 
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.sanitize import escape_invisible
-from roboco.client.operator.bulk import Bulk, BulkOutcome, BulkPage
+from roboco.client.operator.bulk import PAGE_SIZE, Bulk, BulkOutcome, BulkPage
 from roboco.client.operator.bulk_control import ControlName
 from roboco.client.orchestrator import Orchestrator
 from roboco.settings import load_settings
@@ -78,16 +78,20 @@ def run_bulk(request: BulkRequest) -> int:
 
 def _confirm(name: str, matching: int) -> None:
     """Raise UsageError without a terminal, and Abort unless the user confirms."""
-    if not sys.stdin.isatty():
+    if not _is_terminal():
         raise click.UsageError("this command asks for confirmation on a terminal: use --yes in scripts")
     click.confirm(f"{name} {matching} tasks?", abort=True, err=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _run(request: BulkRequest, bulk: Bulk, matching: int) -> Totals:
     """Control page after page, and print failures. However it is aborted, print how it is resumed."""
     totals, cursor = Totals(), request.cursor
     try:
-        for page in bulk.pages(cursor):
+        for page in bulk.pages(cursor, PAGE_SIZE):
             totals.add(page)
             for one in page.outcomes:
                 _print_outcome(one, request.as_json)

@@ -190,7 +190,8 @@ def create_bulk(
 
     Raise UsageError if an option is wrong, or if there is no condition and `all_tasks` is not set.
     """
-    conditions = {key: options[key] for key in CONDITIONS if options.get(key) not in (None, (), [])}
+    conditions = {key: options[key] for key in CONDITIONS if options.get(key) is not None}
+    conditions = {key: value for key, value in conditions.items() if value or key in ("tenant", "team")}
     if not conditions and not options.get("all_tasks"):
         raise UsageError("no condition is given: name tenant, team, status, time or title, or choose all tasks")
     content = {key: options[key] for key in ("reason", "limits", "by") if options.get(key) is not None}

@@ -27,7 +27,7 @@ TAGS: Final = (
     ("calls", "Decisions of people and answers of clients on tool calls."),
     ("records", "The history, the conversation, the explanations and the usage of a task."),
     ("files", "Files of tasks, of any size, with ranges."),
-    ("operations", "Queues, workers, rate limits and dead letters of all tenants, for operators."),
+    ("operations", "Queues, workers, rate limits, dead letters, stuck tasks and bulk controls, for operators."),
     ("health", "Probes of an orchestrator of containers. They need no key."),
 )
 SECURITY_SCHEMES: Final[dict[str, Any]] = {
@@ -50,6 +50,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "DenialRequest": {"reason": "the amount is wrong"},
     "AnswerRequest": {"status": "success", "result": {"selection": [3, 4]}},
     "ResolutionRequest": {"happened": True, "result": {"id": 7}},
+    "BulkRequest": {"control": "stop", "tenant": "acme", "team": ["research"], "until": "2h", "reason": "wrong prompt"},
     "ForkTask": {"seq": 4, "message": "Try it in English."},
 }
 """The example of each body of a request, by the name of its schema."""

@@ -1,0 +1,94 @@
+"""bulk: one control of many tasks, a page for each request.
+
+    request ─► scope `operate` ─► page of the caller's tasks ─► each task gets its item once ─► counts, outcomes, cursor
+                (403)              (503: repeat it)              (its outcome says why not)      (lost: repeat it)
+
+A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. So a page that
+takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be.
+The audit log has a line for each task.
+"""
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import cast
+
+from fastapi import APIRouter, Request, Response
+
+from roboco.client.operator.bulk import CONDITIONS, BulkOutcome
+from roboco.client.options import BulkOptions
+from roboco.domain.task_filter import parse_time
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.idempotency import IdempotencyKey, chosen_bulk_id
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import invalid
+from roboco.gateway.request_log import log_task_controls
+from roboco.gateway.rest.answers import as_json
+from roboco.gateway.rest.bulk_models import BulkCounts, BulkReport, BulkRequest
+from roboco.gateway.rest.responses import problems
+from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant
+
+router = APIRouter(tags=["operations"])
+
+
+@router.post("/operations/bulk", response_model=BulkReport, responses=problems(413), summary="Control many tasks")
+async def control_tasks(
+    request: Request, gateway: TheGateway, caller: Caller, body: BulkRequest, key: IdempotencyKey = None
+) -> Response:
+    """Stop, interrupt, pause, step or resume the next page of the tasks that meet the conditions, or set their limits.
+
+    Repeat the request with the cursor of its response until the cursor is empty. Tasks that are created after the first
+    request are left as they are. A key of a tenant, or of some teams, reaches their tasks alone.
+    """
+    caller.require(Scope.OPERATE)
+    options = _options(caller, body, chosen_bulk_id(body.bulk_id, key, caller.tenant))
+    report = await gateway.calls.controls.run(_control, gateway, body, options)
+    outcomes = ((one.task_id, one.outcome) for one in report.outcomes)
+    log_task_controls(request.scope, f"bulk_{body.control}", outcomes)
+    return Response(as_json(report), media_type="application/json")
+
+
+def _control(gateway: Gateway, body: BulkRequest, options: BulkOptions) -> BulkReport:
+    """Control one page of tasks, or count them all. It blocks."""
+    bulk = gateway.orchestrator.bulk(body.control, **options)
+    if body.dry_run:
+        matching = bulk.count(body.cursor)
+        return BulkReport(
+            bulk_id=bulk.bulk_id, matching=matching, counts=_counts([]), outcomes=[], cursor=body.cursor, complete=True
+        )
+    page = bulk.page(body.cursor, body.limit)
+    return BulkReport(
+        bulk_id=page.bulk_id,
+        counts=_counts(page.outcomes),
+        outcomes=page.outcomes,
+        cursor=page.cursor,
+        complete=page.complete,
+    )
+
+
+def _options(caller: Principal, body: BulkRequest, bulk_id: str | None) -> BulkOptions:
+    """Return the options of the bulk control. Raise Problem if a condition is missing, or not allowed to the caller."""
+    if not (body.all_tasks or any(getattr(body, name) for name in CONDITIONS)):
+        raise invalid("no condition is given", "name tenant, team, status, since, until or text, or set all_tasks")
+    now = datetime.now(UTC)
+    options = {
+        "status": body.status,
+        "tenant": listed_tenant(caller, body.tenant),
+        "team": listed_teams(caller, body.team),
+        "since": None if body.since is None else parse_time(body.since, now),
+        "until": None if body.until is None else parse_time(body.until, now),
+        "text": body.text,
+        "all_tasks": body.all_tasks,
+        "reason": body.reason,
+        "limits": None if body.limits is None else body.limits.overrides(),
+        "by": caller.by,
+        "bulk_id": bulk_id,
+    }
+    return cast(BulkOptions, options)
+
+
+def _counts(outcomes: list[BulkOutcome]) -> BulkCounts:
+    found = Counter(one.outcome for one in outcomes)
+    return BulkCounts(
+        accepted=found["accepted"], repeated=found["repeated"], ended=found["ended"], failed=found["failed"]
+    )

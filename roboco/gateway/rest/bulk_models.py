@@ -1,0 +1,82 @@
+"""bulk_models: the bodies of bulk controls and their responses."""
+
+from typing import Annotated, Final
+
+from pydantic import ConfigDict, Field
+
+from roboco.client.operator.bulk import BulkOutcome
+from roboco.client.operator.bulk_control import ControlName
+from roboco.client.operator.bulk_cursor import MAX_CURSOR_CHARS
+from roboco.domain.limits import LimitOverrides
+from roboco.domain.schema import InputModel, RecordModel
+from roboco.gateway.bodies.mistakes import FewMistakes
+from roboco.gateway.rest.models import ItemName, TenantName
+
+MAX_PAGE: Final = 100
+"""Tasks of a page at most."""
+_Status = Annotated[str, Field(max_length=64)]
+_Time = Annotated[str | None, Field(max_length=64)]
+
+
+class BulkRequest(FewMistakes, InputModel):
+    """A control of all tasks that meet the conditions, of which each request performs one page."""
+
+    model_config = ConfigDict(strict=True)
+
+    control: ControlName
+    """The control. `interrupt` sends no message."""
+    status: Annotated[list[_Status], Field(max_length=20)] = []
+    """Statuses or groups of open tasks. By default those that the control may concern: for example, `resume` reaches
+    paused tasks."""
+    tenant: TenantName | None = None
+    """The tenant. A key of a tenant reaches tasks of that tenant only."""
+    team: Annotated[list[Annotated[str, Field(max_length=64)]] | None, Field(max_length=20)] = None
+    """Names of teams."""
+    since: _Time = None
+    """The earliest change of the status: a time in ISO 8601, or a duration before now such as 2h."""
+    until: _Time = None
+    """The latest change of the status: 2h for tasks whose status has not changed for two hours."""
+    text: Annotated[str | None, Field(max_length=200)] = None
+    """A part of the title."""
+    all_tasks: bool = False
+    """True to control all tasks: a request without a condition is refused otherwise."""
+    reason: Annotated[str | None, Field(min_length=1, max_length=4000)] = None
+    """Why tasks are stopped; their histories keep it."""
+    limits: LimitOverrides | None = None
+    """The new limits, for the control `limits`."""
+    bulk_id: ItemName | None = None
+    """The id of the bulk control. The same id again controls no task twice. Leave it out with Idempotency-Key."""
+    cursor: Annotated[str, Field(max_length=MAX_CURSOR_CHARS)] = ""
+    """The cursor of the response before, for its next page. It holds the id, too."""
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 20
+    """Tasks of a page."""
+    dry_run: bool = False
+    """True to count the tasks, without controlling any."""
+
+
+class BulkCounts(RecordModel):
+    """The number of tasks of a page by their outcome."""
+
+    accepted: int
+    """Tasks that have accepted the control. Workers apply it."""
+    repeated: int
+    """Tasks that had accepted this control before."""
+    ended: int
+    """Tasks that have ended meanwhile."""
+    failed: int
+    """Tasks whose outcome has a cause."""
+
+
+class BulkReport(RecordModel):
+    """One page of a bulk control. If a later page has the same task again, its last outcome counts."""
+
+    bulk_id: str
+    """The id of the bulk control."""
+    matching: int | None = None
+    """The number of tasks that it will reach, of a dry run."""
+    counts: BulkCounts
+    outcomes: list[BulkOutcome]
+    cursor: str
+    """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
+    complete: bool
+    """False while the list of tasks is rebuilt from the workspace: until then tasks may be missing."""

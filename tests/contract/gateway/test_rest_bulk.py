@@ -1,0 +1,150 @@
+"""Bulk controls over HTTP."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from roboco.client.operator.bulk import bulk_item_id
+from roboco.domain.paths import summary_path
+from roboco.gateway.principal import Principal, Scope
+from tests.support.gateway_rest import CALLERS, KEY, RestWorld
+
+PATH = "/v1/operations/bulk"
+OPERATOR = {Scope.OPERATE, Scope.CONTROL, Scope.READ}
+
+
+@pytest.fixture(autouse=True)
+def _tasks(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CALLERS, "acme-ops", Principal("key:ops", "acme", frozenset(OPERATOR)))
+    desk = Principal("key:deskops", None, frozenset(OPERATOR), frozenset({"desk"}))
+    monkeypatch.setitem(CALLERS, "desk-ops", desk)
+    for name in ("acme:a", "acme:b", "acme:c", "other:x"):
+        rest.post("/v1/tasks", {"team": "desk", "prompt": "work", "task_id": name}, name.partition(":")[0])
+    rest.post("/v1/tasks", {"team": "lab", "prompt": "work", "task_id": "lab"}, "local")
+
+
+def send(rest: RestWorld, body: dict[str, Any], caller: str = "local", status: int = 200, key: str = "") -> Any:
+    """Return the JSON of a bulk control."""
+    headers = {KEY: caller} | ({"Idempotency-Key": key} if key else {})
+    answer = rest.client.post(PATH, json=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def items(rest: RestWorld) -> list[str]:
+    """Return the ids of the tasks that hold the item of a bulk control, one for each item."""
+    return sorted(path.partition("/")[0] for path in rest.world.files.held if "/b_" in path)
+
+
+def test_each_request_controls_one_page_and_each_task_once(rest: RestWorld) -> None:
+    body = {"control": "stop", "tenant": "acme", "limit": 2, "reason": "wrong prompt"}
+    first = send(rest, body)
+    assert first["counts"] == {"accepted": 2, "repeated": 0, "ended": 0, "failed": 0}
+    second = send(rest, body | {"cursor": first["cursor"]})
+    repeated = send(rest, body | {"cursor": first["cursor"]})
+    assert (second["counts"]["accepted"], repeated["counts"]["repeated"]) == (1, 1)
+    assert items(rest) == ["acme:a", "acme:b", "acme:c"]
+    page, pages = second, 0
+    while page["cursor"]:
+        page, pages = send(rest, body | {"cursor": page["cursor"]}), pages + 1
+        assert page["counts"]["accepted"] == 0
+    assert pages <= 2
+    rest.world.settle("acme:a")
+    assert rest.get("/v1/tasks/a").json()["reason"] == "wrong prompt"
+
+
+def test_the_history_and_the_audit_log_name_the_caller_for_each_task(
+    rest: RestWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        done = send(rest, {"control": "pause", "tenant": "acme"}, "acme-ops")
+    receipt = rest.get(f"/v1/tasks/a/receipts/{bulk_item_id(done['bulk_id'], 'acme:a')}").json()
+    assert receipt["by"] == "key:ops"
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
+    of_tasks = {line["task"]: line for line in lines if line["action"] == "bulk_pause"}
+    assert sorted(of_tasks) == ["acme:a", "acme:b", "acme:c"]
+    assert {(line["by"], line["tenant"], line["outcome"]) for line in of_tasks.values()} == {
+        ("key:ops", "acme", "accepted")
+    }
+    assert [line["action"] for line in lines if line["action"] not in ("bulk_pause",)] == ["control_tasks"]
+
+
+def test_the_same_key_is_the_same_bulk_control(rest: RestWorld) -> None:
+    body = {"control": "stop", "tenant": "acme"}
+    first = send(rest, body, key="night")
+    again = send(rest, body, key="night")
+    assert first["bulk_id"] == again["bulk_id"]
+    assert (first["counts"]["accepted"], again["counts"]["repeated"]) == (3, 3)
+    other = send(rest, body | {"reason": "another"}, key="night")
+    assert {one["code"] for one in other["outcomes"]} == {"conflict"}
+    assert send(rest, body | {"bulk_id": "b"}, status=400, key="night")["code"] == "invalid"
+
+
+def test_a_tenant_and_a_key_of_some_teams_reach_their_tasks_alone(rest: RestWorld) -> None:
+    assert send(rest, {"control": "stop", "tenant": "other"}, "acme-ops", 403)["code"] == "forbidden"
+    assert send(rest, {"control": "stop", "team": ["lab"]}, "desk-ops")["outcomes"] == []
+    assert items(rest) == []
+    found = send(rest, {"control": "stop", "all_tasks": True}, "acme-ops")
+    assert sorted(one["task_id"] for one in found["outcomes"]) == items(rest) == ["acme:a", "acme:b", "acme:c"]
+    found = send(rest, {"control": "pause", "all_tasks": True}, "desk-ops")
+    assert "lab" not in [one["task_id"] for one in found["outcomes"]]
+    assert "other:x" in items(rest)
+
+
+@pytest.mark.parametrize("caller", ["acme", "plain", "none"])
+def test_the_scope_operate_is_needed(rest: RestWorld, caller: str) -> None:
+    assert send(rest, {"control": "stop", "tenant": "acme"}, caller, 403)["code"] == "forbidden"
+    assert items(rest) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"control": "stop"}, 400),
+        ({"control": "stop", "text": "", "status": []}, 400),
+        ({"control": "erase", "tenant": "acme"}, 422),
+        ({"control": "stop", "tenant": "acme", "limit": 101}, 422),
+        ({"control": "stop", "tenant": "acme", "older": "2h"}, 422),
+        ({"control": "stop", "tenant": "acme", "status": ["ended"]}, 400),
+        ({"control": "stop", "tenant": "acme", "cursor": "x"}, 400),
+        ({"control": "stop", "tenant": "acme", "since": "yesterday"}, 400),
+        ({"control": "limits", "tenant": "acme"}, 400),
+        ({"control": "limits", "tenant": "acme", "limits": {"max_steps": -1}}, 422),
+        ({"control": "pause", "tenant": "acme", "reason": "why"}, 400),
+    ],
+)
+def test_a_request_that_is_wrong_controls_nothing(rest: RestWorld, body: dict[str, Any], status: int) -> None:
+    send(rest, body, status=status)
+    assert items(rest) == []
+
+
+@pytest.mark.parametrize("caller", ["local", "acme-ops"])
+def test_a_request_without_a_condition_is_refused(rest: RestWorld, caller: str) -> None:
+    assert "all_tasks" in send(rest, {"control": "stop"}, caller, 400)["remedy"]
+    assert items(rest) == []
+
+
+def test_a_dry_run_counts_and_controls_nothing(rest: RestWorld) -> None:
+    found = send(rest, {"control": "stop", "tenant": "acme", "dry_run": True})
+    assert (found["matching"], found["outcomes"], items(rest)) == (3, [], [])
+
+
+def test_a_broken_task_has_a_cause_and_stops_no_other(rest: RestWorld) -> None:
+    rest.world.files.held[summary_path("acme:b")] = b"poison"
+    rest.world.histories.held["acme:b"] = [b"poison"]
+    found = {one["task_id"]: one for one in send(rest, {"control": "stop", "tenant": "acme"})["outcomes"]}
+    assert {name: one["outcome"] for name, one in found.items()} == {
+        "acme:a": "accepted",
+        "acme:b": "failed",
+        "acme:c": "accepted",
+    }
+    assert found["acme:b"]["code"] == "corrupt_history"
+    assert found["acme:b"]["cause"]
+
+
+def test_limits_reach_each_task(rest: RestWorld) -> None:
+    send(rest, {"control": "limits", "tenant": "acme", "limits": {"max_steps": 7, "tools": {"ship": {"max_calls": 1}}}})
+    rest.world.settle("acme:a")
+    assert rest.orchestrator.task("acme:a").limits().max_steps == 7

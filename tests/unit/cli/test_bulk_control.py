@@ -1,0 +1,139 @@
+"""Bulk controls on the command line: conditions, confirmation, totals, and how an aborted run is resumed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from roboco.cli.bulk import run_bulk
+from roboco.cli.main import commands
+from roboco.cli.terminal.signals import Interrupted
+from roboco.client.operator import bulk as bulk_module
+from roboco.domain.paths import summary_path
+from roboco.errors import TransientError
+from roboco.ports.index_progress import Rebuild
+from tests.support.gateway_rest import RestWorld, rest_world
+
+
+@pytest.fixture
+def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorld]:
+    """Yield a deployment with three tasks of tenant acme, which the commands reach."""
+    with rest_world(tmp_path) as started:
+        monkeypatch.setattr(run_bulk, "Orchestrator", lambda settings: started.orchestrator)
+        monkeypatch.setattr(started.orchestrator, "close", lambda: None)
+        for name in "abc":
+            body = {"team": "desk", "prompt": "work", "task_id": f"acme:{name}"}
+            assert started.post("/v1/tasks", body).status_code == 201
+        started.world.clock.move(1)
+        with started.world.server as held:
+            held.rebuild = Rebuild("r", "i", all_listed=True)
+        yield started
+
+
+def call(*arguments: str, text: str | None = None) -> Result:
+    """Run a command. Its input is no terminal, as that of a script."""
+    return CliRunner().invoke(commands, arguments, input=text, standalone_mode=False)
+
+
+def sent(rest: RestWorld) -> int:
+    """Return the number of items of bulk controls."""
+    return sum("/b_" in path for path in rest.world.files.held)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stop"], "name one task, or conditions"),
+        (["pause", "acme:a", "--tenant", "acme"], "name one task, or conditions"),
+        (["stop", "--tenant", "acme"], "use --yes in scripts"),
+        (["stop", "--all"], "use --yes in scripts"),
+        (["stop", "--tenant", "acme", "--older", "yesterday", "--yes"], "cannot be read"),
+        (["stop", "--tenant", "acme", "--status", "ended", "--yes"], "open tasks alone"),
+        (["limits", "--tenant", "acme", "--yes"], "limits needs limits"),
+        (["limits", "--tenant", "acme", "--tool", "ship", "--max-steps", "3", "--yes"], "a tool has no such limit"),
+        (["stop", "--tenant", "acme", "--yes", "--rate", "0"], "0.0 is not in the range"),
+        (["stop", "--tenant", "acme", "--yes", "--cursor", "x"], "is not one of a bulk control"),
+    ],
+)
+def test_a_command_line_that_is_incomplete_or_wrong_sends_nothing(
+    rest: RestWorld, arguments: list[str], message: str
+) -> None:
+    result = call(*arguments)
+    assert message in str(getattr(result.exception, "message", "") or result.exception)
+    assert sent(rest) == 0
+
+
+def test_a_script_gets_the_count_the_id_and_the_totals(rest: RestWorld) -> None:
+    result = call("stop", "--tenant", "acme", "--since", "1d", "--reason", "night", "--yes")
+    assert (result.exception, result.return_value) == (None, 0)
+    assert result.stdout == "stop: 3 accepted, 0 repeated, 0 ended, 0 failed\n"
+    assert "stop: 3 tasks\n" in result.stderr
+    bulk_id = result.stderr.partition("--bulk-id ")[2].split()[0]
+    again = call("stop", "--tenant", "acme", "--reason", "night", "--yes", "--bulk-id", bulk_id, "--json")
+    lines = [json.loads(line) for line in again.stdout.splitlines()]
+    assert [line["outcome"] for line in lines[:-1]] == ["repeated"] * 3
+    assert lines[-1]["repeated"] == 3
+    assert sent(rest) == 3
+    rest.world.settle("acme:a")
+    assert rest.orchestrator.task("acme:a").summary().reason == "night"
+
+
+@pytest.mark.parametrize(("answer", "count"), [("y\n", 3), ("n\n", 0), ("\n", 0)])
+def test_a_person_confirms_the_number_of_tasks(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, answer: str, count: int
+) -> None:
+    monkeypatch.setattr(run_bulk, "_is_terminal", lambda: True)
+    result = call("pause", "--all", text=answer)
+    assert "pause 3 tasks? [y/N]" in result.output
+    assert sent(rest) == count
+
+
+def test_a_failure_is_listed_once_with_its_cause_and_the_exit_code_says_so(rest: RestWorld) -> None:
+    rest.world.files.held[summary_path("acme:b")] = b"poison"
+    rest.world.histories.held["acme:b"] = [b"poison"]
+    result = call("stop", "--tenant", "acme", "--yes")
+    assert (result.exception, result.return_value) == (None, 1)
+    assert result.stdout == "stop: 2 accepted, 0 repeated, 0 ended, 1 failed\n"
+    assert "error: acme:b: " in result.stderr
+    assert "is not a step" in result.stderr
+
+
+@pytest.mark.parametrize("error", [Interrupted(2), TransientError("Redis is silent")])
+def test_an_aborted_run_says_how_it_is_resumed(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr(run_bulk, "PAGE_SIZE", 2)
+    read, pages = bulk_module.Bulk.page, [0]
+
+    def abort(*arguments: Any) -> Any:
+        pages[0] += 1
+        if pages[0] == 2:
+            raise error
+        return read(*arguments)
+
+    monkeypatch.setattr(bulk_module.Bulk, "page", abort)
+    result = call("stop", "--tenant", "acme", "--yes")
+    assert result.exception is not None
+    assert "aborted after 2 tasks; resume with the same options and --cursor " in result.stderr
+    cursor = result.stderr.rpartition("--cursor ")[2].strip()
+    assert sent(rest) == 2
+    resumed = call("stop", "--tenant", "acme", "--yes", "--cursor", cursor)
+    assert resumed.stdout == "stop: 1 accepted, 0 repeated, 0 ended, 0 failed\n"
+    assert sent(rest) == 3
+
+
+def test_tasks_that_the_rebuilt_index_may_lack_are_reported(rest: RestWorld) -> None:
+    with rest.world.server as held:
+        held.rebuild = None
+    result = call("stop", "--tenant", "acme", "--yes")
+    assert result.return_value == 1
+    assert "tasks may be missing" in result.stderr
+
+
+def test_limits_reach_all_tasks_of_the_conditions(rest: RestWorld) -> None:
+    result = call("limits", "--team", "desk", "--agent", "writer", "--max-steps", "7", "--yes", "--rate", "1000")
+    assert result.stdout == "limits: 3 accepted, 0 repeated, 0 ended, 0 failed\n"
+    assert sent(rest) == 3
