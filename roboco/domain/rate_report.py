@@ -1,6 +1,13 @@
 """RateReport: the use of a rate limit, for displays of operators."""
 
+from typing import Final
+
 from roboco.domain.schema import RecordModel
+
+RATE_WAIT: Final = " for the rate limit of model "
+"""A part of the reason of each turn that waits for a rate limit, of Roboco or of the model server."""
+NEXT_ATTEMPT: Final = "; next attempt in "
+"""The end of the reason of a turn that waits for a model server follows it."""
 
 
 class RateReport(RecordModel):

@@ -6,15 +6,26 @@ conditions, or --all ─► count ─► confirmation ─► page, page, ... ─
 """
 
 import functools
+import json
+import sys
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import click
 
-from roboco.cli.bulk.run_bulk import BulkRequest, run_bulk
 from roboco.cli.bulk.task_conditions import NAMES, filter_options, task_conditions
+from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
+from roboco.cli.terminal.sanitize import escape_invisible
+from roboco.client.operator.bulk import PAGE_SIZE, Bulk, BulkOutcome, BulkPage
 from roboco.client.operator.bulk_control import ControlName
+from roboco.client.orchestrator import Orchestrator
+from roboco.settings import load_settings
 
+MAX_FAILED_IDS: Final = 10_000
+"""Failed tasks whose ids are kept, so that one that fails again, or succeeds later, is counted once."""
 _OWN_NAMES: Final = ("every", "yes", "rate", "bulk_id", "cursor")
 _OPTIONS: Final = (
     click.option("--all", "every", is_flag=True, help="Control all tasks that the control may concern."),
@@ -30,14 +41,14 @@ _OPTIONS: Final = (
     click.option("--bulk-id", metavar="ID", help="Resume the run with this id: no task is controlled twice."),
     click.option("--cursor", metavar="CURSOR", default="", help="Resume a run at the cursor that it printed."),
 )
-Content = Callable[[dict[str, Any]], dict[str, Any]]
+_Content = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _no_content(_: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def bulk_option(name: ControlName, content: Content = _no_content) -> Callable[[Callable[..., Any]], Any]:
+def bulk_option(name: ControlName, content: _Content = _no_content) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator of a command of one task. `content` returns options of the bulk control from its parameters.
 
     Place it above the other options. It adds the argument TASK_ID, which may be left out.
@@ -56,8 +67,8 @@ def bulk_option(name: ControlName, content: Content = _no_content) -> Callable[[
             if (message := given.get("message")) is not None:
                 raise click.UsageError(f"a message is for one task (found {message!r})")
             options = {**filter_options(conditions), **content(given), "all_tasks": own["every"], "rate": own["rate"]}
-            request = BulkRequest(name, options, own["bulk_id"], own["cursor"], own["yes"], given["as_json"])
-            return run_bulk(request)
+            request = _BulkCommand(name, options, own["bulk_id"], own["cursor"], own["yes"], given["as_json"])
+            return _run_bulk(request)
 
         decorated = task_conditions(control)
         for option in reversed(_OPTIONS):
@@ -65,3 +76,95 @@ def bulk_option(name: ControlName, content: Content = _no_content) -> Callable[[
         return click.argument("task_id", required=False)(decorated)
 
     return decorate
+
+
+@dataclass(frozen=True)
+class _BulkCommand:
+    """A bulk control as a command line asks for it."""
+
+    name: ControlName
+    options: Any
+    bulk_id: str | None
+    cursor: str
+    yes: bool
+    as_json: bool
+
+
+@dataclass
+class _Totals:
+    """The outcomes so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: set[str] = field(default_factory=set)
+    complete: bool = True
+
+    def add(self, page: BulkPage) -> None:
+        """Count the outcomes of a page. The last outcome of a task counts."""
+        self.complete = self.complete and page.complete
+        for one in page.outcomes:
+            if one.task_id in self.failed:
+                self.counts["failed"] -= 1
+                self.failed.discard(one.task_id)
+            if one.outcome == "failed" and len(self.failed) < MAX_FAILED_IDS:
+                self.failed.add(one.task_id)
+            self.counts[one.outcome] += 1
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the number of tasks for each outcome."""
+        return {name: self.counts[name] for name in ("accepted", "repeated", "ended", "failed")}
+
+
+def _run_bulk(request: _BulkCommand) -> int:
+    """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed."""
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        bulk = orchestrator.bulk(request.name, bulk_id=request.bulk_id, **request.options)
+        matching = bulk.count(request.cursor)
+        click.echo(f"{request.name}: {matching} tasks", err=True)
+        if not request.yes:
+            _confirm(request.name, matching)
+        click.echo(f"resume this run after a crash with the same options and --bulk-id {bulk.bulk_id}", err=True)
+        totals = _run(request, bulk, matching)
+    if request.as_json:
+        click.echo(json.dumps({"bulk_id": bulk.bulk_id, **totals.as_dict(), "complete": totals.complete}))
+    else:
+        click.echo(f"{request.name}: " + ", ".join(f"{count} {name}" for name, count in totals.as_dict().items()))
+    if not totals.complete:
+        message = "tasks may be missing: coordinators rebuild the task index; repeat the command with --bulk-id"
+        click.echo(f"{message} {bulk.bulk_id} later", err=True)
+    return FAILED if totals.counts["failed"] or not totals.complete else SUCCESS
+
+
+def _confirm(name: str, matching: int) -> None:
+    """Raise UsageError without a terminal, and Abort unless the user confirms."""
+    if not _is_terminal():
+        raise click.UsageError("this command asks for confirmation on a terminal: use --yes in scripts")
+    click.confirm(f"{name} {matching} tasks?", abort=True, err=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _run(request: _BulkCommand, bulk: Bulk, matching: int) -> _Totals:
+    """Control page after page, and print failures. However it is aborted, print how it is resumed."""
+    totals, cursor = _Totals(), request.cursor
+    try:
+        for page in bulk.pages(cursor, PAGE_SIZE):
+            totals.add(page)
+            for one in page.outcomes:
+                _print_outcome(one, request.as_json)
+            cursor = page.cursor
+            if cursor and page.outcomes:
+                click.echo(f"{request.name}: {totals.counts.total()} of {matching} tasks", err=True)
+    except BaseException:
+        option = f"--cursor {cursor}" if cursor else f"--bulk-id {bulk.bulk_id}"
+        click.echo(f"aborted after {totals.counts.total()} tasks; resume with the same options and {option}", err=True)
+        raise
+    return totals
+
+
+def _print_outcome(one: BulkOutcome, as_json: bool) -> None:
+    if as_json:
+        click.echo(one.model_dump_json())
+    elif one.outcome == "failed":
+        print_error(one.code, f"{one.task_id}: {escape_invisible(one.cause)}", as_json)

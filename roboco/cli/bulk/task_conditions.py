@@ -9,7 +9,7 @@ import click
 from roboco.client.options import TaskFilterOptions
 from roboco.domain.task_filter import STATUS_NAMES, parse_time
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 NAMES: Final = ("status", "tenant", "team", "since", "until", "text")
 """The parameters of these options."""
 _OPTIONS: Final = (
@@ -24,7 +24,7 @@ _OPTIONS: Final = (
 )
 
 
-def task_conditions(command: Command) -> Command:
+def task_conditions(command: _Command) -> _Command:
     """Add the options to the command."""
     for option in reversed(_OPTIONS):
         command = option(command)

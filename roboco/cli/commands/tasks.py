@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from roboco.cli.bulk.stuck_tasks import list_stuck_tasks
 from roboco.cli.bulk.task_conditions import filter_options, task_conditions
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
@@ -30,17 +31,23 @@ MAX_TITLE_CHARS = 60
 
 @click.command()
 @task_conditions
+@click.option("--stuck", is_flag=True, help="List tasks that should progress and do not, with the cause.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most tasks to list.")
 @click.option("--cursor", metavar="CURSOR", default="", help="Continue after the page that printed this cursor.")
 @options.as_json
-def tasks(limit: int, cursor: str, as_json: bool, **conditions: Any) -> int:
+def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any) -> int:
     """List tasks by status, tenant, team, time and title.
 
     The latest change of a status is first. Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace
     keeps them. Steps and tokens are those at the last change. While Redis does not answer, the command reads all tasks
     of the workspace instead.
+
+    With --stuck, --older is the time without progress, by default twice that after which the work of a lost worker is
+    sent again; the command reads pages until it has found --limit tasks.
     """
     filters = filter_options(conditions)
+    if stuck:
+        return list_stuck_tasks(filters, limit, cursor, as_json)
     broken: list[str] = []
     with closing(Orchestrator(load_settings())) as orchestrator:
         try:

@@ -14,17 +14,18 @@ commands to Redis. Eight tasks are controlled at the same time.
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, Literal, cast
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast
 
 from roboco.client.operator.bulk_control import BulkControl, ControlName
 from roboco.client.operator.bulk_cursor import BulkCursor
 from roboco.client.operator.pace import Pace
 from roboco.client.options import BulkOptions, TaskFilterOptions
-from roboco.client.task import Task
+from roboco.client.task_control import TaskControl
 from roboco.client.task_list import MAX_LIMIT, check_limit, task_filter
 from roboco.domain.canonical_json import sha256
 from roboco.domain.ids import check_item_id
@@ -47,6 +48,8 @@ MAX_CAUSE_CHARS: Final = 500
 """Characters of a cause at most."""
 
 CONDITIONS: Final = ("status", "tenant", "team", "since", "until", "text")
+
+FindTask = Callable[[str], TaskControl]
 
 
 class BulkOutcome(RecordModel):
@@ -78,7 +81,7 @@ class BulkPage(RecordModel):
 class Bulk:
     """A bulk control of the tasks that meet conditions. Creating it reads and sends nothing."""
 
-    def __init__(self, engine: Engine, find: Callable[[str], Task], control: BulkControl, wanted: TaskFilter) -> None:
+    def __init__(self, engine: Engine, find: FindTask, control: BulkControl, wanted: TaskFilter) -> None:
         self._engine = engine
         self._find = find
         self._control = control
@@ -144,7 +147,7 @@ class Bulk:
         try:
             task = self._find(task_id)
             repeated = stored_item(self._engine, task_id, item_id) is not None
-            self._control.send(task, item_id)
+            _SENDERS[self._control.name](self._control, task, item_id)
         except AlreadyEnded:
             return BulkOutcome(task_id=task_id, item_id=item_id, outcome="ended")
         except (RobocoError, ValueError) as error:
@@ -183,9 +186,7 @@ def bulk_item_id(bulk_id: str, task_id: str) -> str:
     return f"b_{sha256(f'{bulk_id}/{task_id}')[:32]}"
 
 
-def create_bulk(
-    engine: Engine, find: Callable[[str], Task], name: ControlName, tenant: str | None, options: BulkOptions
-) -> Bulk:
+def create_bulk(engine: Engine, find: FindTask, name: ControlName, tenant: str | None, options: BulkOptions) -> Bulk:
     """Return the bulk control with these options, of the client's own tenant if it has one.
 
     Raise UsageError if an option is wrong, or if there is no condition and `all_tasks` is not set.
@@ -203,3 +204,20 @@ def create_bulk(
     if (bulk_id := options.get("bulk_id")) is not None:
         bulk.bulk_id = check_item_id(bulk_id)
     return bulk
+
+
+def _set_limits(control: BulkControl, task: TaskControl, item_id: str) -> None:
+    limits: Any = {} if control.limits is None else control.limits.overrides()
+    task.set_limits(item_id, by=control.by, **limits)
+
+
+_SENDERS: Final[Mapping[ControlName, Callable[[BulkControl, TaskControl, str], object]]] = MappingProxyType(
+    {
+        "stop": lambda control, task, item_id: task.stop(control.reason, item_id, by=control.by),
+        "interrupt": lambda control, task, item_id: task.interrupt(item_id=item_id, by=control.by),
+        "pause": lambda control, task, item_id: task.pause(item_id, by=control.by),
+        "step": lambda control, task, item_id: task.step(item_id, by=control.by),
+        "resume": lambda control, task, item_id: task.resume(item_id, by=control.by),
+        "limits": _set_limits,
+    }
+)

@@ -1,13 +1,12 @@
 """BulkControl: the control that a bulk control sends to each task, checked before the first task gets it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import CallerId, InputModel
@@ -67,24 +66,3 @@ class BulkControl(InputModel):
         conditions = [sorted(wanted.statuses), wanted.tenant, teams, wanted.text]
         content = self.model_dump(mode="json", exclude={"by"})
         return sha256(canonical_json([content, conditions]))[:8]
-
-    def send(self, task: Task, item_id: str) -> None:
-        """Send the control to the task as the item with this id. It raises the errors of the task's own method."""
-        _SENDERS[self.name](self, task, item_id)
-
-
-def _set_limits(control: BulkControl, task: Task, item_id: str) -> None:
-    limits: Any = {} if control.limits is None else control.limits.overrides()
-    task.set_limits(item_id, by=control.by, **limits)
-
-
-_SENDERS: Final[Mapping[ControlName, Callable[[BulkControl, Task, str], object]]] = MappingProxyType(
-    {
-        "stop": lambda control, task, item_id: task.stop(control.reason, item_id, by=control.by),
-        "interrupt": lambda control, task, item_id: task.interrupt(item_id=item_id, by=control.by),
-        "pause": lambda control, task, item_id: task.pause(item_id, by=control.by),
-        "step": lambda control, task, item_id: task.step(item_id, by=control.by),
-        "resume": lambda control, task, item_id: task.resume(item_id, by=control.by),
-        "limits": _set_limits,
-    }
-)

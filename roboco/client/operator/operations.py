@@ -4,8 +4,10 @@
     Redis: registrations of workers, newest first  ─► WorkersReport      `limit` of each pool
     Redis: slots and queues of rate limits         ─► RateReport         200 limits: the operator's, and those of the
                                                                          teams of 50 open tasks
+    Redis: a page of the task index, and its tasks ─► StuckPage          `limit` tasks
 Each method asks one server, so that a server that does not answer hides only its own part. The rates also need teams
-from the workspace: if it does not answer, they lack those teams, and one call in 30 s waits for its time-out. None
+from the workspace: if it does not answer, they lack those teams, and one call in 30 s waits for its time-out. The
+list of stuck tasks asks the broker too, and names its error if it does not answer. None
 writes, and each may run at any time, any number of times. No answer grows with the number of tasks, messages or dead
 letters.
 """
@@ -13,7 +15,7 @@ letters.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Unpack
 
 import redis
 from celery import Celery
@@ -24,6 +26,9 @@ from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.monitor import RedisMonitor
 from roboco.client.operator.open_teams import OpenTeams
+from roboco.client.operator.stuck import StuckPage, stuck_page
+from roboco.client.options import TaskFilterOptions
+from roboco.client.task_list import check_limit, task_filter
 from roboco.domain.rate_report import RateReport
 from roboco.domain.schema import RecordModel
 from roboco.domain.team.model_limits import ModelLimits
@@ -150,6 +155,14 @@ class Operations:
     def rates(self) -> list[RateReport]:
         """Return the use of rate limits: the operator's, and those of the teams of some open tasks."""
         return self._rates()
+
+    def stuck(self, limit: int = 200, cursor: str = "", **filters: Unpack[TaskFilterOptions]) -> StuckPage:
+        """Return the stuck tasks among the next `limit` queued and running ones that meet the conditions.
+
+        `until` is the time since which a task has not progressed. By default that is twice the time after which a lost
+        lease is noticed and its work sent again. A page may be empty and have a cursor.
+        """
+        return stuck_page(self._engine, self._queues, task_filter(None, filters), cursor, check_limit(limit))
 
 
 def _merged(pools: dict[str, PoolStatus]) -> list[WorkerReport]:

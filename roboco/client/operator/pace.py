@@ -1,4 +1,4 @@
-"""Pace: at most so many actions a second, evenly."""
+"""Pace: a bounded number of actions a second, evenly."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ MAX_RATE: Final = 1000.0
 
 
 class Pace:
-    """Waits before each action. An action that comes late takes no earlier turns: the next ones do not catch up."""
+    """Waits before each action. After a late action the next ones do not catch up."""
 
     def __init__(
         self, rate: float, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep

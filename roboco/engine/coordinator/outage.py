@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
 from roboco.domain.paths import RESUME_PREFIX, inbox_path, item_path
+from roboco.domain.rate_report import NEXT_ATTEMPT
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.url import strip_credentials
@@ -29,7 +30,6 @@ MAX_RETRY_AFTER = 900.0
 """The most seconds for which a turn is deferred, whatever Retry-After the server sends."""
 MAX_ERROR_CHARS = 400
 """The most characters of an error in the reason of a wait."""
-_NEXT_ATTEMPT = "; next attempt in "
 
 
 def retry_delay(error: ModelError, refusals: int) -> float:
@@ -41,7 +41,7 @@ def retry_delay(error: ModelError, refusals: int) -> float:
 def wait_reason(agent: str, error: ModelError, seconds: float) -> str:
     """Return why the turn waits."""
     message = strip_credentials(well_formed(error.message))[:MAX_ERROR_CHARS]
-    return f"{agent} waits: {message}{_NEXT_ATTEMPT}{seconds:.0f} s"
+    return f"{agent} waits: {message}{NEXT_ATTEMPT}{seconds:.0f} s"
 
 
 def is_timeout_exceeded(engine: Engine, team: Team, task: Snapshot) -> bool:
@@ -66,7 +66,7 @@ def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:
     if item is not None and item.applied_at_seq is not None:
         return False
     if item is None:
-        cause = task.reason.rpartition(_NEXT_ATTEMPT)[0] or task.reason
+        cause = task.reason.rpartition(NEXT_ATTEMPT)[0] or task.reason
         why = (
             f"{cause}; this has lasted {task.refused_for:.0f} s. The task continues when it is resumed, "
             "or when the model answers another task"

@@ -7,6 +7,7 @@ If the worker dies before the turn is deferred, its lease expires. If the worker
 turn no later than the lease would have expired.
 """
 
+from roboco.domain.rate_report import RATE_WAIT
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.model_profile import ModelProfile
@@ -32,7 +33,7 @@ def defer_for_provider_limit(turn: ClaimedTurn, profile: ModelProfile, error: Mo
 
 
 def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> str:
-    return f"{turn.claim.snapshot.agent} waits {seconds:.0f} s for the rate limit of model {profile.model}"
+    return f"{turn.claim.snapshot.agent} waits {seconds:.0f} s{RATE_WAIT}{profile.model}"
 
 
 def defer_for_outage(turn: ClaimedTurn, error: ModelError) -> TurnOutcome:

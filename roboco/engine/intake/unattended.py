@@ -26,7 +26,7 @@ def why_unattended(engine: Engine, address: str, task_id: str) -> str:
         check_workspace(engine, address)
     except UsageError as error:
         return str(error)
-    pool = _awaited_pool(engine, task_id, engine.task_store.load(task_id, 1))
+    pool = awaited_pool(engine, task_id, engine.task_store.load(task_id, 1))
     return missing_worker_message(engine, pool) if pool else ""
 
 
@@ -54,7 +54,7 @@ def _missing_message(pool: str, silence: Mapping[str, float | None]) -> str:
     return f"{since}; start one: celery -A roboco.workers.{pool} worker"
 
 
-def _awaited_pool(engine: Engine, task_id: str, task: Snapshot | None) -> str:
+def awaited_pool(engine: Engine, task_id: str, task: Snapshot | None) -> str:
     """Return the pool that has to act next, or "" if a worker acts already, or a person or client has to."""
     if task is None or task.phase in (Phase.UNDECIDED, Phase.END):
         return COORDINATOR

@@ -25,8 +25,8 @@ from roboco.gateway.problem import invalid
 from roboco.gateway.request_log import log_task_controls
 from roboco.gateway.rest.answers import as_json
 from roboco.gateway.rest.bulk_models import BulkCounts, BulkReport, BulkRequest
-from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant
+from roboco.gateway.rest.responses import problems
 
 router = APIRouter(tags=["operations"])
 

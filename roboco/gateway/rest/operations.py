@@ -11,20 +11,25 @@ and a message that is sent twice has its effect once. A dismissed letter is gone
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from roboco.client.operator.dead_letters import may_requeue
 from roboco.client.operator.operations import WorkersReport, naming_missing_rights
+from roboco.client.operator.stuck import StuckPage
+from roboco.client.options import TaskFilterOptions
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.rate_report import RateReport
+from roboco.domain.task_filter import parse_time
 from roboco.errors import NotFound, Overloaded, RetryLater, TransientError
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import not_found, unavailable
 from roboco.gateway.rest.answers import Outcome, as_json, tagged_json, tagged_response
+from roboco.gateway.rest.models import TenantName
 from roboco.gateway.rest.operation_models import (
     DeadLetterDecision,
     DeadLetterEntry,
@@ -72,6 +77,31 @@ async def get_rates(request: Request, gateway: TheGateway, caller: Caller) -> Re
         return {"rates": gateway.orchestrator.operations.rates()}
 
     return await _read(request, gateway, caller, read)
+
+
+@router.get("/operations/stuck", response_model=StuckPage, responses=readable(), summary="List stuck tasks")
+async def list_stuck_tasks(  # noqa: PLR0913 - one parameter for each condition
+    request: Request,
+    gateway: TheGateway,
+    caller: Caller,
+    older: Annotated[
+        str | None, Query(max_length=64, description="Without progress since then: 10m, or a time in ISO 8601.")
+    ] = None,
+    tenant: TenantName | None = None,
+    team: Annotated[str | None, Query(max_length=64)] = None,
+    limit: Annotated[int, Query(ge=1, le=500, description="Tasks that are examined.")] = 200,
+    cursor: Annotated[str, Query(max_length=200, description="The cursor of the page before.")] = "",
+) -> Response:
+    """Return the queued and running tasks that should progress and do not, with the cause of each.
+
+    A page may be short, or even empty, and have a cursor: tasks that progress are left out. Without `older`, a task
+    counts that has not progressed for twice the time after which the work of a lost worker is sent again.
+    """
+    until = None if older is None else parse_time(older, datetime.now(UTC))
+    filters = TaskFilterOptions(tenant=tenant, team=team, until=until)
+    return await _read(
+        request, gateway, caller, lambda: gateway.orchestrator.operations.stuck(limit, cursor, **filters)
+    )
 
 
 @router.get(

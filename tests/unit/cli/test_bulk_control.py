@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roboco.cli.bulk import run_bulk
+from roboco.cli.bulk import bulk_option
 from roboco.cli.main import commands
 from roboco.cli.terminal.signals import Interrupted
 from roboco.client.operator import bulk as bulk_module
@@ -22,7 +22,7 @@ from tests.support.gateway_rest import RestWorld, rest_world
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorld]:
     """Yield a deployment with three tasks of tenant acme, which the commands reach."""
     with rest_world(tmp_path) as started:
-        monkeypatch.setattr(run_bulk, "Orchestrator", lambda settings: started.orchestrator)
+        monkeypatch.setattr(bulk_option, "Orchestrator", lambda settings: started.orchestrator)
         monkeypatch.setattr(started.orchestrator, "close", lambda: None)
         for name in "abc":
             body = {"team": "desk", "prompt": "work", "task_id": f"acme:{name}"}
@@ -85,7 +85,7 @@ def test_a_script_gets_the_count_the_id_and_the_totals(rest: RestWorld) -> None:
 def test_a_person_confirms_the_number_of_tasks(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch, answer: str, count: int
 ) -> None:
-    monkeypatch.setattr(run_bulk, "_is_terminal", lambda: True)
+    monkeypatch.setattr(bulk_option, "_is_terminal", lambda: True)
     result = call("pause", "--all", text=answer)
     assert "pause 3 tasks? [y/N]" in result.output
     assert sent(rest) == count
@@ -105,7 +105,7 @@ def test_a_failure_is_listed_once_with_its_cause_and_the_exit_code_says_so(rest:
 def test_an_aborted_run_says_how_it_is_resumed(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    monkeypatch.setattr(run_bulk, "PAGE_SIZE", 2)
+    monkeypatch.setattr(bulk_option, "PAGE_SIZE", 2)
     read, pages = bulk_module.Bulk.page, [0]
 
     def abort(*arguments: Any) -> Any:

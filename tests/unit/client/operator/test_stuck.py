@@ -1,0 +1,193 @@
+"""Stuck tasks: those that should progress and do not, with their causes."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.adapters.celery.queue_stats import QueueStats
+from roboco.client.operator.operations import Operations
+from roboco.client.operator.stuck import StuckTask, default_threshold
+from roboco.domain.task_filter import TaskFilter
+from roboco.errors import ModelError, TransientError, UsageError
+from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
+from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.memory_ports.dispatcher import Message, TurnMessage
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.registry import MemoryWorkerRegistry
+
+HERE = WorkspaceIdentity("a", "file:///a")
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[RestWorld]:
+    """Yield an empty deployment without a worker, whose messages a test delivers."""
+    with rest_world(tmp_path) as started:
+        yield started
+
+
+def submit(rest: RestWorld, task_id: str = "acme:t", **fields: Any) -> None:
+    body = {"team": "desk", "prompt": "work", "task_id": task_id, **fields}
+    assert rest.post("/v1/tasks", body).status_code == 201
+
+
+def start_workers(rest: RestWorld, *pools: str) -> None:
+    registration = Registration(pools, (), HERE)
+    MemoryWorkerRegistry(rest.world.server, rest.world.clock, f"{pools[0]}@x").register(registration, False)
+
+
+def stuck(rest: RestWorld, **filters: Any) -> list[StuckTask]:
+    """Return the stuck tasks, as a process sees them that has cached nothing."""
+    queues, rest.world.engine = rest.orchestrator._operations._queues, rest.world.process()
+    operations = Operations(rest.world.engine, queues, list, lambda: 0)
+    return operations.stuck(**filters).tasks
+
+
+def wait(rest: RestWorld) -> None:
+    """Let the default time without progress pass."""
+    rest.world.clock.move(default_threshold(rest.world.engine).total_seconds() + 5)
+
+
+def deliver_before(rest: RestWorld, kind: type[Message]) -> None:
+    """Deliver messages until one of this kind is next."""
+    queue = rest.world.dispatcher.queue
+    while not isinstance(queue[0], kind):
+        rest.world.deliver(queue.popleft())
+
+
+def test_a_task_without_a_worker_is_stuck_and_the_pool_is_named(rest: RestWorld) -> None:
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    assert stuck(rest) == []  # it has progressed a moment ago
+    wait(rest)
+    start_workers(rest, "coordinator", "tools")
+    [found] = stuck(rest)
+    assert (found.task_id, found.kind) == ("acme:t", "no_worker")
+    assert found.cause == "no agents worker is registered; start one: celery -A roboco.workers.agents worker"
+    assert found.stuck_for >= default_threshold(rest.world.engine).total_seconds()
+
+
+def test_a_task_whose_message_waits_in_a_long_queue_names_its_depth(rest: RestWorld) -> None:
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    wait(rest)
+    start_workers(rest, *POOLS)
+    rest.queues = [QueueStats("roboco.agents", 512)]
+    [found] = stuck(rest)
+    assert (found.kind, found.cause) == ("queue", "512 messages wait in roboco.agents: add agents workers")
+
+
+def test_a_silent_broker_does_not_hide_the_task(rest: RestWorld) -> None:
+    def fail() -> Any:
+        raise TransientError("the broker is silent")
+
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    wait(rest)
+    start_workers(rest, *POOLS)
+    rest.orchestrator._operations._queues = fail
+    [found] = stuck(rest)
+    assert found.kind == "unknown"
+    assert "the queues are not known: the broker is silent" in found.cause
+
+
+def test_a_task_whose_message_was_lost_says_when_its_work_was_sent(rest: RestWorld) -> None:
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    rest.world.dispatcher.queue.clear()
+    wait(rest)
+    start_workers(rest, *POOLS)
+    rest.queues = []
+    [found] = stuck(rest)
+    assert found.kind == "unknown"
+    assert "its work was sent to agents workers" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "cause"),
+    [
+        (ModelError("http_503", "the model server is down", True), "provider_outage", "the model server is down"),
+        (ModelError("rate_limit", "slow down", True, 300.0), "rate_limit", "for the rate limit of model"),
+    ],
+)
+def test_a_deferred_turn_names_the_outage_or_the_rate_limit(
+    rest: RestWorld, error: ModelError, kind: str, cause: str
+) -> None:
+    rest.replies = [ScriptedReply(error=error)]
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    rest.world.deliver(rest.world.dispatcher.queue.popleft())
+    wait(rest)
+    start_workers(rest, *POOLS)
+    [found] = stuck(rest)
+    assert found.kind == kind
+    assert cause in found.cause
+    assert "refused it 1 times" in found.cause
+
+
+def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorld) -> None:
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    message = rest.world.dispatcher.queue.popleft()
+    assert isinstance(message, TurnMessage)
+    rest.world.engine.turns.claim(message.assignment, "agents@x", 1)
+    start_workers(rest, *POOLS)
+    older = {"until": rest.world.engine.now()}
+    assert stuck(rest, **older) == []
+    with rest.world.server as held:
+        held.tasks["acme:t"].attempt = 3
+    [found] = stuck(rest, **older)
+    assert found.kind == "lost_attempts"
+    assert found.cause.startswith("workers lost 2 attempts at the turn of writer")
+
+
+def test_a_call_that_a_person_must_approve_is_not_stuck(rest: RestWorld) -> None:
+    rest.replies = [says("I ship", ("ship", {}))]
+    submit(rest)
+    rest.world.settle("acme:t")
+    wait(rest)
+    assert stuck(rest) == []
+
+
+def test_a_task_that_redis_has_lost_is_stuck_until_a_coordinator_restores_it(rest: RestWorld) -> None:
+    submit(rest)
+    wait(rest)
+    start_workers(rest, *POOLS)
+    with rest.world.server as held:
+        del held.tasks["acme:t"]
+    [found] = stuck(rest)
+    assert found.kind == "no_state"
+
+
+def test_a_task_that_starts_later_or_waits_or_has_ended_is_not_stuck(rest: RestWorld) -> None:
+    rest.run("acme:ended")
+    rest.run("acme:waits", conversation=True)
+    submit(rest, "acme:later", countdown=9000)
+    wait(rest)
+    assert stuck(rest) == []
+
+
+def test_conditions_and_pages_limit_the_list(rest: RestWorld) -> None:
+    for name in ("acme:a", "acme:b", "acme:c"):
+        submit(rest, name)
+    wait(rest)
+    engine = rest.world.engine
+    first = rest.orchestrator.operations.stuck(2, tenant="acme")
+    assert (len(first.tasks), bool(first.cursor)) == (2, True)
+    second = rest.orchestrator.operations.stuck(2, first.cursor, tenant="acme")
+    assert [one.task_id for one in (*first.tasks, *second.tasks)] == ["acme:c", "acme:b", "acme:a"]
+    assert stuck(rest, tenant="other") == []
+    assert stuck(rest, until=engine.now() - timedelta(hours=1)) == []
+    assert len(engine.task_index.page(TaskFilter()).entries) == 3
+    with pytest.raises(UsageError, match="only queued and running"):
+        stuck(rest, status="paused")
+    with pytest.raises(UsageError, match="limit"):
+        rest.orchestrator.operations.stuck(5000)
+
+
+def test_a_tenants_client_is_refused(rest: RestWorld) -> None:
+    rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "acme"})
+    with pytest.raises(UsageError, match="operator's"):
+        _ = rest.orchestrator.operations
