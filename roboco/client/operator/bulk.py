@@ -16,6 +16,7 @@ commands to Redis. Eight tasks are controlled at the same time.
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
@@ -137,7 +138,7 @@ class Bulk:
                 some, sent = task_ids[first : first + PARALLEL], []
                 for task_id in some:
                     self.pace.wait()
-                    sent.append(pool.submit(self._send, at.bulk_id, task_id))
+                    sent.append(pool.submit(copy_context().run, self._send, at.bulk_id, task_id))  # the request, too
                 found += (one.result() for one in sent)
                 self._check_availability(found[-len(some) :])
         return found

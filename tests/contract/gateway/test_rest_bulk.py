@@ -69,6 +69,7 @@ def test_the_history_and_the_audit_log_name_the_caller_for_each_task(
         ("key:ops", "acme", "accepted")
     }
     assert [line["action"] for line in lines if line["action"] not in ("bulk_pause",)] == ["control_tasks"]
+    assert len({line["request"] for line in lines}) == 1
 
 
 def test_the_same_key_is_the_same_bulk_control(rest: RestWorld) -> None:
