@@ -58,7 +58,9 @@ class DirectCalls:
     def call_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Send all commands in one round trip. Return the answer to each, or its redis.ResponseError."""
         with self._connected() as connection:
-            connection.send_packed_command(connection.pack_commands(commands))
+            one = len(commands) == 1
+            packed = connection.pack_command(*commands[0]) if one else connection.pack_commands(commands)
+            connection.send_packed_command(packed)
             return [_read(connection) for _ in commands]
 
     @contextmanager

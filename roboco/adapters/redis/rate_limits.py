@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
@@ -63,7 +64,7 @@ class Buckets:
         """Return the buckets that limit a request with this profile: the team's own, then the operator's."""
         limit, server = self._limits.for_profile(profile), self._server(profile)
         own = (profile.requests_per_minute, profile.tokens_per_minute)
-        name = _digest([tenant, team, profile.base_url, profile.api_key_env, *own])
+        name = _digest(tenant, team, profile.base_url, profile.api_key_env, *own)
         teams = Bucket(profile.model, team, self._keys.bucket(server, name), *own)
         operators = Bucket(profile.model, "", self._keys.bucket(server, "all"), limit.requests, limit.tokens)
         return [one for one in (teams, operators) if one.requests or one.tokens]
@@ -181,8 +182,9 @@ def _bucket_limits(buckets: list[Bucket]) -> list[int | str]:
 
 def _server(limit: ModelLimit) -> str:
     """Return the part of keys that names a model at an address."""
-    return _digest([limit.address, limit.model])
+    return _digest(limit.address, limit.model)
 
 
-def _digest(parts: list[str | int | None]) -> str:
-    return sha256(canonical_json(parts))[:16]
+@lru_cache(maxsize=4096)
+def _digest(*parts: str | int | None) -> str:
+    return sha256(canonical_json(list(parts)))[:16]
