@@ -163,7 +163,8 @@ class GuardedChannel:
         put: Any = super()._put  # type: ignore[misc]  # a mixin
         with own.conn_or_acquire() as client:
             if options or queue in own._expires or type(client) is not Redis:
-                return put(queue, message, **options)
+                put(queue, message, **options)
+                return
             key = own._q_for_pri(queue, own._get_message_priority(message, reverse=False))
             try:
                 direct_calls_of(client).call("LPUSH", key, dumps(message))
