@@ -63,7 +63,11 @@ BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "streams": streams.measure,
 }
 
-NAMED_ONLY = {"scale": scale.measure}
+NAMED_ONLY: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
+    "scale": scale.measure,
+    "scale_folder": scale.measure_folder,
+    "scale_s3": scale.measure_s3,
+}
 """Benches that take many minutes. They run only if they are named."""
 
 

@@ -5,7 +5,8 @@ while one or two coordinators run. Recovery lasts from then until every task is 
 Redis and checked once. A refill enters the tasks in a full schedule, as it happens every 30 minutes. On S3, each
 request waits 40 ms in a proxy, which counts it.
 
-It runs only by name, because it takes minutes: `python -m tests.bench scale --runs 1`.
+It runs only by name, because it takes minutes: `python -m tests.bench scale --runs 1`, or `scale_folder` and `scale_s3`
+for one of both.
 """
 
 import json
@@ -86,9 +87,20 @@ class Template:
 
 def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
     """Measure the folder, then the S3 server behind a proxy."""
+    yield from measure_folder(stack, size)
+    yield from measure_s3(stack, size)
+
+
+def measure_folder(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure the folder alone."""
     template = _run_template(stack)
     with tempfile.TemporaryDirectory(prefix="roboco-scale-") as folder:
         yield _measure_folder(Path(folder), template, size.of(TASKS, 200), size.of(SHORT_TASKS, 20))
+
+
+def measure_s3(stack: BenchStack, size: Size) -> Iterator[Result]:
+    """Measure the S3 server alone."""
+    template = _run_template(stack)
     with tempfile.TemporaryDirectory(prefix="roboco-scale-") as folder:
         yield _measure_s3(Path(folder), template, size.of(S3_TASKS, 100))
 
