@@ -3,7 +3,7 @@
 from celery.exceptions import Ignore, Reject, Retry
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.attempt_outcome import CallOutcome, TurnOutcome
+from roboco.engine.execution.attempt_outcome import CallOutcome, SwitchedOff, TurnOutcome
 from roboco.engine.execution.turn_result import TurnFailed, TurnResult
 from roboco.engine.intake.guard import Acknowledge, Disposition, Requeue
 from roboco.errors import Conflict, TaskFailed, TransientError
@@ -20,7 +20,15 @@ def turn_result(task_id: str, end: TurnResult) -> str:
     match end:
         case TurnFailed(reason):
             raise TaskFailed(task_id, TaskStatus.FAILED, reason)
-        case TurnOutcome.RATE_LIMITED | TurnOutcome.BUDGET | TurnOutcome.OUTAGE | TurnOutcome.DEFERRED:
+        case SwitchedOff(cause):
+            raise Retry(cause, TransientError(cause))
+        case (
+            TurnOutcome.RATE_LIMITED
+            | TurnOutcome.BUDGET
+            | TurnOutcome.OUTAGE
+            | TurnOutcome.DEFERRED
+            | TurnOutcome.HANDED_OVER
+        ):
             raise Retry(str(end), TransientError(str(end)))
         case TurnOutcome.CLAIMED_ELSEWHERE:
             raise Ignore
@@ -32,10 +40,12 @@ def turn_result(task_id: str, end: TurnResult) -> str:
             return str(end)
 
 
-def call_result(end: CallOutcome) -> None:
+def call_result(end: CallOutcome | SwitchedOff) -> None:
     """Raise Retry if another worker is to run the call, and Ignore, which sends no event, if another has claimed it."""
     match end:
-        case CallOutcome.RELEASED:
+        case SwitchedOff(cause):
+            raise Retry(cause, TransientError(cause))
+        case CallOutcome.RELEASED | CallOutcome.HANDED_OVER:
             raise Retry(str(end), TransientError(str(end)))
         case CallOutcome.CLAIMED_ELSEWHERE:
             raise Ignore

@@ -3,7 +3,7 @@
 import importlib
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import redis
@@ -34,6 +34,7 @@ from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
+from roboco.adapters.redis.switch_cache import RedisSwitchCache
 from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.adapters.redis.tenant_spending import RedisTenantSpending
@@ -58,7 +59,10 @@ from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
+from roboco.engine.held_work import HeldWork
+from roboco.engine.switches import SwitchBoard
 from roboco.ports.dispatcher import Dispatcher
+from roboco.ports.host import Host, NoHost
 from roboco.ports.telemetry import NoTelemetry, Telemetry
 from roboco.settings import Settings
 
@@ -77,6 +81,8 @@ class HostProcess:
     """The node name of the process's worker; "" if it is not a worker."""
     timeout_error: type[Exception] = TimeoutError
     """The exception that the pool raises in a tool when the tool's time limit is reached."""
+    host: Host = field(default_factory=NoHost)
+    """The process, as far as its work is taken from it before it ends."""
     max_parallel_calls: int = 1
     """The number of tool calls that the worker runs in parallel, in all of its processes."""
 
@@ -86,6 +92,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
+    switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), SystemClock())
     model = LazyModel(settings.allowed_model_servers)
     return Engine(
         task_store=RedisTaskStore(scripts, keys),
@@ -118,6 +125,8 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         tenant_spending=RedisTenantSpending(scripts, keys),
         clock=SystemClock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
+        switches=switches,
+        held_work=HeldWork(host.host, switches),
         frozen_teams=FrozenTeams(workspace.files),
         policy=Policy(
             settings.lease_seconds,

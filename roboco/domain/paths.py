@@ -15,6 +15,8 @@ ENTER_PREFIX = "enter/"
 """Prefix of the schedule's entries for open tasks whose inbox is restored after Redis was emptied."""
 WORKSPACE_FILE = "_workspace.json"
 """The file with the id of the workspace, by which clients and workers detect that they use different ones."""
+SWITCHES_FILE = "_switches.json"
+"""The record of everything that an operator has switched off."""
 OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""

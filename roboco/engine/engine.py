@@ -8,11 +8,13 @@ from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
+from roboco.engine.held_work import HeldWork
 from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.item_cache import ItemCache
 from roboco.engine.quarantine import Quarantine
 from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
+from roboco.engine.switches import SwitchBoard
 from roboco.engine.tenant_budget import DayBudgets
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.attempts import Attempts
@@ -121,6 +123,8 @@ class Engine:
     tenant_spending: TenantSpending
     clock: Clock
     heartbeat: LeaseHeartbeat
+    switches: SwitchBoard
+    held_work: HeldWork
     frozen_teams: FrozenTeams
     policy: Policy = field(default_factory=Policy)
     telemetry: Telemetry = field(default_factory=NoTelemetry)

@@ -87,10 +87,19 @@ class TurnLeases(Protocol):
         the turn. Return False if this claim does not hold the lease.
         """
 
-    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+    def release(self, claim: TurnClaim) -> bool:
+        """Release the turn, so that the same attempt may be claimed again at once. The caller dispatches it.
+
+        Return False if this claim does not hold the lease, or if the attempt has emitted text.
+        """
+
+    def restart(
+        self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
+    ) -> int | None:
         """Void the attempt and move the fence. Return the new epoch, or None if the fence moved or a lease is live.
 
-        A caller with the `token` of that lease may restart in spite of it.
+        A caller with the `token` of that lease may restart in spite of it. If the turn is `handed_over`, the attempt
+        does not count as a failed one.
         """
 
     def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
@@ -120,10 +129,13 @@ class ToolLeases(Protocol):
         Without a token the lease does not count: the call has exceeded its time limit.
         """
 
-    def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
-        """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held.
+    def release(
+        self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
+    ) -> bool:
+        """Release the lease, so that this attempt may be claimed again. Return False if it is not held.
 
-        With `declined_by`, record that this worker cannot run the call.
+        With `declined_by`, record that this worker cannot run the call. An `event` has the reason for which the call
+        waits. The task has this reason until a worker claims a call; the event is sent if the reason is a new one.
         """
 
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:

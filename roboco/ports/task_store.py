@@ -85,6 +85,8 @@ class Snapshot:
     """The agent of the pending turn. In a wait, the agent that is charged for unfinished attempts, if any."""
     attempt: int
     """The attempt at the pending turn, from 1."""
+    handovers: int
+    """How many of the attempts before it were handed over by workers that shut down. They do not count as failed."""
     claimed: bool
     """True if a worker has claimed that attempt."""
     lease_left: float
@@ -131,6 +133,11 @@ class Snapshot:
     """The ids of the items in the inbox."""
     calls: Mapping[str, CallState]
     """The dispatched calls, by id."""
+
+    @property
+    def counted_attempt(self) -> int:
+        """The attempt at the pending turn, from 1, without those that workers handed over."""
+        return self.attempt - self.handovers
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,11 @@ class Keys:
         """Channel: task and epoch of work whose end is requested."""
         return f"{self.prefix}:signals"
 
+    @property
+    def switches(self) -> str:
+        """Hash: the revision of the switches, and the switches as JSON. The workspace has the record."""
+        return f"{self.prefix}:switches"
+
     def schedule(self, shard: int) -> str:
         """Sorted set: open tasks of a shard by the time of their next sweep."""
         return f"{self.prefix}:{{{SHARD_TAGS[shard]}}}:tasks"

@@ -86,10 +86,19 @@ class RedisTurnLeases:
         ]
         return bool(self._scripts.run("defer", names, *arguments))
 
-    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+    def release(self, claim: TurnClaim) -> bool:
+        """Release the turn. Return False if this claim does not hold the lease, or if the attempt has emitted text."""
+        task_id = claim.assignment.task_id
+        names = [self._keys.state(task_id), self._keys.lease(task_id)]
+        return bool(self._scripts.run("release", names, claim.assignment.epoch, claim.token))
+
+    def restart(
+        self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
+    ) -> int | None:
         """Void the attempt. Return the new epoch, or None if the fence moved or another worker's lease is live."""
         names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
-        return self._scripts.run("restart", names, epoch, uuid.uuid4().hex, token, unnumbered_json(event)) or None
+        arguments = [epoch, uuid.uuid4().hex, token, unnumbered_json(event), int(handed_over)]
+        return self._scripts.run("restart", names, *arguments) or None
 
     def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
         """Count that the pending decision was found unclaimed. Return the count, or 0 if the fence moved.
@@ -130,10 +139,14 @@ class RedisToolLeases:
             or None
         )
 
-    def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
-        """Release the lease, so that this attempt may be claimed again. Nothing happens if it is not held."""
+    def release(
+        self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
+    ) -> bool:
+        """Release the lease, so that this attempt may be claimed again. Return False if it is not held."""
+        names = [*self._key_names(assignment), self._keys.events(assignment.task_id)]
         arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token, declined_by]
-        self._scripts.run("release_call", self._key_names(assignment), *arguments)
+        arguments += ["", ""] if event is None else [event.reason, unnumbered_json(event)]
+        return bool(self._scripts.run("release_call", names, *arguments))
 
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired, or whose worker is gone. Return the next attempt, or None."""

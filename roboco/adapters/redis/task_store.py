@@ -182,6 +182,7 @@ def parse_snapshot(
         reason=fields["reason"],
         agent=fields["agent"],
         attempt=int(fields["attempt"]),
+        handovers=int(fields.get("handovers", 0)),
         claimed=fields["owner"] != "",
         lease_left=max(0, lease_ms) / 1000,
         redeliveries=int(fields["redeliveries"]),

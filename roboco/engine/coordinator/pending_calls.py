@@ -34,6 +34,7 @@ from roboco.engine.coordinator.pending import (
     needs_redelivery,
     schedule_check_after_lease,
 )
+from roboco.engine.coordinator.switched_off import call_work, check_delay
 from roboco.engine.engine import Engine
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.dispatcher import AttemptStatus
@@ -65,6 +66,8 @@ class PendingCalls:
         if open_calls and all(self._is_blocked(call, state) for call, state in open_calls):
             return Decide()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed]
+        if unclaimed and redeliver:
+            unclaimed = self._without_switched_off(unclaimed)
         again = clear_stale_cancellation(self.engine, self.task_id, self.task)
         again = again or (bool(unclaimed) and redeliver and needs_redelivery(self.engine, self.task_id, self.task))
         for call, state in unclaimed:
@@ -76,6 +79,16 @@ class PendingCalls:
                 restart_call(self.engine, self.team, self._assignment(call, state), call)
         self._schedule_check(open_calls)
         return Rest() if open_calls else Decide()
+
+    def _without_switched_off(
+        self, unclaimed: list[tuple[ToolCall, CallState]]
+    ) -> list[tuple[ToolCall, CallState]]:
+        """Return the calls that are not switched off. If some are, schedule the next check."""
+        agent, off = self.task.tail[-1].agent_name, self.engine.switches.blocking
+        left = [one for one in unclaimed if not off(call_work(self.team, self.task_id, agent, one[0]))]
+        if len(left) < len(unclaimed):
+            self.engine.schedule.set(self.task_id, check_delay(self.engine, self.task))
+        return left
 
     def _dispatch(self, assignment: ToolAssignment, call: ToolCall) -> None:
         """Send the call to the tools workers, or submit the sub-task of a delegating call."""

@@ -16,6 +16,7 @@ from roboco.engine.coordinator.pending import (
     needs_redelivery,
     schedule_check_after_lease,
 )
+from roboco.engine.coordinator.switched_off import check_delay, turn_work
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.ports.assignment import TurnAssignment
@@ -39,7 +40,7 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
         return Rest()
     if recover.catch_up(engine, task_id, task):  # the worker had stored the step
         return Repeat()
-    if task.attempt >= engine.policy.max_attempts:
+    if task.counted_attempt >= engine.policy.max_attempts:
         return _give_up(engine, task_id, task)
     if restart_turn(engine, task_id, task, "the worker that made it was lost"):
         engine.telemetry.record(LEASE_EXPIRATIONS, 1, "turn")
@@ -48,7 +49,7 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
 
 def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
     reason = (
-        f"{task.agent}'s turn was lost {task.attempt} times, with its worker or in the middle of its model's answer"
+        f"{task.agent}'s turn was lost {task.counted_attempt} times, with its worker or in the middle of its model's answer"
     )
     detail = f"{task.agent}, step {task.seq}"
     engine.dead_letters.add(dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
@@ -60,16 +61,21 @@ def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, r
     if outage.is_timeout_exceeded(engine, team, task) and outage.pause_task(engine, task_id, task):
         return Repeat()
     if task.deferred_for is not None:
-        _dispatch_deferred(engine, task_id, task, task.deferred_for)
+        _dispatch_deferred(engine, task_id, team, task, task.deferred_for)
     elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
         _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
     return Rest()
 
 
-def _dispatch_deferred(engine: Engine, task_id: str, task: Snapshot, seconds: float) -> None:
-    """Dispatch the deferred turn if its delay is over; else schedule the next check for that time."""
+def _dispatch_deferred(engine: Engine, task_id: str, team: Team, task: Snapshot, seconds: float) -> None:
+    """Dispatch the deferred turn if its delay is over; else schedule the next check for that time.
+
+    A turn that is switched off is checked again later, without a message to a worker.
+    """
     if seconds > 0:
         engine.schedule.set(task_id, seconds)
+    elif engine.switches.blocking(turn_work(team, task_id, task.agent)):
+        engine.schedule.set(task_id, check_delay(engine, task))
     elif engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
         engine.schedule.set(task_id, engine.policy.redelivery_delay)
         _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
@@ -79,10 +85,13 @@ def _dispatch_turn(engine: Engine, task_id: str, task: Snapshot, epoch: int, att
     engine.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, attempt, priority_of(task.first)), task.agent)
 
 
-def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, token: str = "") -> bool:
+def restart_turn(
+    engine: Engine, task_id: str, task: Snapshot, reason: str, token: str = "", handed_over: bool = False
+) -> bool:
     """Void the attempt and dispatch the next one. Return False, and change nothing, if another worker has done so.
 
-    A worker that ends its own attempt passes its lease `token`; without one, the lease must have expired.
+    A worker that ends its own attempt passes its lease `token`; without one, the lease must have expired. An attempt
+    that is `handed_over` does not count as a failed one.
     """
     attempt = task.attempt + 1
     event = TurnRestarted(
@@ -92,7 +101,7 @@ def restart_turn(engine: Engine, task_id: str, task: Snapshot, reason: str, toke
         attempt=attempt,
         reason=reason,
     )
-    epoch = engine.turns.restart(task_id, task.epoch, event, token)
+    epoch = engine.turns.restart(task_id, task.epoch, event, token, handed_over)
     if epoch is None:
         return False
     engine.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")

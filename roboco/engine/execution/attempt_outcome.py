@@ -1,5 +1,6 @@
 """Outcomes of an attempt at a turn or call, for the display of its Celery task."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -11,10 +12,18 @@ class TurnOutcome(StrEnum):
     BUDGET = "waits until the next day, or until its tenant's budget is raised"
     OUTAGE = "waits, because its model cannot be reached"
     DEFERRED = "waits for the tools of a server, or until another turn that lost its worker is done"
+    HANDED_OVER = "handed over, because its worker was shut down, or an operator has switched it off"
     CUT_OFF = "the model's answer broke off in the middle: another attempt replaces it"
     REPLACED = "another attempt has replaced it"
     CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
     OBSOLETE = "done before, or no longer wanted"
+
+
+@dataclass(frozen=True)
+class SwitchedOff:
+    """A turn or call waits, because an operator has switched it off, for this cause."""
+
+    cause: str
 
 
 class CallOutcome(StrEnum):
@@ -23,3 +32,4 @@ class CallOutcome(StrEnum):
     DONE = "done, done before, or no longer wanted"
     CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
     RELEASED = "released, because this worker lacks the tool's function: another worker runs it, or the task is paused"
+    HANDED_OVER = "handed over, because its worker was shut down, or an operator has switched it off"

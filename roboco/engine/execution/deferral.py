@@ -10,9 +10,11 @@ turn no later than the lease would have expired.
 from roboco.domain.rate_report import RATE_WAIT
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
+from roboco.domain.switch import Switch
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.engine.coordinator import outage
-from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.coordinator.switched_off import check_delay
+from roboco.engine.execution.attempt_outcome import SwitchedOff, TurnOutcome
 from roboco.engine.execution.claimed_turn import ClaimedTurn
 from roboco.errors import ModelError
 
@@ -45,13 +47,20 @@ def defer_for_outage(turn: ClaimedTurn, error: ModelError) -> TurnOutcome:
 
 def defer_for_quarantine(turn: ClaimedTurn) -> TurnOutcome:
     """Defer the turn until quarantine is free: another turn in it may crash this worker."""
-    agent, lost = turn.claim.snapshot.agent, turn.claim.assignment.attempt - 1
+    agent, lost = turn.claim.snapshot.agent, turn.claim.snapshot.counted_attempt - 1
     delay = min(MAX_QUARANTINE_DELAY, QUARANTINE_DELAY * 2.0 ** min(turn.claim.snapshot.redeliveries, 10))
     reason = (
         f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
         "them may end the worker"
     )
     return defer(turn, delay, reason, TurnOutcome.DEFERRED)
+
+
+def defer_for_switch(turn: ClaimedTurn, switch: Switch) -> TurnOutcome | SwitchedOff:
+    """Defer the turn until an operator switches it on. The sweeper checks that, and sends no message until then."""
+    seconds = check_delay(turn.engine, turn.claim.snapshot)
+    outcome = defer(turn, seconds, switch.cause, TurnOutcome.DEFERRED)
+    return SwitchedOff(switch.cause) if outcome is TurnOutcome.DEFERRED else outcome
 
 
 def defer(

@@ -20,6 +20,7 @@ irreversible run again with every attempt, with neither file.
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -31,13 +32,19 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.paths import intent_path, outcome_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import StatusChanged
+from roboco.domain.switch import Switch, SwitchableWork
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration
 from roboco.engine.coordinator.close_call import close_call, result_event
 from roboco.engine.coordinator.pending_calls import restart_call, stored_outcome
+from roboco.engine.coordinator.switched_off import call_work, check_delay
 from roboco.engine.engine import Engine
-from roboco.engine.execution.attempt_outcome import CallOutcome
+from roboco.engine.execution.attempt_outcome import CallOutcome, SwitchedOff
+from roboco.engine.execution.hand_over import hand_over_call
 from roboco.engine.execution.not_runnable import release_call
+from roboco.engine.held_work import HeldItem
 from roboco.engine.intake.answer import approved_call
 from roboco.engine.record.tool_listings import changed_tool_refusal
 from roboco.engine.retry import retry
@@ -54,14 +61,14 @@ _log = logging.getLogger(__name__)
 LOST_REASON = "the worker that ran this call was lost, or the call was ended because its time was up"
 
 
-def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome:
+def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff:
     """Run the call, unless it is done, claimed by another worker, or cancelled."""
     operation = Operation("tool", order.task_id, order.seq, order.attempt, order.call_id)
     with engine.telemetry.operation(operation) as span:
         return _claim_and_run(engine, order, span)
 
 
-def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -> CallOutcome:
+def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -> CallOutcome | SwitchedOff:
     token = engine.new_token()
     team = engine.frozen_teams.get(order.task_id)
     engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
@@ -80,7 +87,7 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
 
 def _run(
     engine: Engine, team: Team, order: ToolAssignment, token: str, cancellation: threading.Event, span: OperationSpan
-) -> CallOutcome:
+) -> CallOutcome | SwitchedOff:
     task = engine.task_store.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
         return CallOutcome.DONE
@@ -89,6 +96,9 @@ def _run(
     call = approved_call(engine, team, order.task_id, requested)
     if call is None:
         return CallOutcome.DONE
+    work = call_work(team, order.task_id, step.agent_name, call)
+    if (switch := engine.switches.blocking(work)) is not None:
+        return _release_switched_off(engine, order, token, task, switch)
     spec = spec_of(team, step, call)
     try:
         engine.toolbox.check(spec)
@@ -103,17 +113,56 @@ def _run(
     claimed = _ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)
     began = engine.clock.now()
-    outcome = claimed.run()
-    if outcome is None:
-        return CallOutcome.DONE
+    with _holding(claimed, work) as held:
+        outcome = _run_unless_interrupted(claimed, held)
+        if outcome is None:
+            return CallOutcome.HANDED_OVER if held.reason else CallOutcome.DONE
+        _record(claimed, outcome, task, began, span)
+    return CallOutcome.DONE
+
+
+def _holding(claimed: "_ClaimedCall", work: SwitchableWork) -> AbstractContextManager[HeldItem]:
+    """Hold the call, so that it is handed over if its worker shuts down. A call that must not run twice goes on."""
+    if _irreversible(claimed.spec):
+        return nullcontext(HeldItem(work, claimed.interrupt, claimed.hand_over))
+    return claimed.engine.held_work.holding(work, claimed.interrupt, claimed.hand_over)
+
+
+def _run_unless_interrupted(claimed: "_ClaimedCall", held: HeldItem) -> ToolOutcome | None:
+    """Return the outcome of the call. Return None if it was interrupted, or if another attempt has replaced it."""
+    outcome: ToolOutcome | None = None
+    try:
+        outcome = claimed.run()
+        held.settle()
+    except Exception:
+        if not held.reason:
+            raise
+    return None if held.reason and outcome is not None and outcome.result.is_error else outcome
+
+
+def _record(claimed: "_ClaimedCall", outcome: ToolOutcome, task: Snapshot, began: float, span: OperationSpan) -> None:
+    """Record the outcome, and wake a coordinator after the last one of the step."""
+    engine, order, call = claimed.engine, claimed.order, claimed.call
     ended_as = "error" if outcome.result.is_error else "ok"
     engine.telemetry.record(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
     if outcome.result.is_error:
         span.annotate(error="unknown" if outcome.unknown else "tool_error")
-    recorded = engine.calls.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
-    if recorded is not None and recorded >= _count_unattended(team, task, step):
+    event = result_event(engine, order, call, outcome)
+    recorded = engine.calls.record_outcome(order, claimed.token, outcome, event)
+    if recorded is not None and recorded >= _count_unattended(claimed.team, task, task.tail[-1]):
         engine.dispatcher.advance(order.task_id)
-    return CallOutcome.DONE
+
+
+def _release_switched_off(
+    engine: Engine, order: ToolAssignment, token: str, task: Snapshot, switch: Switch
+) -> SwitchedOff:
+    """Release the call until an operator switches it on. The sweeper checks that, and sends no message until then."""
+    event = StatusChanged(
+        task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=switch.cause
+    )
+    engine.calls.release(order, token, event=event)
+    engine.schedule.schedule_no_later_than(order.task_id, check_delay(engine, task))
+    return SwitchedOff(switch.cause)
 
 
 def _count_unattended(team: Team, task: Snapshot, step: TaskStep) -> int:
@@ -161,6 +210,15 @@ class _ClaimedCall:
     call: ToolCall
     spec: ToolDeclaration | None
     context: ToolContext
+
+    def interrupt(self) -> None:
+        """Interrupt the tool. Another thread calls this."""
+        self.context.cancellation.set()
+        self.engine.held_work.host.interrupt_call()
+
+    def hand_over(self, _: str) -> None:
+        """Let another worker run the call."""
+        hand_over_call(self.engine, self.team, self.order, self.token, self.call)
 
     def run(self) -> ToolOutcome | None:
         """Run the call and return its outcome, or None if another attempt has replaced this one."""

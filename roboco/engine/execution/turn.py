@@ -15,6 +15,7 @@ wins.
 """
 
 import logging
+from functools import partial
 from typing import assert_never
 
 from roboco.domain.canonical_json import well_formed
@@ -27,6 +28,7 @@ from roboco.domain.url import strip_credentials
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending_turn import restart_turn
+from roboco.engine.coordinator.switched_off import turn_work
 from roboco.engine.engine import Engine
 from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.cancellation import Cancellation
@@ -37,7 +39,9 @@ from roboco.engine.execution.deferral import (
     defer_for_provider_limit,
     defer_for_quarantine,
     defer_for_rate_limit,
+    defer_for_switch,
 )
+from roboco.engine.execution.hand_over import hand_over_turn
 from roboco.engine.execution.not_runnable import defer_turn
 from roboco.engine.execution.reply import StepContent, content_of_failure, content_of_reply
 from roboco.engine.execution.request import PreparedRequest, embed_images, prepare_request
@@ -90,17 +94,30 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
         if claim is not None:
             turn = ClaimedTurn(engine, team, claim, cancellation, span, engine.clock.now())
             span.annotate(agent=claim.snapshot.agent, model=turn.model)
-            with engine.quarantine.admit(order.attempt, engine.policy.max_attempts) as admitted:
-                if not admitted:
-                    return defer_for_quarantine(turn)
-                with engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request):
-                    return _run_or_report(turn)
+            return _hold_and_run(turn)
     span.discard()
     now = engine.task_store.load(order.task_id, 1)
     claimed_elsewhere = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _position(order)
     if claimed_elsewhere:
         return TurnOutcome.CLAIMED_ELSEWHERE
     return (None if now is None else stored_failure(team, now, order)) or TurnOutcome.OBSOLETE
+
+
+def _hold_and_run(turn: ClaimedTurn) -> TurnResult:
+    """Run the claimed turn, unless it is switched off or waits for quarantine. Hand it over if this worker ends."""
+    engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
+    work = turn_work(turn.team, claim.assignment.task_id, claim.snapshot.agent)
+    if (switch := engine.switches.blocking(work)) is not None:
+        return defer_for_switch(turn, switch)
+    with engine.quarantine.admit(claim.snapshot.counted_attempt, engine.policy.max_attempts) as admitted:
+        if not admitted:
+            return defer_for_quarantine(turn)
+        with (
+            engine.held_work.holding(work, cancellation.abandon, partial(hand_over_turn, turn)) as held,
+            engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request),
+        ):
+            result = _run_or_report(turn)
+    return TurnOutcome.HANDED_OVER if held.reason and result is TurnOutcome.REPLACED else result
 
 
 def _position(order: TurnAssignment) -> tuple[int, int, int]:
@@ -144,7 +161,7 @@ def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
     if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before
         engine.dispatcher.advance(claim.assignment.task_id)
         return TurnOutcome.REPLACED
-    if claim.assignment.attempt >= engine.policy.max_attempts:
+    if claim.snapshot.counted_attempt >= engine.policy.max_attempts:
         return _commit(turn, content_of_failure(claim, "server", _error_text(str(error))), {})
     restart_turn(engine, claim.assignment.task_id, claim.snapshot, _error_text(str(error)), claim.token)
     return TurnOutcome.CUT_OFF
@@ -264,7 +281,7 @@ def _handle_failure(turn: ClaimedTurn, prepared: PreparedRequest, texts: list[st
         return defer_for_provider_limit(turn, prepared.request.profile, error)
     if error.retryable and not texts:
         return defer_for_outage(turn, error)
-    if texts and error.retryable and claim.assignment.attempt < engine.policy.max_attempts:
+    if texts and error.retryable and claim.snapshot.counted_attempt < engine.policy.max_attempts:
         restart_turn(engine, claim.assignment.task_id, claim.snapshot, str(error), claim.token)
         return TurnOutcome.CUT_OFF
     content = content_of_failure(claim, error.code, error.message, "".join(texts))

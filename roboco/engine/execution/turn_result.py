@@ -7,7 +7,7 @@ from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.state import History, TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.team import Team
-from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.execution.attempt_outcome import SwitchedOff, TurnOutcome
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.task_store import Snapshot
 
@@ -19,7 +19,7 @@ class TurnFailed:
     reason: str
 
 
-TurnResult = TurnOutcome | TurnFailed
+TurnResult = TurnOutcome | TurnFailed | SwitchedOff
 """The result of an attempt to run a turn."""
 
 

@@ -88,7 +88,24 @@ class MemoryTurns:
             self._server.publish_event(claim.assignment.task_id, task, event)
             return True
 
-    def restart(self, task_id: str, epoch: int, event: AnyEvent, token: str = "") -> int | None:
+    def release(self, claim: TurnClaim) -> bool:
+        """Release the turn. Return False if the claim is lost, or if the attempt has emitted text."""
+        now = self._clock.now()
+        with self._server as held:
+            task = held.tasks.get(claim.assignment.task_id)
+            if task is None or task.epoch != claim.assignment.epoch:
+                return False
+            if (task.owner, task.released_token) == ("", claim.token):
+                return True
+            if task.owner != claim.token or task.emitted:
+                return False
+            task.owner, task.released_token, task.lease_until = "", claim.token, 0.0
+            task.redeliveries, task.dispatched_at = 0, now
+            return True
+
+    def restart(
+        self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
+    ) -> int | None:
         """Void the attempt. Return the new epoch, or None if the fence moved or another worker has a live lease."""
         now = self._clock.now()
         with self._server as held:
@@ -99,6 +116,7 @@ class MemoryTurns:
                 return None
             task.epoch += 1
             task.attempt += 1
+            task.handovers += handed_over
             task.unfinished = (task.seq, task.unfinished_usage().plus(task.used))
             task.dispatched_at = now
             task.release()
@@ -154,6 +172,8 @@ class MemoryCalls:
             call.owner = token
             call.lease_until = now + self._lease
             task.calls[assignment.call_id] = call
+            if task.call_wait_epoch == task.epoch:
+                task.reason, task.call_wait_epoch = "", 0
             return True
 
     def renew(self, assignment: ToolAssignment, token: str) -> bool:
@@ -178,14 +198,26 @@ class MemoryCalls:
                 self._server.publish_event(assignment.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
-    def release(self, assignment: ToolAssignment, token: str, declined_by: str = "") -> None:
-        """Release the call, whose attempt may then be claimed again. Do nothing if the caller does not hold it."""
-        with self._server:
+    def release(
+        self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
+    ) -> bool:
+        """Release the call, whose attempt may then be claimed again. Return False if the caller does not hold it."""
+        with self._server as held:
             call = self._call(assignment)
-            if call and call.outcome is None and (call.attempt, call.owner) == (assignment.attempt, token):
-                call.owner = ""
-                call.lease_until = 0.0
-                call.declined = _declined(call.declined, assignment.epoch, declined_by)
+            if call is None or call.outcome is not None:
+                return False
+            if (call.owner, call.released_token) == ("", token):
+                return True
+            if (call.attempt, call.owner) != (assignment.attempt, token):
+                return False
+            call.owner, call.released_token = "", token
+            call.lease_until = 0.0
+            call.declined = _declined(call.declined, assignment.epoch, declined_by)
+            task = held.tasks[assignment.task_id]
+            if event is not None and task.reason != event.reason:
+                task.reason, task.call_wait_epoch = event.reason, task.epoch
+                self._server.publish_event(assignment.task_id, task, event)
+            return True
 
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired or whose worker is lost. Return the next attempt, or None."""

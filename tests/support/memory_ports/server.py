@@ -21,6 +21,7 @@ class StoredCall:
     """A dispatched tool call. `outcome` is JSON."""
 
     attempt: int = 1
+    released_token: str = ""
     owner: str = ""
     lease_until: float = 0.0
     outcome: str | None = None
@@ -78,6 +79,7 @@ class StoredTask:
     agent: str = ""
     routing: str = "{}"
     attempt: int = 1
+    handovers: int = 0
     owner: str = ""
     emitted: int = 0
     used: TokenUsage = field(default_factory=TokenUsage)
@@ -90,6 +92,8 @@ class StoredTask:
     refused_at: float = 0.0
     refused_for: float = 0.0
     deferred_token: str = ""
+    released_token: str = ""
+    call_wait_epoch: int = 0
     declined: tuple[int, Declined] = (0, Declined())
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
@@ -123,6 +127,7 @@ class StoredTask:
         self.epoch += 1
         self.phase = phase
         self.attempt = 1
+        self.handovers = 0
         if phase not in (Phase.WAIT, Phase.TOOLS):
             self.calls = {}
         self.release()
@@ -163,6 +168,7 @@ class StoredData:
     fresh_until: float = 0.0
     fill: StoredFill | None = None
     attempts: dict[str, int] = field(default_factory=dict)
+    switches: tuple[int, str] | None = None
     attempt_leases: dict[str, float] = field(default_factory=dict)
     letters: dict[str, str] = field(default_factory=dict)
     letter_numbers: dict[str, int] = field(default_factory=dict)

@@ -171,6 +171,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         reason=task.reason,
         agent=task.agent,
         attempt=task.attempt,
+        handovers=task.handovers,
         claimed=task.owner != "",
         lease_left=max(0.0, task.lease_until - now),
         redeliveries=task.redeliveries,

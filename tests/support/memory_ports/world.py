@@ -39,6 +39,7 @@ from roboco.engine.intake.retry_task import retry_task
 from roboco.engine.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
 from roboco.engine.stored_events import StoredEvents
+from roboco.engine.switches import SwitchBoard
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.caller_limits import (
@@ -58,6 +59,7 @@ from tests.support.memory_ports.dispatcher import (
     TurnMessage,
 )
 from tests.support.memory_ports.heartbeat import ManualHeartbeat
+from tests.support.memory_ports.held_work import ManualHeldWork, MemoryHost, MemorySwitchCache
 from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
 from tests.support.memory_ports.model import ScriptedModel
 from tests.support.memory_ports.notifier import MemoryNotifier
@@ -120,6 +122,7 @@ class World:
         self.notifier = MemoryNotifier()
         self.failures: list[Exception] = []
         self.telemetry = MemoryTelemetry()
+        self.host = MemoryHost()
         self.engine = self.process()
         MemorySchedule(self.server, self.clock).mark_filled(REFILL_INTERVAL)
 
@@ -131,6 +134,7 @@ class World:
 
         lease = self.given.policy.lease
         files = watch_port(self.files, "files", watch)
+        switches = SwitchBoard(files, watch_port(MemorySwitchCache(self.server), "switches", watch), self.clock)
         return Engine(
             task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
             turns=watch_port(MemoryTurns(self.server, self.clock, lease), "turns", watch),
@@ -160,6 +164,8 @@ class World:
             daily_usage=watch_port(MemoryDailyUsage(self.server, self.clock), "daily_usage", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
+            switches=switches,
+            held_work=ManualHeldWork(self.host, switches),
             frozen_teams=FrozenTeams(files),
             policy=self.given.policy,
             telemetry=self.telemetry,

@@ -8,7 +8,7 @@
 local function record_decision(state, events, epoch, first)
   redis.call('HSET', state, 'epoch', epoch, 'op_token', ARGV[first], 'phase', ARGV[first + 1],
     'status', ARGV[first + 2], 'reason', ARGV[first + 3], 'agent', ARGV[first + 4],
-    'routing', ARGV[first + 5], 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0,
+    'routing', ARGV[first + 5], 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0, 'handovers', 0,
     'dispatched_at', redis.call('TIME')[1])
   for i = first + 6, #ARGV do publish(state, events, 'events', 'chunks', ARGV[i]) end
   return epoch

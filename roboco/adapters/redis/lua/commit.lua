@@ -20,7 +20,7 @@ if now[5] == 'end' then
   for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end
 end
 redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV[2]) + 1, 'history_state', ARGV[4],
-  'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0,
+  'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0, 'handovers', 0,
   'dispatched_at', redis.call('TIME')[1])
 redis.call('DEL', KEYS[4], KEYS[5])
 local steps = redis.call('RPUSH', KEYS[2], ARGV[3])

@@ -1,16 +1,24 @@
 -- release_call: release a tool call, so that the same attempt may be claimed again.
--- KEYS[1] state (hash)  KEYS[2] calls (hash)  KEYS[3] lease of the call (string)
+-- KEYS[1] state (hash)  KEYS[2] calls (hash)  KEYS[3] lease of the call (string)  KEYS[4] events (stream, channel)
 -- ARGV[1] epoch  ARGV[2] call id  ARGV[3] attempt  ARGV[4] token of the owner
 -- ARGV[5] the worker, if it cannot run the call, else ''
--- Return 1, or 0 if this owner does not hold the call.
+-- ARGV[6] why the call waits, or ''  ARGV[7] body of the event with this reason: sent unless the task has the reason
+-- Return 1 if the call is released now or this owner released it before, or 0 if this owner does not hold the call.
 -- Cost: O(1), and O(length of the names) of `add_decline`.
-if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
-local call = redis.call('HMGET', KEYS[2], ARGV[2] .. ':outcome', ARGV[2] .. ':attempt', ARGV[2] .. ':owner')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'reason')
+if now[1] ~= ARGV[1] then return 0 end
+local field = ARGV[2] .. ':'
+local call = redis.call('HMGET', KEYS[2], field .. 'outcome', field .. 'attempt', field .. 'owner',
+  field .. 'released_by', field .. 'declined')
+if not call[1] and call[3] == '' and call[4] == ARGV[4] then return 1 end
 if call[1] or call[2] ~= ARGV[3] or call[3] ~= ARGV[4] then return 0 end
-redis.call('HSET', KEYS[2], ARGV[2] .. ':owner', '')
+redis.call('HSET', KEYS[2], field .. 'owner', '', field .. 'released_by', ARGV[4])
 if ARGV[5] ~= '' then
-  local field = ARGV[2] .. ':declined'
-  redis.call('HSET', KEYS[2], field, add_decline(redis.call('HGET', KEYS[2], field) or '', ARGV[1], ARGV[5]))
+  redis.call('HSET', KEYS[2], field .. 'declined', add_decline(call[5] or '', ARGV[1], ARGV[5]))
 end
 redis.call('DEL', KEYS[3])
+if ARGV[6] ~= '' and now[2] ~= ARGV[6] then
+  redis.call('HSET', KEYS[1], 'reason', ARGV[6], 'call_wait_epoch', ARGV[1])
+  publish(KEYS[1], KEYS[4], 'events', 'chunks', ARGV[7])
+end
 return 1

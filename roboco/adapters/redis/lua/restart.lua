@@ -3,6 +3,7 @@
 -- KEYS[1] state (hash)  KEYS[2] events (stream, channel)  KEYS[3] lease (string)
 -- ARGV[1] expected epoch  ARGV[2] token of this call: a call that is sent twice takes effect once
 -- ARGV[3] token of the owner, which may end its own live lease, or ''  ARGV[4] body of the event
+-- ARGV[5] 1 if the owner hands the turn over, so that the attempt does not count as a failed one, else 0
 -- Return the new epoch, or 0 if the fence moved or another owner's lease is live.
 -- Cost: O(1).
 local now = redis.call('HMGET', KEYS[1], 'epoch', 'op_token', 'owner', 'attempt', 'emitted', 'seq')
@@ -20,6 +21,7 @@ if tonumber(now[5]) > 0 then
 end
 redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'op_token', ARGV[2], 'attempt', tonumber(now[4]) + 1,
   'owner', '', 'emitted', 0, 'redeliveries', 0, 'dispatched_at', redis.call('TIME')[1])
+if ARGV[5] == '1' then redis.call('HINCRBY', KEYS[1], 'handovers', 1) end
 redis.call('DEL', KEYS[3])
 publish(KEYS[1], KEYS[2], 'events', 'chunks', ARGV[4])
 return tonumber(ARGV[1]) + 1

@@ -1,0 +1,32 @@
+"""The cache of the switches on Redis: one hash."""
+
+from typing import Any
+
+from redis.exceptions import NoPermissionError
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.errors import TransientError
+
+
+class RedisSwitchCache:
+    """The switches as Redis has them."""
+
+    def __init__(self, scripts: Scripts, keys: Keys) -> None:
+        self._scripts = scripts
+        self._keys = keys
+
+    def read(self) -> str | None:
+        """Return the switches as JSON, or None if Redis does not have them."""
+        try:
+            with translating_errors():
+                found: Any = self._scripts.client.hget(self._keys.switches, "switches")
+        except NoPermissionError as error:
+            raise TransientError(
+                f"the Redis user may not read the switches ({error}): load deploy/redis-users.acl of this release"
+            ) from error
+        return found
+
+    def write(self, text: str, revision: int) -> None:
+        """Store the switches, unless newer ones are stored."""
+        self._scripts.run("put_switches", [self._keys.switches], revision, text)

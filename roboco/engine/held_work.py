@@ -1,0 +1,156 @@
+"""HeldWork: the turns and calls that this process runs, and the thread that takes them from it.
+
+    each 0.25 s: shutdown due, or switched off with interruption ─► interrupt ─► the work's thread ends it ─► hand over
+                                                                        └── 2 s later it still runs ─► hand over here
+
+To hand work over is to give up its lease in Redis, so that another worker may claim it at once. From then on Redis
+refuses everything that this process writes for it. So it does not matter which of the two threads hands over, nor at
+which stage the work is: if the work is done at that moment, its lease is gone, and nothing is handed over. If the
+process dies first, or Redis does not answer, the lease expires, as after any death of a worker.
+
+Work without a hand-over, such as a call of an irreversible tool, runs until it ends.
+"""
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from roboco.domain.switch import SwitchableWork
+from roboco.engine.switches import SwitchBoard
+from roboco.errors import TransientError
+from roboco.ports.host import Host
+
+_log = logging.getLogger(__name__)
+
+CHECK_INTERVAL: Final = 0.25
+"""Seconds between two checks while work is held."""
+INTERRUPT_GRACE: Final = 2.0
+"""Seconds that interrupted work has to end by itself: to commit a reply that is complete, or to clean up."""
+SHUTDOWN_REASON: Final = "the worker was shut down"
+
+
+class HeldItem:
+    """A turn or a call that this process runs."""
+
+    def __init__(self, work: SwitchableWork, interrupt: Callable[[], None], hand_over: Callable[[str], None]) -> None:
+        self.work = work
+        self.context = contextvars.copy_context()
+        self.reason = ""
+        """Why it was interrupted, or ""."""
+        self.ended = threading.Event()
+        self._interrupted = threading.Event()
+        self._interrupt = interrupt
+        self._hand_over = hand_over
+        self._lock = threading.Lock()
+        self._is_handed_over = False
+
+    def interrupt(self) -> None:
+        """Have the work end."""
+        self._interrupt()
+        self._interrupted.set()
+
+    def settle(self) -> None:
+        """Wait for an exception that was sent to this thread, so that it is raised here and not later."""
+        if self.reason:
+            self._interrupted.wait(INTERRUPT_GRACE)
+
+    def hand_over(self) -> None:
+        """Hand the work over, once. An error is logged: the lease of the work expires then."""
+        with self._lock:
+            if self._is_handed_over:
+                return
+            self._is_handed_over = True
+            try:
+                self._hand_over(self.reason)
+            except TransientError as error:
+                _log.warning("work is not handed over, and its lease expires: %s", error)
+            except Exception:
+                _log.exception("work is not handed over, and its lease expires")
+
+
+class HeldWork:
+    """The work of this process. Its thread runs while there is some."""
+
+    def __init__(self, host: Host, switches: SwitchBoard) -> None:
+        self.host = host
+        self._switches = switches
+        self._changed = threading.Condition()
+        self._held: dict[HeldItem, None] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def holding(
+        self, work: SwitchableWork, interrupt: Callable[[], None], hand_over: Callable[[str], None]
+    ) -> Iterator[HeldItem]:
+        """Hold the work until the block ends. If it was interrupted meanwhile, hand it over then.
+
+        `interrupt` is called in another thread and must return soon. `hand_over` gets the reason. It is called in this
+        thread, or in the other one if the block does not end in time, and must have no effect on work that is done.
+        """
+        item = HeldItem(work, interrupt, hand_over)
+        with self._changed:
+            self._held[item] = None
+            self._ensure_running()
+        try:
+            yield item
+        finally:
+            with self._changed:
+                self._held.pop(item, None)
+                self._changed.notify()
+            if item.reason:
+                item.hand_over()
+            item.ended.set()
+
+    def check(self) -> None:
+        """Interrupt the work that has to end now, and hand over the part of it that does not end in time."""
+        with self._changed:
+            held = [item for item in self._held if not item.reason]
+        found = {item: reason for item in held if (reason := self._reason(item.work))}
+        with self._changed:
+            taken = [item for item in found if item in self._held]
+            for item in taken:
+                item.reason = found[item]  # under the lock: if its block ends from now on, it hands the work over
+        for item in taken:
+            item.context.copy().run(item.interrupt)
+        deadline = time.monotonic() + INTERRUPT_GRACE
+        for item in taken:
+            if not item.ended.wait(max(0.0, deadline - time.monotonic())):
+                item.context.copy().run(self._take, item)
+
+    def _take(self, item: HeldItem) -> None:
+        item.hand_over()
+        if not item.ended.wait(CHECK_INTERVAL) and item.work.tool:
+            _log.warning("a call of tool %r does not end, so its process is killed", item.work.tool)
+            self.host.kill()
+
+    def _reason(self, work: SwitchableWork) -> str:
+        """Return why the work must end now, or ""."""
+        if self.host.is_shutdown_due():
+            return SHUTDOWN_REASON
+        try:
+            switch = self._switches.interrupting(work)
+        except TransientError as error:
+            _log.warning("no work is interrupted, because the switches cannot be read: %s", error)
+            return ""
+        return "" if switch is None else switch.cause
+
+    def _ensure_running(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="roboco-held-work", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._held, timeout=CHECK_INTERVAL)
+                if not self._held:
+                    self._thread = None
+                    return
+            try:
+                self.check()
+            except Exception:  # the thread must survive
+                _log.exception("the check of the work that this process holds failed and is tried again")

@@ -1,0 +1,154 @@
+"""switches: what operators have switched off, as this process knows it, and its changes.
+
+    operator ─► workspace (replace: the record, which survives Redis) ─► Redis (the copy, by revision)
+    worker, each 0.5 s while it has work ─► Redis ─► this process's copy ─► turn or call: runs, or waits
+                                              └── lost: read the record, and store the copy again
+
+A lost copy is never taken for "nothing is switched off": Redis holds a copy also if nothing is. A coordinator compares
+copy and record every few seconds, because Redis may have restored an old copy, and a client may have died between the
+two writes. If Redis does not answer, the record is read, and if the workspace does not answer either, the last known
+switches count.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from pydantic import ValidationError
+
+from roboco.domain.paths import SWITCHES_FILE
+from roboco.domain.switch import Switch, SwitchableWork, Switches, check_reason, check_target
+from roboco.errors import CorruptHistory, TransientError
+from roboco.ports.clock import Clock
+from roboco.ports.switch_cache import SwitchCache
+from roboco.ports.workspace import Files
+
+_log = logging.getLogger(__name__)
+
+MAX_AGE: Final = 0.5
+"""Seconds for which a process relies on the switches that it has read. Its turns and calls share one read."""
+RECORD_AGE: Final = 5.0
+"""The same while Redis does not return them, and the record is read instead."""
+MAX_TRIES: Final = 8
+"""Attempts to replace the record while other processes change it."""
+
+
+class SwitchBoard:
+    """The switches of a deployment. Threads share it: at worst two of them read."""
+
+    def __init__(self, files: Files, cache: SwitchCache, clock: Clock) -> None:
+        self._files = files
+        self._cache = cache
+        self._clock = clock
+        self._known: Switches | None = None
+        self._reread_at = 0.0
+        self._lock = threading.Lock()
+
+    def current(self) -> Switches:
+        """Return the switches, at most MAX_AGE seconds old. Cost: one command to Redis in that time.
+
+        Raise TransientError if neither Redis nor the workspace has ever answered.
+        """
+        known = self._known
+        if known is not None and self._clock.now() < self._reread_at:
+            return known
+        if not self._lock.acquire(blocking=known is None):
+            return known or self.current()  # another thread reads them
+        try:
+            self._known = self._read(known)
+            return self._known
+        finally:
+            self._lock.release()
+
+    def blocking(self, work: SwitchableWork) -> Switch | None:
+        """Return the switch that holds the turn or call back, or None if it may run."""
+        return self.current().blocking(work)
+
+    def interrupting(self, work: SwitchableWork) -> Switch | None:
+        """Return the switch that interrupts the running turn or call, or None."""
+        return self.current().blocking(work, interrupting=True)
+
+    def stored(self) -> Switches:
+        """Return the switches of the record. Cost: one read of the workspace."""
+        stored = self._files.get(SWITCHES_FILE)
+        return Switches() if stored is None else _decoded(stored)
+
+    def switch_off(self, target: str, reason: str, interrupt: bool, by: str | None, now: datetime) -> Switch:
+        """Switch the target off, and return the switch. It replaces an earlier one of the target.
+
+        Raise UsageError if an argument is wrong. After a TransientError the switch may be recorded: repeat the call.
+        """
+        switch = Switch(
+            target=check_target(target), reason=check_reason(reason), since=now, interrupt=interrupt, by=by
+        )
+        self._change(lambda switches: switches.with_off(switch))
+        return switch
+
+    def switch_on(self, target: str) -> Switch | None:
+        """Switch the target on. Return the switch that it had, or None if it was not switched off."""
+        target = check_target(target)
+        before = self._change(lambda switches: switches.with_on(target) if switches.find(target) else None)
+        return before.find(target)
+
+    def repair(self) -> None:
+        """Store the record's copy in Redis if Redis lacks it or has an older one. Cost: one read of the workspace."""
+        self._publish(self.stored())
+
+    def _change(self, change: Callable[[Switches], Switches | None]) -> Switches:
+        """Replace the record and its copy. `change` returns None if nothing has to change. Return the earlier record."""
+        for _ in range(MAX_TRIES):
+            stored = self._files.get_versioned(SWITCHES_FILE)
+            before = Switches() if stored is None else _decoded(stored.data)
+            after = change(before)
+            if after is None:
+                self._publish(before)  # the earlier change may have missed Redis
+                return before
+            if self._files.replace(SWITCHES_FILE, _encoded(after), None if stored is None else stored.version):
+                self._publish(after)
+                return before
+        raise TransientError("other processes change the switches at the same time; try it again")
+
+    def _read(self, known: Switches | None) -> Switches:
+        try:
+            found, age = self._read_copy(), MAX_AGE
+        except TransientError as error:
+            _log.warning("the switches are read from the workspace: %s", error)
+            found, age = self._read_record(known), RECORD_AGE
+        self._reread_at = self._clock.now() + age
+        return found
+
+    def _read_copy(self) -> Switches:
+        text = self._cache.read()
+        if text is not None:
+            return _decoded(text.encode())
+        found = self.stored()
+        self._publish(found)
+        return found
+
+    def _read_record(self, known: Switches | None) -> Switches:
+        try:
+            return self.stored()
+        except TransientError as error:
+            if known is None:
+                raise
+            _log.warning("the switches cannot be read, and the last known ones count: %s", error)
+            return known
+
+    def _publish(self, switches: Switches) -> None:
+        self._cache.write(_encoded(switches).decode(), switches.revision)
+
+
+def _encoded(switches: Switches) -> bytes:
+    return switches.model_dump_json().encode()
+
+
+def _decoded(stored: bytes) -> Switches:
+    try:
+        return Switches.model_validate_json(stored)
+    except ValidationError as error:
+        raise CorruptHistory(
+            f"the switches cannot be read: {error.errors()[0]['msg']}. Delete {SWITCHES_FILE} of the workspace and the "
+            "key `switches` in Redis, and switch things off again"
+        ) from error

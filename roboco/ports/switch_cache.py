@@ -1,0 +1,13 @@
+"""The cache of the switches: the copy in Redis, which each worker reads. The record is in the workspace."""
+
+from typing import Protocol
+
+
+class SwitchCache(Protocol):
+    """A text with a revision. It is lost when Redis is emptied."""
+
+    def read(self) -> str | None:
+        """Return the text, or None if Redis does not have it. Raise TransientError if Redis does not answer."""
+
+    def write(self, text: str, revision: int) -> None:
+        """Store the text, unless one of a higher revision is stored. A repetition changes nothing."""
