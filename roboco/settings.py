@@ -140,6 +140,11 @@ class Settings(BaseModel):
     The workers that hold turns, tool calls, attempts and notifications renew their claims three times in this time.
     If a worker dies, another one continues its work after this time.
     """
+    drain_timeout: Annotated[float, Field(ge=0, le=86_400)] = 25.0
+    """Seconds after SIGTERM in which a worker's turns and tool calls may end; then it hands them over to others.
+
+    Set it to less than the grace period after which the supervisor kills the worker.
+    """
     redelivery_delay: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
     """Seconds until the sweeper checks work that no worker has claimed; the delay doubles each time."""
     sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 0.5

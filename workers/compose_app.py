@@ -27,6 +27,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
 from roboco.settings import Settings, load_settings
 from roboco.workers.credentials import check_credentials
+from roboco.workers.draining import install_draining
 from roboco.workers.process_engine import ProcessEngine
 from roboco.workers.registration import install_registration
 from roboco.workers.store_check import check_store
@@ -60,6 +61,7 @@ def compose_worker(
     celeryd_init.connect(partial(_import_tool_modules, settings.tool_modules), weak=False)
     celeryd_init.connect(partial(check_credentials, app, settings), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
+    install_draining(app, engine.deadline, settings.drain_timeout)
     install_registration(app, settings, queues)
     if AGENTS_QUEUE in queues:
         preload_model()  # before the pool forks: each child would import it again, for 0.7 s of processor time

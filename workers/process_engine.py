@@ -9,6 +9,7 @@ from roboco.adapters.redis.client import connect
 from roboco.client.wiring import HostProcess, build_dispatcher, build_engine
 from roboco.engine.engine import Engine
 from roboco.settings import Settings
+from roboco.workers.draining import DrainDeadline
 from roboco.workers.observability import WorkerTelemetry
 
 
@@ -20,11 +21,15 @@ class ProcessEngine:
         self.concurrency = 1
         """Celery tasks that the worker runs in parallel; set before its pool forks."""
         self.telemetry = WorkerTelemetry(app, settings)
+        self.deadline = DrainDeadline()
+        """The time at which this worker hands its work over."""
 
         def build() -> Engine:
             client = connect(settings.redis_url)
             worker = str(app.conf.get(NODE_SETTING) or "")
-            host = HostProcess(self.telemetry.telemetry(), worker, SoftTimeLimitExceeded, self.concurrency)
+            host = HostProcess(
+                self.telemetry.telemetry(), worker, SoftTimeLimitExceeded, self.deadline, self.concurrency
+            )
             return build_engine(settings, build_dispatcher(app), client, host)
 
         self._engine = PerProcess(build)

@@ -80,9 +80,7 @@ class SwitchBoard:
 
         Raise UsageError if an argument is wrong. After a TransientError the switch may be recorded: repeat the call.
         """
-        switch = Switch(
-            target=check_target(target), reason=check_reason(reason), since=now, interrupt=interrupt, by=by
-        )
+        switch = Switch(target=check_target(target), reason=check_reason(reason), since=now, interrupt=interrupt, by=by)
         self._change(lambda switches: switches.with_off(switch))
         return switch
 
@@ -97,7 +95,7 @@ class SwitchBoard:
         self._publish(self.stored())
 
     def _change(self, change: Callable[[Switches], Switches | None]) -> Switches:
-        """Replace the record and its copy. `change` returns None if nothing has to change. Return the earlier record."""
+        """Replace the record and its copy. `change` returns None if nothing has to change."""
         for _ in range(MAX_TRIES):
             stored = self._files.get_versioned(SWITCHES_FILE)
             before = Switches() if stored is None else _decoded(stored.data)

@@ -80,9 +80,7 @@ class PendingCalls:
         self._schedule_check(open_calls)
         return Rest() if open_calls else Decide()
 
-    def _without_switched_off(
-        self, unclaimed: list[tuple[ToolCall, CallState]]
-    ) -> list[tuple[ToolCall, CallState]]:
+    def _without_switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> list[tuple[ToolCall, CallState]]:
         """Return the calls that are not switched off. If some are, schedule the next check."""
         agent, off = self.task.tail[-1].agent_name, self.engine.switches.blocking
         left = [one for one in unclaimed if not off(call_work(self.team, self.task_id, agent, one[0]))]

@@ -48,9 +48,8 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
 
 
 def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
-    reason = (
-        f"{task.agent}'s turn was lost {task.counted_attempt} times, with its worker or in the middle of its model's answer"
-    )
+    lost = task.counted_attempt
+    reason = f"{task.agent}'s turn was lost {lost} times, with its worker or in the middle of its model's answer"
     detail = f"{task.agent}, step {task.seq}"
     engine.dead_letters.add(dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
     return GiveUp(reason)

@@ -157,9 +157,7 @@ def _release_switched_off(
     engine: Engine, order: ToolAssignment, token: str, task: Snapshot, switch: Switch
 ) -> SwitchedOff:
     """Release the call until an operator switches it on. The sweeper checks that, and sends no message until then."""
-    event = StatusChanged(
-        task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=switch.cause
-    )
+    event = StatusChanged(task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=switch.cause)
     engine.calls.release(order, token, event=event)
     engine.schedule.schedule_no_later_than(order.task_id, check_delay(engine, task))
     return SwitchedOff(switch.cause)

@@ -1,0 +1,163 @@
+"""A worker that gets SIGTERM: its turns and calls end in time, or continue on another worker at once.
+
+No lease expires here: it outlasts the test. So work continues only if the worker has handed it over.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco import Task, parse_team
+from roboco.domain.stream.event import TurnRestarted
+from tests.faults.moments import SHUTDOWN_TIMEOUT
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+from tests.support.transcript import Transcript
+
+pytestmark = pytest.mark.workers
+
+OUTLASTING = 600.0
+SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
+FUNCTIONS = "tests.support.tools_for_agents"
+
+
+@contextmanager
+def stack_of(folder: Path, *workers: str, **changes: Any) -> Iterator[Stack]:
+    """Yield a stack whose leases and redeliveries outlast the test."""
+    names = ["coordinator", "agents", "tools"] if not workers else ["coordinator", *workers]
+    settings = {"lease_seconds": OUTLASTING, "redelivery_delay": OUTLASTING, "drain_timeout": 0.5} | changes
+    with Stack(folder, names, **settings) as stack:
+        yield stack
+
+
+def caller_team(tool: str, **fields: Any) -> Any:
+    """Return a team whose agent calls one tool."""
+    return parse_team(
+        {
+            "name": "callers",
+            "agents": [{"name": "clerk", "prompt": "clerk", "tools": [tool]}],
+            "tools": [{"name": tool, "function": f"{FUNCTIONS}:{tool}", "timeout": 300} | fields],
+        }
+    )
+
+
+def calling(tool: str, **arguments: Any) -> Any:
+    """Return a model script that calls the tool once."""
+
+    def answer(request: Request) -> Reply:
+        return Reply(text="done") if request.count("assistant") else Reply(tool_calls=[(tool, arguments)])
+
+    return answer
+
+
+def replace_worker(stack: Stack, name: str, begun: Any, signals: int = 1) -> None:
+    """Start another worker of the pool, and terminate this one. Assert that it ends with 0."""
+    until(begun, 60, "the work has begun")
+    other = f"{name}-other"
+    stack.start(other)
+    stack.wait_ready(other)
+    for _ in range(signals):
+        stack.kill(name, signal.SIGTERM)
+        until(lambda: "Warm shutdown" in stack.log(name), 60, "the worker shuts down")
+    assert stack.workers[name].process.wait(SHUTDOWN_TIMEOUT) == 0, stack.log(name)[-3000:]
+
+
+def follow(task: Task) -> Transcript:
+    """Return the transcript of the whole task."""
+    transcript = Transcript()
+    for item in task.stream():
+        transcript.take(item)
+    return transcript
+
+
+class SlowOnce:
+    """A model script whose first `slow` replies take minutes, from their first chunk on or before it."""
+
+    def __init__(self, stack: Stack, *, silent: bool = False, slow: int = 1) -> None:
+        self._stack = stack
+        self._silent = silent
+        self._slow = slow
+        self._never = threading.Event()
+
+    def __call__(self, request: Request) -> Reply:
+        if len(self._stack.model.requests) > self._slow:
+            return Reply(text="all is said")
+        return Reply(text="word " * 200, held_until=self._never if self._silent else None, interval=5)
+
+    def begun(self) -> bool:
+        """Return True if the newest slow reply has begun, or was asked for."""
+        records = self._stack.model.requests
+        return len(records) == self._slow and (self._silent or records[-1].chunks_sent > 1)
+
+
+def test_a_turn_that_has_emitted_text_is_restarted_on_another_worker(tmp_path: Path) -> None:
+    """The attempt does not count: with the only attempt that is allowed, the task still completes."""
+    with stack_of(tmp_path, "agents", max_attempts=1) as stack:
+        script = SlowOnce(stack)
+        stack.model.script(script)
+        task = stack.orchestrator.run(SPEAKER, "Speak.")
+        replace_worker(stack, "agents", script.begun)
+        assert task.result(60).status == "completed", task.summary().reason
+        [restart] = [item.data for item in task.stream() if isinstance(item.data, TurnRestarted)]
+        assert (restart.reason, restart.attempt) == ("the worker was shut down", 2)
+        assert follow(task).texts == {task.history()[1].step_id: "all is said"}
+        first = stack.model.requests[0]
+        assert first.client_disconnected_at is not None
+        assert not first.completed
+
+
+def test_a_turn_without_text_is_returned_at_no_cost(tmp_path: Path) -> None:
+    with stack_of(tmp_path, "agents", max_attempts=1) as stack:
+        script = SlowOnce(stack, silent=True)
+        stack.model.script(script)
+        task = stack.orchestrator.run(SPEAKER, "Speak.")
+        replace_worker(stack, "agents", script.begun)
+        assert task.result(60).status == "completed", task.summary().reason
+        assert "event_turn_restart" not in follow(task).types
+        assert task.history()[1].metadata["attempt"] == 1
+
+
+def test_a_turn_that_ends_in_time_is_finished_by_its_worker(tmp_path: Path) -> None:
+    with stack_of(tmp_path, "agents", drain_timeout=OUTLASTING) as stack:
+        stack.model.script(lambda request: Reply(text="word " * 20, interval=0.2))
+        task = stack.orchestrator.run(SPEAKER, "Speak.")
+        replace_worker(stack, "agents", lambda: stack.model.requests and stack.model.requests[0].chunks_sent > 1)
+        assert task.result(60).status == "completed"
+        assert len(stack.model.requests) == 1
+
+
+def test_a_second_signal_ends_the_time_in_which_turns_may_end(tmp_path: Path) -> None:
+    with stack_of(tmp_path, "agents", drain_timeout=OUTLASTING) as stack:
+        script = SlowOnce(stack)
+        stack.model.script(script)
+        task = stack.orchestrator.run(SPEAKER, "Speak.")
+        replace_worker(stack, "agents", script.begun, signals=2)
+        assert task.result(60).status == "completed"
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_call_that_may_run_twice_continues_on_another_worker(tmp_path: Path, stubborn: bool) -> None:
+    """A stubborn tool ignores the exception that ends it, so its process is killed."""
+    with stack_of(tmp_path, "agents", "tools", max_attempts=1) as stack:
+        stack.model.script(calling("hang_once", stubborn=stubborn))
+        task = stack.orchestrator.run(caller_team("hang_once", effect="idempotent"), "Go.")
+        replace_worker(stack, "tools", stack.count_tool_lines)
+        assert task.result(60).status == "completed", task.summary().reason
+        [result] = task.history()[2].results
+        assert (result.result, result.error) == ("woke up", None)
+        assert stack.count_tool_lines() == 2
+
+
+def test_an_irreversible_call_runs_to_its_end(tmp_path: Path) -> None:
+    with stack_of(tmp_path, "agents", "tools", drain_timeout=0) as stack:
+        stack.model.script(calling("append_line", when="soon"))
+        task = stack.orchestrator.run(caller_team("append_line"), "Go.")
+        replace_worker(stack, "tools", stack.count_tool_lines)
+        assert task.result(60).status == "completed"
+        assert [result.result for result in task.history()[2].results] == ["appended"]
+        assert stack.count_tool_lines() == 1

@@ -1,0 +1,107 @@
+"""draining: a worker that was told to shut down ends within a bounded time.
+
+    SIGTERM, or roboco drain ─► no new messages ─► work ends by itself ─► exit
+                                     └── ROBOCO_DRAIN_TIMEOUT later, or at a second signal: work is handed over ─► exit
+                                                                             └── EXIT_GRACE later: killed
+
+The deadline is in memory that the processes of a prefork pool share, so that each of them hands over its own call. A
+process that dies before that leaves its leases to expire, as after a crash.
+"""
+
+import logging
+import mmap
+import os
+import signal
+import struct
+import threading
+import time
+from queue import SimpleQueue
+from typing import Any, Final
+
+from billiard import active_children
+from celery import Celery
+from celery.signals import worker_ready, worker_shutting_down
+
+_log = logging.getLogger(__name__)
+
+EXIT_GRACE: Final = 45.0
+"""Seconds after the deadline in which work is handed over and the pool ends. Then the worker kills itself. A child of
+billiard's pool may wait 30 s for its parent."""
+_POLL_INTERVAL: Final = 0.5
+_TIME: Final = struct.Struct("d")
+
+
+class DrainDeadline:
+    """The time at which this worker hands over its work, for all processes of its pool. It is a Host of the engine."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _TIME.size)  # anonymous and shared: forked processes see each change
+        self._main_pid = os.getpid()
+
+    def set(self, seconds: float) -> float:
+        """Set the deadline to this time from now, unless an earlier one is set. Return the seconds until it."""
+        now = time.monotonic()
+        at = min(self._at() or now + seconds, now + seconds)
+        _TIME.pack_into(self._memory, 0, at)
+        return max(0.0, at - now)
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until the deadline, at least 0, or None if the worker was not told to shut down."""
+        at = self._at()
+        return max(0.0, at - time.monotonic()) if at else None
+
+    def is_shutdown_due(self) -> bool:
+        """Return True once the deadline has passed."""
+        return self.seconds_left() == 0.0
+
+    def interrupt_call(self) -> None:
+        """Raise the exception of the soft time limit in the main thread of this process of a prefork pool."""
+        if self._is_child():
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """Kill this process, if it is one of a prefork pool."""
+        if self._is_child():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_child(self) -> bool:
+        return os.getpid() != self._main_pid
+
+    def _at(self) -> float:
+        found: float = _TIME.unpack_from(self._memory)[0]
+        return found
+
+
+def install_draining(app: Celery, deadline: DrainDeadline, timeout: float) -> None:
+    """Let a worker of the application drain for `timeout` seconds when it is told to shut down.
+
+    A second signal ends the time in which its work may end by itself.
+    """
+    signals: SimpleQueue[None] = SimpleQueue()
+
+    def begin(sender: Any = None, **_: Any) -> None:
+        if getattr(sender, "app", None) is app:
+            threading.Thread(target=_follow, args=(signals, deadline), name="roboco-drain", daemon=True).start()
+
+    def drain(**_: Any) -> None:
+        # A signal handler: it logs nothing and takes no lock, which the interrupted thread may hold.
+        deadline.set(timeout if deadline.seconds_left() is None else 0.0)
+        signals.put(None)
+
+    worker_ready.connect(begin, weak=False)
+    worker_shutting_down.connect(drain, weak=False)
+
+
+def _follow(signals: SimpleQueue[None], deadline: DrainDeadline) -> None:
+    """Log the phases of the shutdown. End the process if it does not end in time."""
+    signals.get()
+    left = deadline.seconds_left() or 0.0
+    _log.warning("this worker drains: work that does not end within %.0f s is handed over to others", left)
+    while left := deadline.seconds_left() or 0.0:
+        time.sleep(min(left, _POLL_INTERVAL))
+    _log.warning("this worker hands its work over and ends")
+    time.sleep(EXIT_GRACE)
+    _log.error("this worker does not end %g s after that, and is killed; its leases expire", EXIT_GRACE)
+    for child in active_children():
+        os.kill(child.pid, signal.SIGKILL)
+    os._exit(os.EX_SOFTWARE)
