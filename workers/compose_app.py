@@ -61,8 +61,8 @@ def compose_worker(
     celeryd_init.connect(partial(_import_tool_modules, settings.tool_modules), weak=False)
     celeryd_init.connect(partial(check_credentials, app, settings), weak=False)
     celeryd_init.connect(partial(check_store, app, settings), weak=False)
-    install_draining(app, engine.deadline, settings.drain_timeout)
-    install_registration(app, settings, queues)
+    install_draining(app, engine.deadline)
+    install_registration(app, settings, queues, engine.deadline)
     if AGENTS_QUEUE in queues:
         preload_model()  # before the pool forks: each child would import it again, for 0.7 s of processor time
         _silence_requests()

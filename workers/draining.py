@@ -34,16 +34,22 @@ _TIME: Final = struct.Struct("d")
 class DrainDeadline:
     """The time at which this worker hands over its work, for all processes of its pool. It is a Host of the engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        """Seconds in which work may end by itself."""
         self._memory = mmap.mmap(-1, _TIME.size)  # anonymous and shared: forked processes see each change
         self._main_pid = os.getpid()
 
-    def set(self, seconds: float) -> float:
-        """Set the deadline to this time from now, unless an earlier one is set. Return the seconds until it."""
+    def begin(self) -> None:
+        """Begin the time in which work may end, or end it if it has begun. A signal handler may call this."""
         now = time.monotonic()
-        at = min(self._at() or now + seconds, now + seconds)
-        _TIME.pack_into(self._memory, 0, at)
-        return max(0.0, at - now)
+        _TIME.pack_into(self._memory, 0, now if self._at() else now + self.timeout)
+
+    def ask(self, timeout: float | None) -> None:
+        """Shut this worker down as SIGTERM does, with this time in place of the setting's, unless it is None."""
+        if timeout is not None:
+            self.timeout = timeout
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the deadline, at least 0, or None if the worker was not told to shut down."""
@@ -72,8 +78,8 @@ class DrainDeadline:
         return found
 
 
-def install_draining(app: Celery, deadline: DrainDeadline, timeout: float) -> None:
-    """Let a worker of the application drain for `timeout` seconds when it is told to shut down.
+def install_draining(app: Celery, deadline: DrainDeadline) -> None:
+    """Let a worker of the application drain when it is told to shut down.
 
     A second signal ends the time in which its work may end by itself.
     """
@@ -85,7 +91,7 @@ def install_draining(app: Celery, deadline: DrainDeadline, timeout: float) -> No
 
     def drain(**_: Any) -> None:
         # A signal handler: it logs nothing and takes no lock, which the interrupted thread may hold.
-        deadline.set(timeout if deadline.seconds_left() is None else 0.0)
+        deadline.begin()
         signals.put(None)
 
     worker_ready.connect(begin, weak=False)

@@ -21,7 +21,7 @@ class ProcessEngine:
         self.concurrency = 1
         """Celery tasks that the worker runs in parallel; set before its pool forks."""
         self.telemetry = WorkerTelemetry(app, settings)
-        self.deadline = DrainDeadline()
+        self.deadline = DrainDeadline(settings.drain_timeout)
         """The time at which this worker hands its work over."""
 
         def build() -> Engine:

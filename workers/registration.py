@@ -1,16 +1,21 @@
 """registration: a worker registers at its start and every few seconds, in a thread of its main process.
 
+    every 3 s ─► register: pools, release, what it runs ─► asked to drain? ─► SIGTERM to itself
+    SIGTERM ───► registered as draining until the process ends ─► unregistered
+
 The thread does not use the engine, but its own connections and limits: the engine of the main process is created later,
 when the concurrency of the worker and its metrics are known.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import metadata
 from typing import Any
 
 from celery import Celery
-from celery.signals import celeryd_init
+from celery.signals import celeryd_init, worker_shutdown
 from celery.worker import state
 
 from roboco.adapters.celery.background import run_periodically
@@ -27,12 +32,13 @@ from roboco.errors import RobocoError, TransientError
 from roboco.ports.registry import Registration, WorkerLoad
 from roboco.ports.workspace import Files
 from roboco.settings import Settings
+from roboco.workers.draining import DrainDeadline
 
 _log = logging.getLogger(__name__)
 
 REGISTRATION_INTERVAL = 3.0
 """Seconds between two registrations of a worker."""
-MAX_RUNNING_IDS = 20
+MAX_RUNNING_IDS = 100
 """Ids of running Celery tasks that a worker registers."""
 MAX_ID_CHARS = 255
 """Characters of such an id: a producer may choose it."""
@@ -40,7 +46,7 @@ _STORE_TIMEOUT = 5.0
 """The most seconds for which the thread waits for an answer of the store."""
 
 
-def install_registration(app: Celery, settings: Settings, queues: Sequence[str]) -> None:
+def install_registration(app: Celery, settings: Settings, queues: Sequence[str], deadline: DrainDeadline) -> None:
     """Register the workers of this application in the pools of these queues.
 
     A worker whose workspace is not the coordinators' exits at its start. If Redis or the store does not answer then,
@@ -49,8 +55,10 @@ def install_registration(app: Celery, settings: Settings, queues: Sequence[str])
     pools = tuple(queue.rpartition(".")[2] for queue in queues)
 
     def begin(sender: str, **_: Any) -> None:
-        registrar = Registrar(settings, sender, pools)
-        run_periodically(app, "roboco-registration", REGISTRATION_INTERVAL, lambda: _register_or_log(registrar))
+        registrar = Registrar(settings, sender, pools, deadline)
+        interval = REGISTRATION_INTERVAL
+        run_periodically(app, "roboco-registration", interval, lambda: _register_or_log(registrar), while_draining=True)
+        worker_shutdown.connect(registrar.end, weak=False)
         try:
             registrar()
         except TransientError as error:
@@ -73,10 +81,13 @@ def _register_or_log(register: Callable[[], None]) -> None:
 class Registrar:
     """Registers the worker with the node name `name` each time it is called."""
 
-    def __init__(self, settings: Settings, name: str, pools: tuple[str, ...]) -> None:
+    def __init__(self, settings: Settings, name: str, pools: tuple[str, ...], deadline: DrainDeadline) -> None:
         scripts, keys = Scripts(connect_fail_fast(settings.redis_url)), Keys(settings.prefix)
         self._settings = settings
         self._pools = pools
+        self._deadline = deadline
+        self._version = metadata.version("roboco")
+        self._has_ended = False
         self._workers = RedisWorkerRegistry(scripts, keys, name)
         self._schedule = RedisSchedule(scripts, keys)
         self._worker: tuple[Files, Registration] | None = None
@@ -86,18 +97,35 @@ class Registrar:
 
         The workspace is read until that has succeeded once.
         """
+        if self._has_ended:
+            return
         if self._worker is None:
             settings, wait = self._settings, min(_STORE_TIMEOUT, self._settings.s3_timeout)
             files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
             name = workspace_name(files, workspace_address(settings))
             self._worker = files, Registration(self._pools, settings.tool_modules, name)
         files, worker = self._worker
-        register(self._workers, self._schedule, files, replace(worker, load=_read_load()))
+        left = self._deadline.seconds_left()
+        now = replace(worker, load=_read_load(), version=self._version, drains_for=left)
+        register(self._workers, self._schedule, files, now)
+        if left is None and (request := self._workers.take_drain_request()) is not None:
+            _log.warning("an operator has asked this worker to drain")
+            self._deadline.ask(request.timeout)
+
+    def end(self, **_: Any) -> None:
+        """Unregister the worker, whose pool has ended."""
+        self._has_ended = True
+        try:
+            self._workers.unregister(self._pools)
+        except TransientError as error:
+            _log.info("this worker is not unregistered, and counts as lost: %s", error)
 
 
 def _read_load() -> WorkerLoad:
     """Return the Celery tasks that this worker runs now."""
+    now = time.time()
     active: Any = state.active_requests
     requests = [reference() for reference in tuple(active.data)]  # a copy, because threads of the pool change it
-    ids = sorted(str(request.id)[:MAX_ID_CHARS] for request in requests if request is not None)
-    return WorkerLoad(len(ids), tuple(ids[:MAX_RUNNING_IDS]))
+    found = sorted((request.time_start or now, str(request.id)[:MAX_ID_CHARS]) for request in requests if request)
+    listed = found[:MAX_RUNNING_IDS]
+    return WorkerLoad(len(found), tuple(name for _, name in listed), tuple(round(at, 1) for at, _ in listed))

@@ -1,4 +1,4 @@
-"""switch: work that an operator has switched off, as data. `Switches` finds the switch that holds a turn or call back."""
+"""switch: what an operator has switched off, as data. `Switches` finds the switch that holds a turn or call back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

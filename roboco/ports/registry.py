@@ -7,6 +7,8 @@ from typing import Protocol
 COORDINATOR = "coordinator"
 POOLS = (COORDINATOR, "agents", "tools")
 """The pools in which a worker may work."""
+DRAINING = "draining"
+"""In place of its pools: a worker that takes no new work, because it was told to shut down."""
 LIVENESS_TIMEOUT = 10.0
 """Seconds after its last registration for which a worker counts as live."""
 
@@ -28,7 +30,9 @@ class WorkerLoad:
     active: int = 0
     """Their number."""
     running: tuple[str, ...] = ()
-    """The ids of some of them. The id of a turn or call begins with the id of its task and a slash."""
+    """The ids of some of them, the longest running first. The id of a turn or call begins with its task and a slash."""
+    since: tuple[float, ...] = ()
+    """When each of these began, in Unix seconds of the worker's clock."""
 
 
 NO_LOAD = WorkerLoad()
@@ -44,6 +48,10 @@ class Registration:
     """The modules of tools that it has imported."""
     workspace: WorkspaceIdentity
     load: WorkerLoad = NO_LOAD
+    version: str = ""
+    """The release of Roboco that it runs."""
+    drains_for: float | None = None
+    """Seconds until it hands its work over, because it was told to shut down. None if it takes work."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,11 @@ class RegisteredWorker:
     silent_for: float
     """Seconds since it registered."""
     load: WorkerLoad
+    pools: tuple[str, ...] = ()
+    """Its pools."""
+    version: str = ""
+    drains_for: float | None = None
+    """The last two are those of its registration."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,14 @@ class PoolStatus:
     """Some of them, the last registration first."""
 
 
+@dataclass(frozen=True)
+class DrainRequest:
+    """A request for a worker to drain."""
+
+    timeout: float | None
+    """Seconds until it hands its work over, or None for its own setting."""
+
+
 class WorkerRegistry(Protocol):
     """The live workers: each registers itself every few seconds. Times are the server's."""
 
@@ -81,8 +102,24 @@ class WorkerRegistry(Protocol):
 
         A coordinator also records its workspace. In two cases this records nothing and returns the recorded workspace:
         it is another one and another coordinator lives, or it is another one and its open tasks are not this
-        workspace's (`foreign_tasks`). Otherwise it returns None.
+        workspace's (`foreign_tasks`). Otherwise it returns None. A worker that drains leaves its pools, and is
+        registered in DRAINING alone.
         """
+
+    def unregister(self, pools: tuple[str, ...]) -> None:
+        """Remove this worker, which ends, from these pools and from DRAINING."""
+
+    def request_drain(self, name: str, timeout: float | None) -> None:
+        """Ask the worker to drain, for at most these seconds; None for its own setting.
+
+        The request is lost after a minute: a live worker takes it within seconds.
+        """
+
+    def take_drain_request(self) -> DrainRequest | None:
+        """Return the request for this worker to drain, once, or None."""
+
+    def find(self, name: str) -> RegisteredWorker | None:
+        """Return the worker with this node name, as it registered last within a day, or None. Cost: O(1)."""
 
     @property
     def workspace_key(self) -> str:
@@ -95,7 +132,7 @@ class WorkerRegistry(Protocol):
         """Return the modules of tools of each live worker of the pool, by node name. Cost: O(live workers)."""
 
     def pool_status(self, pool: str, limit: int) -> PoolStatus:
-        """Return the workers of the pool, at most `limit` of them one by one. Cost: O(limit)."""
+        """Return the workers of the pool, or those of DRAINING, at most `limit` of them one by one. Cost: O(limit)."""
 
     def workspace(self) -> WorkspaceIdentity | None:
         """Return the workspace of the coordinators, or None if none has registered."""

@@ -9,13 +9,17 @@ from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
 
-def run_periodically(app: Celery, name: str, interval: float, run: Callable[[], object]) -> None:
+def run_periodically(
+    app: Celery, name: str, interval: float, run: Callable[[], object], while_draining: bool = False
+) -> None:
     """Call `run` every `interval` seconds, from when a worker of the application is ready until it shuts down.
+
+    With `while_draining` the calls go on until the process ends; the first one follows the request at once.
 
     The calls happen in a thread called `name` of the worker's main process. It also ends if `run` returns False or
     raises.
     """
-    stop_requests: SimpleQueue[None] = SimpleQueue()
+    stop_requests: SimpleQueue[bool] = SimpleQueue()
 
     def begin(sender: Any = None, **_: Any) -> None:
         if getattr(sender, "app", None) is app:
@@ -23,18 +27,18 @@ def run_periodically(app: Celery, name: str, interval: float, run: Callable[[], 
 
     def end(**_: Any) -> None:
         # A signal handler, which the next signal may interrupt here: with an Event, this thread would deadlock.
-        stop_requests.put(None)
+        stop_requests.put(not while_draining)
 
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(end, weak=False)
 
 
-def _repeat(stop_requests: SimpleQueue[None], interval: float, run: Callable[[], object]) -> None:
+def _repeat(stop_requests: SimpleQueue[bool], interval: float, run: Callable[[], object]) -> None:
     while True:
         try:
-            stop_requests.get(timeout=interval)
-        except Empty:
-            if run() is False:
+            if stop_requests.get(timeout=interval):
                 return
-        else:
+        except Empty:
+            pass
+        if run() is False:
             return

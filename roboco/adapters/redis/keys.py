@@ -131,6 +131,10 @@ class Keys:
         """Hash: the tool modules and the load of each worker of a pool, as JSON."""
         return f"{self.prefix}:{{workers}}:modules:{pool}"
 
+    def drain_request(self, worker: str) -> str:
+        """String with a time to live: a request for the worker to drain, as JSON."""
+        return f"{self.prefix}:{{workers}}:drain:{worker}"
+
     @property
     def workspace(self) -> str:
         """String: the id and the address of the coordinators' workspace."""

@@ -11,10 +11,21 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.errors import TransientError
 from roboco.ports import registry
-from roboco.ports.registry import COORDINATOR, POOLS, PoolStatus, Registration, WorkerLoad, WorkspaceIdentity
+from roboco.ports.registry import (
+    COORDINATOR,
+    DRAINING,
+    POOLS,
+    DrainRequest,
+    PoolStatus,
+    Registration,
+    WorkerLoad,
+    WorkspaceIdentity,
+)
 
 WORKER_TTL = 86_400
 """Seconds after which a worker that no longer registers is removed."""
+DRAIN_REQUEST_TTL = 60
+"""Seconds after which a request to drain is lost. A live worker looks every three."""
 MAX_LISTED_WORKERS = 1000
 """Live workers of a pool that `modules` reads at most."""
 
@@ -35,9 +46,10 @@ class RedisWorkerRegistry:
 
         If the coordinators use another workspace, record nothing and return theirs.
         """
-        load, workspace = worker.load, worker.workspace
-        record = json.dumps({"modules": worker.modules, "active": load.active, "running": load.running})
-        for pool in worker.pools:
+        workspace, record = worker.workspace, _record(worker)
+        if worker.drains_for is not None:
+            self._leave(worker.pools)
+        for pool in worker.pools if worker.drains_for is None else (DRAINING,):
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
             facts = [self.node_name, record, f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
             limits = [self._live, WORKER_TTL, int(foreign_tasks)]
@@ -46,6 +58,49 @@ class RedisWorkerRegistry:
             if other:
                 return _parse_workspace(other)
         return None
+
+    def unregister(self, pools: tuple[str, ...]) -> None:
+        """Remove this worker, which ends, from these pools and from DRAINING."""
+        self._leave((*pools, DRAINING))
+
+    def _leave(self, pools: tuple[str, ...]) -> None:
+        with _translating_errors(), self._client.pipeline(transaction=False) as pipe:
+            for pool in pools:
+                pipe.zrem(self._keys.workers(pool), self.node_name)
+                pipe.hdel(self._keys.modules(pool), self.node_name)
+            pipe.execute()
+
+    def request_drain(self, name: str, timeout: float | None) -> None:
+        """Ask the worker to drain. The request is lost after a minute."""
+        text = json.dumps({"timeout": timeout})
+        with _translating_errors():
+            self._client.set(self._keys.drain_request(name), text, ex=DRAIN_REQUEST_TTL)
+
+    def take_drain_request(self) -> DrainRequest | None:
+        """Return the request for this worker to drain, once, or None."""
+        key = self._keys.drain_request(self.node_name)
+        with _translating_errors():
+            found: Any = self._client.get(key)
+            if found is None:
+                return None
+            self._client.delete(key)
+        return DrainRequest(json.loads(found)["timeout"])
+
+    def find(self, name: str) -> registry.RegisteredWorker | None:
+        """Return the worker with this node name, or None. Cost: two round trips."""
+        names = (*POOLS, DRAINING)
+        with _translating_errors():
+            seconds, micros = self._time()
+            with self._client.pipeline(transaction=False) as pipe:
+                for pool in names:
+                    pipe.zscore(self._keys.workers(pool), name)
+                    pipe.hmget(self._keys.modules(pool), [name])
+                found = pipe.execute()
+        now, known = seconds + micros / 1e6, [(at, record) for at, [record] in zip(*[iter(found)] * 2, strict=True)]
+        newest = max(((at, record) for at, record in known if at is not None), key=lambda one: one[0], default=None)
+        if newest is None or now - newest[0] > WORKER_TTL:
+            return None
+        return _parse_worker(name, max(0.0, now - newest[0]), newest[1])
 
     def seconds_since_registration(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since one of its workers registered, or None if none did within a day."""
@@ -86,7 +141,7 @@ class RedisWorkerRegistry:
             names = [name for name, _ in newest]
             listed: Any = self._client.hmget(self._keys.modules(pool), names) if names else []
         found = zip(newest, listed, strict=True)
-        workers = [registry.RegisteredWorker(name, max(0.0, now - at), _load(record)) for (name, at), record in found]
+        workers = [_parse_worker(name, max(0.0, now - at), record) for (name, at), record in found]
         return PoolStatus(int(live), int(registered), workers)
 
     def workspace(self) -> WorkspaceIdentity | None:
@@ -113,10 +168,19 @@ def _translating_errors() -> Iterator[None]:
         ) from error
 
 
-def _load(record: str | None) -> WorkerLoad:
-    """Return the load of a record of a worker."""
+def _record(worker: Registration) -> str:
+    load = worker.load
+    facts = {"modules": worker.modules, "active": load.active, "running": load.running, "since": load.since}
+    facts |= {"pools": worker.pools, "version": worker.version, "drains_for": worker.drains_for}
+    return json.dumps(facts)
+
+
+def _parse_worker(name: str, silent_for: float, record: str | None) -> registry.RegisteredWorker:
+    """Return the worker of this record. Workers of earlier releases register fewer facts."""
     found = json.loads(record) if record else {}
-    return WorkerLoad(found.get("active", 0), tuple(found.get("running", ())))
+    load = WorkerLoad(found.get("active", 0), tuple(found.get("running", ())), tuple(found.get("since", ())))
+    pools, version = tuple(found.get("pools", ())), found.get("version", "")
+    return registry.RegisteredWorker(name, silent_for, load, pools, version, found.get("drains_for"))
 
 
 def _parse_workspace(found: str) -> WorkspaceIdentity | None:

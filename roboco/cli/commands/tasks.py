@@ -22,7 +22,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.stored_tasks import StoredTasks
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
-from roboco.errors import CorruptHistory, TransientError
+from roboco.errors import CorruptHistory, Forbidden, TransientError
 from roboco.settings import load_settings
 
 MAX_TITLE_CHARS = 60
@@ -62,7 +62,7 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
         else:
             found, following, complete = page.entries, page.cursor, page.complete
             warnings = [] if complete else [_incomplete_message(page.tasks_read)]
-            warnings += _missing_workers(orchestrator, found)
+            warnings += _missing_workers(orchestrator, found) + _switched_off(orchestrator, found)
     _print(found, following, complete, as_json)
     for warning in warnings:
         click.echo(warning, err=True)
@@ -85,6 +85,18 @@ def _incomplete_message(tasks_read: int) -> str:
         f"tasks may be missing: coordinators rebuild the task index from the workspace, {tasks_read} tasks are read "
         "so far"
     )
+
+
+def _switched_off(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> list[str]:
+    """Return what is switched off, if a task may wait for it."""
+    if not any(entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for entry in found):
+        return []
+    try:
+        return [switch.cause for switch in orchestrator.switches()]
+    except Forbidden:  # a tenant's client
+        return []
+    except TransientError as error:
+        return [f"whether something is switched off is not known: {error}"]
 
 
 def _missing_workers(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> list[str]:

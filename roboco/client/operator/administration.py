@@ -1,4 +1,4 @@
-"""Administration: the part of the client that is for operators alone: dead letters, live operations, and keys."""
+"""Administration: the part of the client that is for operators alone: dead letters, switches, operations and keys."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -12,11 +12,12 @@ from roboco.client.operator.operations import Operations
 from roboco.client.operator.usage import UsageCollector, UsageSummary
 from roboco.client.options import UsageOptions
 from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.switch import Switch
 from roboco.ports.dead_letters import DeadLetterPage
 
 
 class Administration(KeyAdministration):
-    """Reads, requeues and dismisses dead letters, and reports on the deployment and its usage.
+    """Manages dead letters and switches, and reports on the deployment and its usage.
 
     A tenant gets UsageError from each, but for its own usage.
     """
@@ -82,6 +83,34 @@ class Administration(KeyAdministration):
     def usage_collector(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageCollector:
         """Return the report of `usage` as a collector, which reads it in pieces."""
         return UsageCollector(self._engine, self.settings.tenant, by, options)
+
+    def switches(self) -> list[Switch]:
+        """Return everything that is switched off, as the workspace records it. Redis is not asked.
+
+        Raises UsageError for a tenant.
+        """
+        self._require_operator("switches")
+        return list(self._engine.switches.stored().off)
+
+    def switch_off(self, target: str, reason: str, *, interrupt: bool = False, by: str | None = None) -> Switch:
+        """Switch off a queue, tenant, team, agent, model or tool: its turns and calls wait, with the reason.
+
+        `target` is KIND:NAME, such as `model:gpt-4o` or `agent:TEAM/NAME`. Within a second no turn or call of it
+        begins. Running ones end by themselves; with `interrupt` they are interrupted too, except calls of irreversible
+        tools. No attempt is counted. A repetition replaces the reason.
+        Raises UsageError if an argument is wrong, and for a tenant. After a TransientError repeat the call.
+        """
+        self._require_operator("switches")
+        return self._engine.switches.switch_off(target, reason, interrupt, by, self._engine.now())
+
+    def switch_on(self, target: str) -> Switch | None:
+        """Switch it on again. Return the switch that it had, or None if it was not switched off.
+
+        Its tasks continue within half a minute, spread at random. Raises UsageError if the target is wrong, and for a
+        tenant. After a TransientError repeat the call.
+        """
+        self._require_operator("switches")
+        return self._engine.switches.switch_on(target)
 
     @property
     def operations(self) -> Operations:

@@ -7,14 +7,14 @@
     Redis: a page of the task index, and its tasks ─► StuckPage          `limit` tasks
 Each method asks one server, so that a server that does not answer hides only its own part. The rates also need teams
 from the workspace: if it does not answer, they lack those teams, and one call in 30 s waits for its time-out. The
-list of stuck tasks asks the broker too, and names its error if it does not answer. None
-writes, and each may run at any time, any number of times. No answer grows with the number of tasks, messages or dead
-letters.
+list of stuck tasks asks the broker too, and names its error if it does not answer. None writes but `drain`, and each
+may run at any time, any number of times. No answer grows with the number of tasks, messages or dead letters.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Final, Unpack
 
 import redis
@@ -33,11 +33,13 @@ from roboco.domain.rate_report import RateReport
 from roboco.domain.schema import RecordModel
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError
-from roboco.ports.registry import LIVENESS_TIMEOUT, POOLS, PoolStatus
+from roboco.errors import NotFound, TransientError
+from roboco.ports.registry import DRAINING, LIVENESS_TIMEOUT, POOLS, PoolStatus, RegisteredWorker
 
 MAX_WORKERS: Final = 1000
 """Workers of a pool that a report lists at most."""
+WORK_KINDS: Final = ("turn", "tool", "advance", "notify", "mcp")
+"""The parts of the ids of Celery tasks that name their kind."""
 SAMPLED_TASKS: Final = 50
 """Open tasks whose teams' rate limits are reported: those with running work first."""
 
@@ -62,6 +64,18 @@ class PoolReport(RecordModel):
     """Workers that have registered in the last 24 hours."""
 
 
+class RunningWork(RecordModel):
+    """A Celery task that a worker runs."""
+
+    id: str
+    task_id: str
+    """The task of which it is a turn, a call or a pass, or "" if it is of none."""
+    kind: str
+    """`turn`, `tool`, `advance`, `notify`, `mcp`, or "" for a message from outside."""
+    since: datetime | None
+    """When it began, or None if the worker does not say."""
+
+
 class WorkerReport(RecordModel):
     """A worker, as it registered last."""
 
@@ -75,7 +89,15 @@ class WorkerReport(RecordModel):
     active: int
     """Celery tasks that it ran then."""
     running: list[str]
-    """The ids of at most 20 of them. The id of a turn or call begins with the id of its task and a slash."""
+    """The ids of at most 100 of them. The id of a turn or call begins with the id of its task and a slash."""
+    held: list[RunningWork] = []
+    """The same, the longest running first, with the times at which they began."""
+    version: str = ""
+    """The release of Roboco that it runs, or "" for one that does not say."""
+    draining: bool = False
+    """True if it was told to shut down: it takes no new work, and ends with the work that it has."""
+    drains_for: float | None = None
+    """Seconds from its last registration until it hands that work over to other workers, if it drains."""
 
 
 class WorkersReport(RecordModel):
@@ -148,9 +170,30 @@ class Operations:
 
     def workers(self, limit: int) -> WorkersReport:
         """Return the pools, and at most `limit` workers of each, the last registration first."""
-        found = {pool: self._engine.workers.pool_status(pool, min(limit, MAX_WORKERS)) for pool in POOLS}
-        pools = [PoolReport(name=name, live=one.live, registered=one.registered) for name, one in found.items()]
+        workers, most = self._engine.workers, min(limit, MAX_WORKERS)
+        found = {pool: workers.pool_status(pool, most) for pool in (*POOLS, DRAINING)}
+        pools = [PoolReport(name=name, live=found[name].live, registered=found[name].registered) for name in POOLS]
         return WorkersReport(pools=pools, workers=_merged(found))
+
+    def worker(self, name: str) -> WorkerReport | None:
+        """Return the worker with this node name, or None if none has registered in 24 hours, or it has ended."""
+        found = self._engine.workers.find(name)
+        return None if found is None else _report(found, list(found.pools))
+
+    def drain(self, name: str, timeout: float | None = None) -> WorkerReport:
+        """Ask a live worker to drain, and return it: it takes no more work, ends with the work that it has, and exits.
+
+        Work that has not ended after `timeout` seconds, by default its ROBOCO_DRAIN_TIMEOUT, is handed over to other
+        workers. The worker sees the request within three seconds. A worker that drains already is returned.
+        Raises NotFound if no live worker has this name.
+        """
+        found = self.worker(name)
+        if found is None or not found.alive:
+            silent = "" if found is None else f" for {found.silent_for:.0f} s"
+            raise NotFound(f"no live worker {name[:200]!r}{silent}; `roboco workers` lists them")
+        if not found.draining:
+            self._engine.workers.request_drain(name, timeout)
+        return found
 
     def rates(self) -> list[RateReport]:
         """Return the use of rate limits: the operator's, and those of the teams of some open tasks."""
@@ -171,15 +214,34 @@ def _merged(pools: dict[str, PoolStatus]) -> list[WorkerReport]:
     for pool, status in pools.items():
         for one in status.workers:
             known = found.get(one.name)
-            found[one.name] = WorkerReport(
-                name=one.name,
-                pools=[*(known.pools if known else ()), pool],
-                alive=one.silent_for <= LIVENESS_TIMEOUT,
-                silent_for=one.silent_for,
-                active=one.load.active,
-                running=list(one.load.running),
-            )
+            if pool != DRAINING:
+                found[one.name] = _report(one, [*(known.pools if known else ()), pool])
+            elif known is None or one.silent_for < known.silent_for:
+                found[one.name] = _report(one, list(one.pools))
     return sorted(found.values(), key=lambda worker: (worker.silent_for, worker.name))
+
+
+def _report(one: RegisteredWorker, pools: list[str]) -> WorkerReport:
+    return WorkerReport(
+        name=one.name,
+        pools=pools,
+        alive=one.silent_for <= LIVENESS_TIMEOUT,
+        silent_for=one.silent_for,
+        active=one.load.active,
+        running=list(one.load.running),
+        held=[_running_work(name, at) for name, at in zip_longest(one.load.running, one.load.since)],
+        version=one.version,
+        draining=one.drains_for is not None,
+        drains_for=one.drains_for,
+    )
+
+
+def _running_work(name: str, since: float | None) -> RunningWork:
+    """Return the Celery task with this id: `TASK/POSITION/turn/...`, `TASK/advance/...`, or of another producer."""
+    task_id, *parts = name.split("/")
+    kind = next((part for part in parts if part in WORK_KINDS), "")
+    began = None if since is None else datetime.fromtimestamp(since, UTC)
+    return RunningWork(id=name, task_id=task_id if kind else "", kind=kind, since=began)
 
 
 @contextmanager

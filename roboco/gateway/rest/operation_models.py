@@ -1,12 +1,15 @@
 """operation_models: the bodies of responses about the deployment. The others are those of the client library."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from roboco.client.operator.operations import Overview, QueueReport
 from roboco.domain.dead_letter import WorkKind
 from roboco.domain.rate_report import RateReport
-from roboco.domain.schema import RecordModel
+from roboco.domain.schema import InputModel, RecordModel
+from roboco.domain.switch import MAX_REASON_CHARS, Switch
 
 
 class OperationsOverview(Overview):
@@ -68,3 +71,41 @@ class DeadLetterDecision(RecordModel):
     name: str
     """The name of the Celery task of the message or work, or "?"."""
     status: Literal["requeued", "dismissed"]
+
+
+class DrainWorker(InputModel):
+    """A worker to drain."""
+
+    worker: Annotated[str, Field(min_length=1, max_length=255)]
+    """Its node name, such as `celery@host`."""
+    timeout: Annotated[float | None, Field(ge=0, le=86_400)] = None
+    """Seconds in which its work may end, before it is handed over; by default its ROBOCO_DRAIN_TIMEOUT."""
+
+
+class SwitchOff(InputModel):
+    """Something to switch off."""
+
+    target: Annotated[str, Field(max_length=200)]
+    """KIND:NAME, with a kind of queue, tenant, team, agent, model, tool; or `agent:TEAM/NAME`."""
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)]
+    interrupt: bool = False
+    """True to interrupt running turns and calls too, except calls of irreversible tools."""
+
+
+class SwitchOn(InputModel):
+    """Something to switch on."""
+
+    target: Annotated[str, Field(max_length=200)]
+
+
+class SwitchedOn(RecordModel):
+    """Something that is switched on."""
+
+    target: str
+    was_off: bool
+
+
+class SwitchList(RecordModel):
+    """Everything that is switched off, at most 200 things."""
+
+    switches: list[Switch]

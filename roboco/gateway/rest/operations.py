@@ -1,4 +1,4 @@
-"""operations: queues, workers, rate limits and dead letters of the whole deployment, for operators.
+"""operations: queues, workers, rate limits, switches and dead letters of the whole deployment, for operators.
 
     request ─► scope `operate`, all tenants ─► line `operation`: four threads ─► one server ─► JSON
                 (403)                           (full or late: 503)              (silent: 503, with its name)
@@ -17,11 +17,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from roboco.client.operator.dead_letters import may_requeue
-from roboco.client.operator.operations import WorkersReport, naming_missing_rights
+from roboco.client.operator.operations import WorkerReport, WorkersReport, naming_missing_rights
 from roboco.client.operator.stuck import StuckPage
 from roboco.client.options import TaskFilterOptions
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.rate_report import RateReport
+from roboco.domain.switch import Switch
 from roboco.domain.task_filter import parse_time
 from roboco.errors import NotFound, Overloaded, RetryLater, TransientError
 from roboco.gateway.access import Caller
@@ -34,9 +35,14 @@ from roboco.gateway.rest.operation_models import (
     DeadLetterDecision,
     DeadLetterEntry,
     DeadLetterList,
+    DrainWorker,
     OperationsOverview,
     QueueList,
     RateList,
+    SwitchedOn,
+    SwitchList,
+    SwitchOff,
+    SwitchOn,
 )
 from roboco.gateway.rest.parameters import LetterId
 from roboco.gateway.rest.responses import problems, readable
@@ -179,6 +185,54 @@ async def dismiss_dead_letter(gateway: TheGateway, caller: Caller, letter_id: Le
         return {"letter_id": letter.letter_id, "name": letter.name, "status": "dismissed"}
 
     return Response(as_json(await _run(gateway, caller, dismiss)), media_type="application/json")
+
+
+@router.post(
+    "/operations/workers/drain", response_model=WorkerReport, responses=problems(404), summary="Drain a worker"
+)
+async def drain_worker(gateway: TheGateway, caller: Caller, body: DrainWorker) -> Response:
+    """Ask a live worker to drain: it takes no new work, ends with the work that it has, and exits.
+
+    The worker sees the request within three seconds. Read the workers until it is not listed any more.
+    """
+
+    def drain() -> WorkerReport:
+        try:
+            return gateway.orchestrator.operations.drain(body.worker, body.timeout)
+        except NotFound as error:
+            raise not_found(str(error), "list workers with GET /v1/operations/workers") from None
+
+    return Response(as_json(await _run(gateway, caller, drain)), media_type="application/json")
+
+
+@router.get("/operations/switches", response_model=SwitchList, responses=readable(), summary="List the switches")
+async def list_switches(request: Request, gateway: TheGateway, caller: Caller) -> Response:
+    """Return everything that is switched off, with the reasons."""
+    return await _read(request, gateway, caller, lambda: {"switches": gateway.orchestrator.switches()})
+
+
+@router.post("/operations/switches/off", response_model=Switch, responses=problems(), summary="Switch something off")
+async def switch_off(gateway: TheGateway, caller: Caller, body: SwitchOff) -> Response:
+    """Switch off a queue, tenant, team, agent, model or tool: its turns and calls wait, with the reason.
+
+    Within a second none of them begins. After 503 it may be switched off: repeat the request.
+    """
+
+    def off() -> Switch:
+        return gateway.orchestrator.switch_off(body.target, body.reason, interrupt=body.interrupt, by=caller.by)
+
+    return Response(as_json(await _run(gateway, caller, off)), media_type="application/json")
+
+
+@router.post("/operations/switches/on", response_model=SwitchedOn, responses=problems(), summary="Switch something on")
+async def switch_on(gateway: TheGateway, caller: Caller, body: SwitchOn) -> Response:
+    """Switch it on again: its tasks continue within half a minute. A repetition changes nothing."""
+
+    def on() -> dict[str, Any]:
+        before = gateway.orchestrator.switch_on(body.target)
+        return {"target": body.target, "was_off": before is not None}
+
+    return Response(as_json(await _run(gateway, caller, on)), media_type="application/json")
 
 
 async def _read(request: Request, gateway: Gateway, caller: Principal, read: Callable[[], object]) -> Response:

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 from roboco.ports import registry
 from roboco.ports.clock import Clock
-from roboco.ports.registry import COORDINATOR, POOLS, PoolStatus, Registration, WorkspaceIdentity
+from roboco.ports.registry import (
+    COORDINATOR,
+    DRAINING,
+    POOLS,
+    DrainRequest,
+    PoolStatus,
+    RegisteredWorker,
+    Registration,
+    WorkspaceIdentity,
+)
 from tests.support.memory_ports.server import MemoryServer
 
 MAX_AGE = 86_400.0
@@ -33,11 +42,39 @@ class MemoryWorkerRegistry:
                     return known
             if COORDINATOR in worker.pools:
                 held.workspace = worker.workspace
-            held.modules[self.node_name] = worker.modules
-            held.loads[self.node_name] = worker.load
-            for pool in worker.pools:
+            held.registrations[self.node_name] = worker
+            if worker.drains_for is not None:
+                for pool in worker.pools:
+                    held.workers[pool].pop(self.node_name, None)
+            for pool in worker.pools if worker.drains_for is None else (DRAINING,):
                 held.workers[pool][self.node_name] = now
         return None
+
+    def unregister(self, pools: tuple[str, ...]) -> None:
+        """Remove this worker from these pools and from DRAINING."""
+        with self._server as held:
+            for pool in (*pools, DRAINING):
+                held.workers[pool].pop(self.node_name, None)
+
+    def request_drain(self, name: str, timeout: float | None) -> None:
+        """Ask the worker to drain."""
+        with self._server as held:
+            held.drain_requests[name] = DrainRequest(timeout)
+
+    def take_drain_request(self) -> DrainRequest | None:
+        """Return the request for this worker to drain, once, or None."""
+        with self._server as held:
+            return held.drain_requests.pop(self.node_name, None)
+
+    def find(self, name: str) -> RegisteredWorker | None:
+        """Return the worker with this node name, or None."""
+        now = self._clock.now()
+        with self._server as held:
+            known = [workers[name] for workers in held.workers.values() if name in workers]
+            newest = max(known, default=None)
+            if newest is None or now - newest > MAX_AGE:
+                return None
+            return _registered(name, now - newest, held.registrations[name])
 
     def seconds_since_registration(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered."""
@@ -51,19 +88,21 @@ class MemoryWorkerRegistry:
         now = self._clock.now()
         with self._server as held:
             live = [name for name, at in held.workers[pool].items() if at >= now - self._live]
-            return {name: frozenset(held.modules[name]) for name in live}
+            return {name: frozenset(held.registrations[name].modules) for name in live}
 
     def pool_status(self, pool: str, limit: int) -> PoolStatus:
         """Return the workers of the pool."""
         now = self._clock.now()
         with self._server as held:
             known = sorted(((now - at, name) for name, at in held.workers[pool].items() if now - at <= MAX_AGE))
-            workers = [
-                registry.RegisteredWorker(name, silent_for, held.loads[name]) for silent_for, name in known[:limit]
-            ]
+            workers = [_registered(name, silent_for, held.registrations[name]) for silent_for, name in known[:limit]]
         return PoolStatus(sum(silent_for <= self._live for silent_for, _ in known), len(known), workers)
 
     def workspace(self) -> WorkspaceIdentity | None:
         """Return the workspace of the coordinators; None if none has registered."""
         with self._server as held:
             return held.workspace
+
+
+def _registered(name: str, silent_for: float, worker: Registration) -> RegisteredWorker:
+    return RegisteredWorker(name, silent_for, worker.load, worker.pools, worker.version, worker.drains_for)

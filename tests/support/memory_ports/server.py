@@ -12,7 +12,7 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.ports.daily_usage import Spending
 from roboco.ports.fill import FillPosition
 from roboco.ports.index_progress import Rebuild
-from roboco.ports.registry import POOLS, WorkerLoad, WorkspaceIdentity
+from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
 from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 
@@ -177,9 +177,9 @@ class StoredData:
     buckets: dict[str, StoredBucket] = field(default_factory=dict)
     paused_until: dict[str, float] = field(default_factory=dict)
     awaiting: dict[str, dict[str, float]] = field(default_factory=dict)
-    workers: dict[str, dict[str, float]] = field(default_factory=lambda: {pool: {} for pool in POOLS})
-    modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    loads: dict[str, WorkerLoad] = field(default_factory=dict)
+    workers: dict[str, dict[str, float]] = field(default_factory=lambda: {pool: {} for pool in (*POOLS, DRAINING)})
+    registrations: dict[str, Registration] = field(default_factory=dict)
+    drain_requests: dict[str, DrainRequest] = field(default_factory=dict)
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     rebuild: Rebuild | None = None

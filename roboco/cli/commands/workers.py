@@ -1,0 +1,80 @@
+"""roboco workers: the workers as they registered last, and what each of them runs."""
+
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from roboco.cli.terminal import options
+from roboco.cli.terminal.format import age
+from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.sanitize import one_line
+from roboco.cli.terminal.screen import Screen
+from roboco.client.operator.operations import MAX_WORKERS, RunningWork, WorkerReport
+from roboco.client.orchestrator import Orchestrator
+from roboco.settings import load_settings
+
+
+@click.command()
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_WORKERS),
+    default=200,
+    show_default=True,
+    help="Workers of each pool at most, the last registration first.",
+)
+@options.as_json
+def workers(limit: int, as_json: bool) -> None:
+    """List the workers, and what each of them runs.
+
+    Workers register every three seconds. A worker that has ended in order is not listed; one that was killed is, for a
+    day. No worker is asked, so that one that hangs delays nothing.
+    """
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        report = orchestrator.operations.workers(limit)
+    if as_json:
+        print_json(report)
+        return
+    if not report.workers:
+        click.echo("no workers; start one for all pools: celery -A roboco.workers.app worker")
+        return
+    now = datetime.now(UTC)
+    screen = Screen(sys.stdout)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("worker", "pools", "state", "version", "runs", "since"):
+        table.add_column(heading, overflow="fold")
+    for one in report.workers:
+        _add_rows(table, one, now)
+    screen.table(table)
+
+
+def state_of(worker: WorkerReport) -> str:
+    """Return the state of a worker in a few words."""
+    if not worker.alive:
+        return f"silent for {age(worker.silent_for)}"
+    if not worker.draining:
+        return "running"
+    left = max(0.0, (worker.drains_for or 0.0) - worker.silent_for)
+    return f"draining, {left:.0f} s left" if left else "draining, hands over"
+
+
+def _add_rows(table: Table, worker: WorkerReport, now: datetime) -> None:
+    """Add the worker with its first work, and a row for each other one."""
+    first, *others = worker.held or [None]
+    colour = "red" if not worker.alive else "yellow" if worker.draining else "green"
+    facts = (Text(one_line(worker.name, 80)), Text(" ".join(worker.pools)), Text(state_of(worker), colour))
+    table.add_row(*facts, Text(worker.version), *_work_cells(first, now))
+    for work in others:
+        table.add_row("", "", "", "", *_work_cells(work, now))
+    if (unlisted := worker.active - len(worker.held)) > 0:
+        table.add_row("", "", "", "", Text(f"and {unlisted} more"), "")
+
+
+def _work_cells(work: RunningWork | None, now: datetime) -> tuple[Text, Text]:
+    if work is None:
+        return Text("nothing", "dim"), Text("")
+    since = "" if work.since is None else age((now - work.since).total_seconds())
+    return Text(one_line(work.id, 160)), Text(since)
