@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 CONNECTIONS = 2 * THREADS + 2
 """Connections to the broker: a thread that sends a message holds one, and reads the length of its queue with another.
 With fewer than THREADS + 1 all threads could wait for their second one."""
+SWITCHES_INTERVAL = 5.0
+"""Seconds between two writes of the switches to Redis."""
 FILL_TIMEOUT = 10.0
 """Seconds for which no pass starts because the fill gets no answer."""
 
@@ -59,8 +61,19 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(fill.stop, weak=False)
     run_periodically(app, "roboco-sweeper", interval, act)
+    run_periodically(app, "roboco-switches", SWITCHES_INTERVAL, lambda: _repair_switches(engine))
     for number in range(THREADS):
         run_periodically(app, f"roboco-sweeper-{number}", interval, lanes.run)
+
+
+def _repair_switches(engine: ProcessEngine) -> None:
+    """Let Redis have the switches of the workspace. A thread of its own does this, so that it delays no sweep."""
+    try:
+        engine().switches.repair()
+    except RobocoError as error:
+        _log.warning("the switches in Redis are not compared with their record: %s", error)
+    except Exception:
+        _log.exception("the switches in Redis are not compared with their record")
 
 
 class ScheduleFill:

@@ -80,7 +80,7 @@ class Switches(RecordModel):
     """All things that are switched off."""
 
     revision: int = 0
-    """The number of changes so far. A higher one replaces a lower one."""
+    """A number that each change increases. A higher one replaces a lower one."""
     off: tuple[Switch, ...] = ()
 
     def blocking(self, work: SwitchableWork, interrupting: bool = False) -> Switch | None:
@@ -93,7 +93,7 @@ class Switches(RecordModel):
         known = {switch.target: switch for switch in self.off if switch.interrupt or not interrupting}
         return next((known[target] for target in work.targets() if target in known), None)
 
-    def with_off(self, switch: Switch) -> "Switches":
+    def with_off(self, switch: Switch, revision: int) -> "Switches":
         """Return the switches with this one, in place of an earlier one of its target. UsageError if it is too many."""
         others = self._without(switch.target)
         if len(others) >= MAX_SWITCHES:
@@ -101,11 +101,11 @@ class Switches(RecordModel):
                 f"{len(others)} things are switched off already, which is the most; switch one on, or a team or queue "
                 "off in place of many"
             )
-        return Switches(revision=self.revision + 1, off=(*others, switch))
+        return Switches(revision=revision, off=(*others, switch))
 
-    def with_on(self, target: str) -> "Switches":
+    def with_on(self, target: str, revision: int) -> "Switches":
         """Return the switches without the one of this target."""
-        return Switches(revision=self.revision + 1, off=self._without(target))
+        return Switches(revision=revision, off=self._without(target))
 
     def find(self, target: str) -> Switch | None:
         """Return the switch of this target, or None if it is not switched off."""

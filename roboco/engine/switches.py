@@ -2,12 +2,13 @@
 
     operator ─► workspace (replace: the record, which survives Redis) ─► Redis (the copy, by revision)
     worker, each 0.5 s while it has work ─► Redis ─► this process's copy ─► turn or call: runs, or waits
-                                              └── lost: read the record, and store the copy again
+                                              └── lost: the record, until a coordinator stores the copy again
 
-A lost copy is never taken for "nothing is switched off": Redis holds a copy also if nothing is. A coordinator compares
-copy and record every few seconds, because Redis may have restored an old copy, and a client may have died between the
-two writes. If Redis does not answer, the record is read, and if the workspace does not answer either, the last known
-switches count.
+A lost copy is never taken for "nothing is switched off": Redis holds a copy also if nothing is. Coordinators store it
+every few seconds, because Redis may have been emptied or have restored an old copy, and a client may have died between
+the two writes. A revision is a time in milliseconds and at least one more than the one before, so that a change counts
+also after the workspace was restored from a backup. If Redis does not answer, the record counts; if the workspace does
+not answer either, the last known switches do.
 """
 
 import logging
@@ -81,13 +82,13 @@ class SwitchBoard:
         Raise UsageError if an argument is wrong. After a TransientError the switch may be recorded: repeat the call.
         """
         switch = Switch(target=check_target(target), reason=check_reason(reason), since=now, interrupt=interrupt, by=by)
-        self._change(lambda switches: switches.with_off(switch))
+        self._change(lambda switches: switches.with_off(switch, self._revision(switches)))
         return switch
 
     def switch_on(self, target: str) -> Switch | None:
         """Switch the target on. Return the switch that it had, or None if it was not switched off."""
         target = check_target(target)
-        before = self._change(lambda switches: switches.with_on(target) if switches.find(target) else None)
+        before = self._change(lambda switches: _without(switches, target, self._revision(switches)))
         return before.find(target)
 
     def repair(self) -> None:
@@ -110,19 +111,12 @@ class SwitchBoard:
 
     def _read(self, known: Switches | None) -> Switches:
         try:
-            found, age = self._read_copy(), MAX_AGE
+            text = self._cache.read()
         except TransientError as error:
             _log.warning("the switches are read from the workspace: %s", error)
-            found, age = self._read_record(known), RECORD_AGE
-        self._reread_at = self._clock.now() + age
-        return found
-
-    def _read_copy(self) -> Switches:
-        text = self._cache.read()
-        if text is not None:
-            return _decoded(text.encode())
-        found = self.stored()
-        self._publish(found)
+            text = None
+        found = self._read_record(known) if text is None else _decoded(text.encode())
+        self._reread_at = self._clock.now() + (RECORD_AGE if text is None else MAX_AGE)
         return found
 
     def _read_record(self, known: Switches | None) -> Switches:
@@ -134,8 +128,15 @@ class SwitchBoard:
             _log.warning("the switches cannot be read, and the last known ones count: %s", error)
             return known
 
+    def _revision(self, before: Switches) -> int:
+        return max(before.revision + 1, round(self._clock.now() * 1000))
+
     def _publish(self, switches: Switches) -> None:
         self._cache.write(_encoded(switches).decode(), switches.revision)
+
+
+def _without(switches: Switches, target: str, revision: int) -> Switches | None:
+    return switches.with_on(target, revision) if switches.find(target) else None
 
 
 def _encoded(switches: Switches) -> bytes:

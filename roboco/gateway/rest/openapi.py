@@ -39,6 +39,9 @@ SECURITY_SCHEMES: Final[dict[str, Any]] = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A key `rbk_ID_SECRET`."},
 }
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "DrainWorker": {"worker": "celery@agents-7f9c", "timeout": 60},
+    "SwitchOff": {"target": "model:gpt-4o", "reason": "wrong answers since the update", "interrupt": False},
+    "SwitchOn": {"target": "model:gpt-4o"},
     "NewTask": {"team": "desk", "prompt": "Write a note about the parcel.", "context": {"customer": "Ann"}},
     "NewMessage": {"message": "Shorter, please.", "if_busy": "interrupt"},
     "Interruption": {"message": "Stop writing. Which sources do you use?"},

@@ -88,6 +88,7 @@ class SwitchOff(InputModel):
     target: Annotated[str, Field(max_length=200)]
     """KIND:NAME, with a kind of queue, tenant, team, agent, model, tool; or `agent:TEAM/NAME`."""
     reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)]
+    """Why. Everyone with a task that waits sees it."""
     interrupt: bool = False
     """True to interrupt running turns and calls too, except calls of irreversible tools."""
 
@@ -96,6 +97,7 @@ class SwitchOn(InputModel):
     """Something to switch on."""
 
     target: Annotated[str, Field(max_length=200)]
+    """KIND:NAME, as it was switched off."""
 
 
 class SwitchedOn(RecordModel):

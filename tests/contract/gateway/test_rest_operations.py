@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,9 @@ def letter(number: int, **fields: Any) -> DeadLetter:
     return lost.model_copy(update={"letter_id": f"dead_{number}", "body": SECRET, **fields})
 
 
-def operate(rest: RestWorld, path: str, method: str = "GET", status: int = 200) -> Any:
+def operate(rest: RestWorld, path: str, method: str = "GET", status: int = 200, body: Any = None) -> Any:
     """Return the JSON of a request of an operator."""
-    answer = rest.client.request(method, f"/v1/operations{path}", headers={KEY: "local"})
+    answer = rest.client.request(method, f"/v1/operations{path}", headers={KEY: "local"}, json=body)
     assert answer.status_code == status, answer.text
     return answer.json()
 
@@ -89,7 +90,7 @@ def test_queues_and_rates_are_shown_as_they_are(rest: RestWorld) -> None:
 
 def test_a_worker_is_listed_once_with_its_pools_and_its_work(rest: RestWorld) -> None:
     server, clock, workspace = rest.world.server, rest.world.clock, WorkspaceIdentity("a", "file:///a")
-    load = WorkerLoad(2, ("acme:t1/0003/turn/1", "acme:t1/0004/tool/tc_1/1"))
+    load = WorkerLoad(2, ("acme:t1/0003/turn/1", "acme:t1/0004/tool/tc_1/1"), (1_800_000_000.0, 1_800_000_001.0))
     MemoryWorkerRegistry(server, clock, "w1").register(Registration(("tools",), (), workspace), False)
     clock.move(60)
     MemoryWorkerRegistry(server, clock, "w2").register(Registration(("agents", "tools"), (), workspace, load), False)
@@ -105,11 +106,68 @@ def test_a_worker_is_listed_once_with_its_pools_and_its_work(rest: RestWorld) ->
         "silent_for": live["silent_for"],
         "active": 2,
         "running": list(load.running),
+        "held": [
+            {"id": load.running[0], "task_id": "acme:t1", "kind": "turn", "since": "2027-01-15T08:00:00Z"},
+            {"id": load.running[1], "task_id": "acme:t1", "kind": "tool", "since": "2027-01-15T08:00:01Z"},
+        ],
+        "version": "",
+        "draining": False,
+        "drains_for": None,
     }
     assert live["silent_for"] < 10
     assert (silent["name"], silent["alive"]) == ("w1", False)
     assert silent["silent_for"] >= 60
     assert [one["name"] for one in operate(rest, "/workers?limit=1")["workers"]] == ["w2"]
+
+
+def test_a_worker_that_drains_is_asked_once_and_leaves_its_pools(rest: RestWorld) -> None:
+    server, clock, workspace = rest.world.server, rest.world.clock, WorkspaceIdentity("a", "file:///a")
+    registry = MemoryWorkerRegistry(server, clock, "w1")
+    worker = Registration(("agents", "tools"), (), workspace)
+    registry.register(worker, False)
+    asked = operate(rest, "/workers/drain", "POST", body={"worker": "w1", "timeout": 5})
+    assert (asked["name"], asked["draining"]) == ("w1", False)
+    request = registry.take_drain_request()
+    assert request is not None
+    assert request.timeout == 5
+    registry.register(replace(worker, drains_for=4.0), False)
+    assert operate(rest, "/workers/drain", "POST", body={"worker": "w1"})["draining"]
+    assert registry.take_drain_request() is None
+    found = operate(rest, "/workers")
+    assert [(one["name"], one["pools"], one["draining"]) for one in found["workers"]] == [
+        ("w1", ["agents", "tools"], True)
+    ]
+    assert {pool["live"] for pool in found["pools"]} == {0}
+    registry.unregister(worker.pools)
+    assert operate(rest, "/workers")["workers"] == []
+    assert "no live worker 'w1'" in operate(rest, "/workers/drain", "POST", 404, {"worker": "w1"})["detail"]
+
+
+def test_a_thing_is_switched_off_and_on(rest: RestWorld, caplog: pytest.LogCaptureFixture) -> None:
+    assert operate(rest, "/switches") == {"switches": []}
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        body = {"target": "model:gpt-4o", "reason": "wrong\nanswers"}
+        off = operate(rest, "/switches/off", "POST", body=body)
+    assert (off["target"], off["reason"], off["by"]) == ("model:gpt-4o", "wrong answers", "local")
+    assert [
+        json.loads(record.getMessage())["action"] for record in caplog.records if record.name == "roboco.audit"
+    ] == ["switch_off"]
+    assert operate(rest, "/switches") == {"switches": [off]}
+    assert operate(rest, "/switches/on", "POST", body={"target": "model:gpt-4o"})["was_off"]
+    assert not operate(rest, "/switches/on", "POST", body={"target": "model:gpt-4o"})["was_off"]
+    assert operate(rest, "/switches") == {"switches": []}
+
+
+@pytest.mark.parametrize("target", ["gpt-4o", "model:", "models:gpt-4o", "queue:coordinator", "queue:x", "tool:a\tb"])
+def test_what_cannot_be_switched_off_is_refused(rest: RestWorld, target: str) -> None:
+    answer = operate(rest, "/switches/off", "POST", 400, {"target": target, "reason": "why"})
+    assert answer["code"] == "invalid"
+
+
+def test_the_switches_belong_to_the_operator_alone(rest: RestWorld) -> None:
+    for path, body in (("off", {"target": "tool:add", "reason": "why"}), ("on", {"target": "tool:add"})):
+        answer = rest.client.post(f"/v1/operations/switches/{path}", json=body, headers={KEY: "acme"})
+        assert answer.status_code == 403
 
 
 def test_pages_of_dead_letters_have_each_letter_once_without_its_body(rest: RestWorld) -> None:
