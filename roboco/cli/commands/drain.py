@@ -37,7 +37,7 @@ def drain(worker: str, timeout: float | None, as_json: bool) -> int:
     the worker has ended. If a supervisor runs the worker, it starts another one. Ctrl-C ends the command alone.
     """
     with closing(Orchestrator(load_settings())) as orchestrator:
-        last = orchestrator.operations.drain(worker, timeout)
+        last = orchestrator.drain_worker(worker, timeout)
         error = _follow(orchestrator, last, shows=not as_json)
     if as_json:
         print_json({"worker": worker, "drained": not error, "error": error or None})

@@ -8,7 +8,7 @@ from celery import Celery
 from roboco.client.audit import MAX_ID_CHARS
 from roboco.client.operator import dead_letters
 from roboco.client.operator.key_administration import KeyAdministration
-from roboco.client.operator.operations import Operations
+from roboco.client.operator.operations import Operations, WorkerReport
 from roboco.client.operator.usage import UsageCollector, UsageSummary
 from roboco.client.options import UsageOptions
 from roboco.domain.dead_letter import DeadLetter
@@ -101,16 +101,30 @@ class Administration(KeyAdministration):
         Raises UsageError if an argument is wrong, and for a tenant. After a TransientError repeat the call.
         """
         self._require_operator("switches")
-        return self._engine.switches.switch_off(target, reason, interrupt, by, self._engine.now())
+        caller = self.settings.caller if by is None else by
+        with self._audited("switch_off", by, {"target": target[:MAX_ID_CHARS], "interrupt": interrupt}):
+            return self._engine.switches.switch_off(target, reason, interrupt, caller, self._engine.now())
 
-    def switch_on(self, target: str) -> Switch | None:
+    def switch_on(self, target: str, *, by: str | None = None) -> Switch | None:
         """Switch it on again. Return the switch that it had, or None if it was not switched off.
 
         Its tasks continue within half a minute, spread at random. Raises UsageError if the target is wrong, and for a
         tenant. After a TransientError repeat the call.
         """
         self._require_operator("switches")
-        return self._engine.switches.switch_on(target)
+        with self._audited("switch_on", by, {"target": target[:MAX_ID_CHARS]}):
+            return self._engine.switches.switch_on(target)
+
+    def drain_worker(self, name: str, timeout: float | None = None, *, by: str | None = None) -> WorkerReport:
+        """Ask a live worker to drain, and return it: it takes no more work, ends with the work that it has, and exits.
+
+        Work that has not ended after `timeout` seconds, by default its ROBOCO_DRAIN_TIMEOUT, is handed over to other
+        workers. `operations.worker(name)` returns its progress, and None once it has ended.
+        Raises NotFound if no live worker has this name, and UsageError for a tenant.
+        """
+        self._require_operator("operations")
+        with self._audited("drain_worker", by, {"worker": name[:MAX_ID_CHARS]}):
+            return self._operations.drain(name, timeout)
 
     @property
     def operations(self) -> Operations:

@@ -198,7 +198,7 @@ async def drain_worker(gateway: TheGateway, caller: Caller, body: DrainWorker) -
 
     def drain() -> WorkerReport:
         try:
-            return gateway.orchestrator.operations.drain(body.worker, body.timeout)
+            return gateway.orchestrator.drain_worker(body.worker, body.timeout, by=caller.by)
         except NotFound as error:
             raise not_found(str(error), "list workers with GET /v1/operations/workers") from None
 
@@ -229,7 +229,7 @@ async def switch_on(gateway: TheGateway, caller: Caller, body: SwitchOn) -> Resp
     """Switch it on again: its tasks continue within half a minute. A repetition changes nothing."""
 
     def on() -> dict[str, Any]:
-        before = gateway.orchestrator.switch_on(body.target)
+        before = gateway.orchestrator.switch_on(body.target, by=caller.by)
         return {"target": body.target, "was_off": before is not None}
 
     return Response(as_json(await _run(gateway, caller, on)), media_type="application/json")
