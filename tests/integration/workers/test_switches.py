@@ -1,0 +1,78 @@
+"""The commands `workers`, `drain` and `switch` of an operator, with real workers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roboco import parse_team
+from tests.integration.cli.shell import Shell
+from tests.support.servers.model_server import Reply
+from tests.support.stack import LONG_LEASE, Stack, until
+
+pytestmark = pytest.mark.workers
+
+SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("stack"), ["coordinator", "agents"], lease_seconds=LONG_LEASE) as running:
+        yield running
+
+
+@pytest.fixture
+def shell(stack: Stack, tmp_path: Path) -> Shell:
+    return Shell(tmp_path, stack.environment)
+
+
+def test_a_task_waits_while_its_team_is_switched_off_and_says_why(stack: Stack, shell: Shell) -> None:
+    stack.model.script(lambda request: Reply(text="spoken"))
+    shell.run("switch", "off", "team:speaker", "--reason", "it insults people")
+    task = stack.orchestrator.run(SPEAKER, "Speak.")
+    cause = "team:speaker is switched off: it insults people"
+    until(lambda: task.summary().reason == cause, 60, "the reason is shown")
+    assert cause in shell.run("why", task.task_id)
+    assert json.loads(shell.run("switch", "list", "--json"))[0]["target"] == "team:speaker"
+    asked = len(stack.model.requests)
+    assert "was off: it insults people" in shell.run("switch", "on", "team:speaker")
+    assert task.result(120).status == "completed"
+    assert len(stack.model.requests) == asked + 1
+    assert task.history()[1].metadata["attempt"] == 1
+
+
+def test_running_turns_are_interrupted_if_the_operator_wants_it(stack: Stack, shell: Shell) -> None:
+    stack.model.script(lambda request: Reply(text="word " * 200, interval=5))
+    task = stack.orchestrator.run(SPEAKER, "Speak.")
+    until(lambda: stack.model.requests[-1].chunks_sent > 1 and not stack.model.requests[-1].completed, 60, "it speaks")
+    running = stack.model.requests[-1]
+    stack.model.script(lambda request: Reply(text="spoken"))
+    shell.run("switch", "off", "agent:speaker/speaker", "--reason", "it never stops", "--interrupt")
+    until(lambda: "never stops" in task.summary().reason, 60, "the turn is interrupted, and waits")
+    assert stack.model.requests[-1].client_disconnected_at is not None
+    assert len([one for one in stack.model.requests if one.request == running.request]) == 1
+    shell.run("switch", "on", "agent:speaker/speaker")
+    assert task.result(120).status == "completed"
+
+
+def test_an_operator_sees_what_a_worker_runs_and_drains_it(stack: Stack, shell: Shell) -> None:
+    stack.model.script(lambda request: Reply(text="word " * 200, interval=5))
+    task = stack.orchestrator.run(SPEAKER, "Speak.")
+
+    def holder() -> str:
+        listed = json.loads(shell.run("workers", "--json"))["workers"]
+        return next((one["name"] for one in listed if any(w["task_id"] == task.task_id for w in one["held"])), "")
+
+    until(holder, 60, "a worker registers the turn")
+    name = holder()
+    stack.model.script(lambda request: Reply(text="spoken"))
+    stack.start("agents-2")
+    stack.wait_ready("agents-2")
+    shown = shell.run("drain", name, "--timeout", "2")
+    assert "draining" in shown
+    assert f"{name} is drained and has ended" in shown
+    assert stack.workers["agents"].process.wait(60) == 0
+    assert task.result(60).status == "completed"
+    assert name not in shell.run("workers")
+    assert "no live worker" in str(shell.run("drain", name, "--json", code=2))

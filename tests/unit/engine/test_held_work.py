@@ -1,0 +1,95 @@
+"""Held work: a worker that ends, or whose work is switched off, hands its work over once, whatever it does then."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.execution.turn import run_turn
+from roboco.engine.held_work import SHUTDOWN_REASON
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import member
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.watch import make_call
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+TEAM = team_of(agents=[member("one")])
+
+
+def take(world: World) -> TurnMessage:
+    [message] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
+    world.dispatcher.queue.remove(message)
+    return message
+
+
+def world_with_turn() -> World:
+    world = World(world_parts(lambda request: says("one two three")))
+    world.engine.switches.repair()
+    world.submit(TEAM, at_once=True)
+    return world
+
+
+def shut_down_at(world: World, operation: str, nth: int = 1) -> Callable[[], None]:
+    """Shut the worker down before its nth call of this operation of a port. Return how to end the watch."""
+    seen = 0
+
+    def watch(name: str, call: Any) -> Any:
+        nonlocal seen
+        if name == operation:
+            seen += 1
+            if seen == nth:
+                for item in world.engine.held_work._held:  # as `check` does, which waits for the thread of this test
+                    item.reason = SHUTDOWN_REASON
+                    item.interrupt()
+        return make_call(name, call)
+
+    world.watch = watch
+    return lambda: setattr(world, "watch", make_call)
+
+
+def test_a_turn_is_released_before_its_first_text_and_restarted_after_it() -> None:
+    world = world_with_turn()
+    order = take(world).assignment
+    stop = shut_down_at(world, "model.stream")
+    assert run_turn(world.engine, order) is TurnOutcome.HANDED_OVER
+    stop()
+    again = take(world).assignment
+    assert again == order
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert (task.attempt, task.handovers, task.claimed) == (1, 0, False)
+
+
+@pytest.mark.parametrize("times", [3])
+def test_handed_over_attempts_do_not_count(times: int) -> None:
+    world = world_with_turn()
+    for number in range(1, times + 1):
+        order = take(world).assignment
+        assert order.attempt == number
+        stop = shut_down_at(world, "turns.emit", 2)
+        assert run_turn(world.engine, order) is TurnOutcome.HANDED_OVER
+        stop()
+        task = world.engine.task_store.load(TASK, 1)
+        assert task is not None
+        assert (task.attempt, task.handovers, task.counted_attempt) == (number + 1, number, 1)
+    assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
+    restarts = [event for event in world.published() if event["type"] == "event_turn_restart"]
+    assert [restart["reason"] for restart in restarts] == [SHUTDOWN_REASON] * times
+
+
+def test_a_reply_that_is_complete_is_committed_and_not_handed_over() -> None:
+    world = world_with_turn()
+    stop = shut_down_at(world, "histories.append")
+    assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
+    stop()
+    assert [step.agent_name for step in world.history()] == ["user", "one"]
+    assert "event_turn_restart" not in [event["type"] for event in world.published()]
+
+
+def test_work_that_ends_is_not_taken() -> None:
+    world = world_with_turn()
+    assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
+    world.host.shutdown_due = True
+    world.engine.held_work.check()
+    assert (world.host.interrupts, world.host.kills) == (0, 0)

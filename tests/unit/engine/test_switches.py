@@ -1,0 +1,145 @@
+"""Switches: work that is switched off waits, with the reason and at no cost, and continues when it is switched on."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import SWITCHES_FILE
+from roboco.domain.status import TaskStatus
+from roboco.domain.switch import MAX_SWITCHES
+from roboco.engine.execution.attempt_outcome import CallOutcome, SwitchedOff
+from roboco.engine.execution.tool_call import run_call
+from roboco.engine.execution.turn import run_turn
+from roboco.errors import TransientError, UsageError
+from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
+from tests.support.memory_ports.journeys import member
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.sweeping import sweep
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+TEAM = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
+
+
+def switch_off(world: World, target: str, reason: str = "it is broken", interrupt: bool = False) -> None:
+    world.engine.switches.switch_off(target, reason, interrupt, None, world.engine.now())
+    world.clock.move(1)  # longer than a process relies on what it has read
+
+
+def switch_on(world: World, target: str) -> None:
+    world.engine.switches.switch_on(target)
+    world.clock.move(1)
+
+
+@pytest.fixture
+def world() -> World:
+    def answer(request: Any) -> Any:
+        answered = any(message.get("role") == "tool" for message in request.messages)
+        return says("done") if answered else says("", ("add", {}))
+
+    world = World(world_parts(answer, {"add": lambda args, context: 3}))
+    world.engine.switches.repair()
+    return world
+
+
+def take(world: World, kind: type[Any]) -> Any:
+    [message] = [message for message in world.dispatcher.queue if isinstance(message, kind)]
+    world.dispatcher.queue.remove(message)
+    return message
+
+
+TARGETS = ["queue:agents", "queue:roboco.agents", "team:team", "agent:one", "agent:team/one"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_turn_that_is_switched_off_waits_with_the_reason_and_no_attempt(world: World, target: str) -> None:
+    switch_off(world, target.replace("team/", f"{TEAM.name}/").replace("team:team", f"team:{TEAM.name}"))
+    world.submit(TEAM, at_once=True)
+    result = run_turn(world.engine, take(world, TurnMessage).assignment)
+    assert isinstance(result, SwitchedOff)
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert (task.status, task.attempt, task.claimed) == (TaskStatus.RUNNING, 1, False)
+    assert task.reason.endswith("is switched off: it is broken")
+    assert [event["reason"] for event in world.published() if event["type"] == "event_status"][-1] == task.reason
+
+
+def test_the_sweeper_sends_no_message_while_it_is_switched_off_and_one_after_that(world: World) -> None:
+    switch_off(world, "queue:agents")
+    world.submit(TEAM, at_once=True)
+    run_turn(world.engine, take(world, TurnMessage).assignment)
+    for _ in range(10):
+        world.clock.move(60)
+        sweep(world.engine, world.server)
+    assert not world.dispatcher.queue
+    switch_on(world, "queue:agents")
+    world.clock.move(60)
+    sweep(world.engine, world.server)
+    assert take(world, TurnMessage).assignment.attempt == 1
+    assert len([event for event in world.published() if "is switched off" in event.get("reason", "")]) == 1
+
+
+def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
+    world.submit(TEAM, at_once=True)
+    run_turn(world.engine, take(world, TurnMessage).assignment)
+    switch_off(world, "tool:add")
+    order = take(world, ToolMessage).assignment
+    assert isinstance(run_call(world.engine, order), SwitchedOff)
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert task.reason == "tool:add is switched off: it is broken"
+    for _ in range(10):
+        world.clock.move(60)
+        sweep(world.engine, world.server)
+    assert not world.dispatcher.queue
+    switch_on(world, "tool:add")
+    world.clock.move(60)
+    sweep(world.engine, world.server)
+    again = take(world, ToolMessage).assignment
+    assert again == order
+    assert run_call(world.engine, again) is CallOutcome.DONE
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert task.reason == ""
+
+
+def test_other_work_is_not_affected(world: World) -> None:
+    for target in ("tool:other", "model:other", "team:other", "tenant:acme", "agent:other/one"):
+        switch_off(world, target)
+    world.submit(TEAM)
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user", "one", "tool_executor", "one"]
+
+
+def test_switches_survive_a_loss_of_redis_and_an_old_copy(world: World) -> None:
+    switch_off(world, "model:m")
+    old = world.server.held.switches
+    switch_off(world, "tool:t")
+    for lost in (None, old):
+        world.server.held.switches = lost
+        other = world.process().switches
+        if lost is not None:
+            other.repair()  # as coordinators do
+        assert [switch.target for switch in other.current().off] == ["model:m", "tool:t"]
+
+
+def test_the_last_known_switches_count_while_no_server_answers(world: World) -> None:
+    switch_off(world, "model:m")
+    assert world.engine.switches.current().off
+    world.clock.move(60)
+
+    def fail(name: str, call: Any) -> Any:
+        raise TransientError("away")
+
+    world.watch = fail
+    assert [switch.target for switch in world.engine.switches.current().off] == ["model:m"]
+
+
+def test_a_switch_is_replaced_and_their_number_is_bounded(world: World) -> None:
+    switch_off(world, "model:m", "first")
+    switch_off(world, "model:m", "second")
+    assert [switch.reason for switch in world.engine.switches.stored().off] == ["second"]
+    for number in range(MAX_SWITCHES - 1):
+        switch_off(world, f"model:{number}")
+    with pytest.raises(UsageError, match="is the most"):
+        switch_off(world, "model:another")
+    assert world.files.get(SWITCHES_FILE)
