@@ -30,6 +30,7 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.workspace.open import Workspace, open_workspace
+from roboco.cli.drill.servers.gate import Gate
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import digest_of
 from roboco.domain.ids import step_id_at
@@ -38,7 +39,6 @@ from roboco.domain.shard import SHARDS
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, DeployedStack, Size, build_team
 from tests.bench.harness.process_stats import cpu_with_children
 from tests.bench.harness.results import Figure, Goal, Result
-from tests.support.servers.gate import Gate
 from tests.support.stack import s3_environment, until
 
 TASKS, S3_TASKS, SHORT_TASKS = 100_000, 10_000, 5_000

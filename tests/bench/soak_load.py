@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from roboco import RobocoError, Task, Team, TransientError, parse_team
+from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import verify_chain
 from tests.support.journeys import GRAPH, PARALLEL, SEQUENTIAL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
-from tests.support.transcript import Transcript
 
 CHUNK_INTERVAL = 0.12
 """Seconds between two chunks of a reply: a turn takes one to two seconds."""

@@ -14,12 +14,12 @@ import redis
 from roboco import Task
 from roboco.adapters.local.process import Server
 from roboco.adapters.redis.scripts import Scripts
+from roboco.cli.drill.servers.gate import Gate, HeldRequest
+from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
 from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
-from tests.support.servers.gate import Gate, HeldRequest
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
-from tests.support.transcript import Transcript
 
 OUTCOME_TIMEOUT = 120.0
 """Seconds until a moment is reached, or a task ends."""

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from roboco import Task, Team, parse_team
+from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
 from tests.faults.moments import OUTCOME_TIMEOUT, Moment, Victim
 from tests.support.journeys import GRAPH
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
-from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 

@@ -3,10 +3,10 @@
 import pytest
 import redis
 
+from roboco.cli.drill.transcript import Transcript
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
-from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from roboco import Task, parse_team
+from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
 from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
-from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 

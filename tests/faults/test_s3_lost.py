@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from roboco.adapters.local.seaweed import start_seaweed
+from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, s3_environment
-from tests.support.transcript import Transcript
 
 pytestmark = [pytest.mark.workers, pytest.mark.s3]
 

@@ -11,13 +11,13 @@ from roboco.adapters.local.valkey import ValkeyServer, find_server
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, script_texts
+from roboco.cli.drill.transcript import Transcript
 from roboco.errors import UsageError
 from tests.conftest import need
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.servers.cluster import PRIMARIES, Cluster
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
-from tests.support.transcript import Transcript
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 

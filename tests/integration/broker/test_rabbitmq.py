@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
+from roboco.cli.drill.servers.gate import Gate
 from roboco.client.wiring import producer_app
 from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
@@ -24,7 +25,6 @@ from tests.conftest import need
 from tests.support.double_delivery import send_twice
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.servers.certificates import Certificates
-from tests.support.servers.gate import Gate
 from tests.support.servers.model_server import Reply, Request
 from tests.support.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
 from tests.support.servers.tls_gate import TlsGate

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from roboco.cli.drill.servers.gate import Gate
 from tests.support.gateway_process import GatewayProcess
-from tests.support.servers.gate import Gate
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers

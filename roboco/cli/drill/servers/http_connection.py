@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http.client import responses
 from typing import Any
 
-from tests.support.servers.chat_protocol import Reply, Request
+from roboco.cli.drill.servers.chat_protocol import Reply, Request
 
 
 class ClientGone(Exception):

@@ -196,7 +196,7 @@ def envelope(request: Request, kind: str, choices: list[Json], used: Json | None
 
 def model_list(models: Sequence[str]) -> Json:
     """Return the answer to GET /v1/models."""
-    entries = [{"id": m, "object": "model", "created": CREATED, "owned_by": "tests"} for m in models]
+    entries = [{"id": m, "object": "model", "created": CREATED, "owned_by": "roboco"} for m in models]
     return {"object": "list", "data": entries}
 
 

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from roboco import StreamItem
 from roboco.domain.stream.event import StreamReset, TurnRestarted
-from roboco.domain.stream.item import StepFinal, TextPartDelta
+from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta
 
 
 @dataclass

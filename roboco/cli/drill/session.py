@@ -1,0 +1,122 @@
+"""DrillSession: a run without a fault, and then one for each fault, within a time; the result grows with each run."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from roboco.cli.drill.drill_run import DrillPlan, DrillRun, RunRecord, baseline_of
+from roboco.cli.drill.faults import Fault
+from roboco.cli.drill.promises import judge
+from roboco.cli.drill.result import DrillResult, FaultResult
+from roboco.cli.drill.scene import Baseline
+from roboco.cli.drill.weaknesses import changed_end, lost_message
+from roboco.domain.status import TaskStatus
+from roboco.errors import TransientError
+
+PAUSE_WORTH_NAMING: Final = 1.0
+"""Seconds without an item after which the report names the pause."""
+
+
+@dataclass(frozen=True)
+class DrillSession:
+    """Runs faults on a plan, and adds what they show to `result`."""
+
+    plan: DrillPlan
+    result: DrillResult
+    irreversible: frozenset[str]
+    time_limit: float
+    on_start: Callable[[str, int], None]
+    """Called with the text and the number of each run, before it."""
+    on_result: Callable[[FaultResult], None]
+    real_model: bool = False
+
+    def run(self, faults: Sequence[Fault]) -> None:
+        """Run the task without a fault, and then under each one. Raise TransientError if the first run is no success."""
+        began = time.monotonic()
+        self.on_start("the task without a fault", 0)
+        record = DrillRun(self.plan, None, Baseline()).execute()
+        baseline = baseline_of(record, self.irreversible)
+        self._add(self._judged(_NO_FAULT, record, baseline))
+        self._check_baseline(record)
+        for number, fault in enumerate(faults, 1):
+            self._add(self._run(fault, number, baseline, time.monotonic() - began))
+
+    def _run(self, fault: Fault, number: int, baseline: Baseline, elapsed: float) -> FaultResult:
+        why = fault.why_not(baseline, self.plan.stack.without_store, self.real_model)
+        if why:
+            return FaultResult(fault.name, fault.group, fault.text, "does not apply", why)
+        if elapsed > self.time_limit:
+            why = f"the drill had already taken {elapsed:.0f} s: raise --time-limit"
+            return FaultResult(fault.name, fault.group, fault.text, "not run", why)
+        self.on_start(fault.text, number)
+        record = DrillRun(self.plan, fault, baseline).execute()
+        self._note_weaknesses(fault, record, baseline)
+        return self._judged(fault, record, baseline)
+
+    def _add(self, result: FaultResult) -> None:
+        self.result.faults.append(result)
+        self.on_result(result)
+
+    def _check_baseline(self, record: RunRecord) -> None:
+        """Raise TransientError if the task does not rest without a fault: faults would show nothing then."""
+        task = record.observed.tasks[0]
+        if task.status is None or task.status is TaskStatus.FAILED:
+            error = next((step.error.message for step in reversed(task.steps) if step.error), task.reason)
+            raise TransientError(f"the task is {task.status or 'still running'} even without a fault: {error}")
+
+    def _judged(self, fault: Fault, record: RunRecord, baseline: Baseline) -> FaultResult:
+        judgements = judge(record.observed)
+        broken = any(one.broken for one in judgements)
+        struck = bool(record.scene.hit) or fault is _NO_FAULT
+        observed = record.observed
+        ran = [one for one in observed.executions if one.tool in self.irreversible]
+        return FaultResult(
+            fault.name,
+            fault.group,
+            fault.text,
+            "broken" if broken else "held" if struck else "not hit",
+            why="" if struck else "the task came to rest before the moment of the fault",
+            hit=record.scene.hit,
+            status=str(observed.tasks[0].status or "open"),
+            seconds=record.seconds,
+            effects=list(_effects(record, baseline)),
+            executions=dict(Counter(one.tool for one in ran)),
+            irreversible_calls=dict(Counter(tool for tool, _ in {(one.tool, one.key) for one in ran})),
+            judgements=judgements if struck or broken else (),
+            tasks=[task.task_id for task in observed.tasks],
+        )
+
+    def _note_weaknesses(self, fault: Fault, record: RunRecord, baseline: Baseline) -> None:
+        if record.prompt_has_message is False:
+            self.result.weaknesses.append(lost_message(agent.name for agent in self.plan.team.agents))
+        task = record.observed.tasks[0]
+        if record.scene.hit and fault.group != "user" and task.status and str(task.status) != baseline.status:
+            error = next((step.error.message for step in reversed(task.steps) if step.error), task.reason)
+            self.result.weaknesses.append(changed_end(fault.name, str(task.status), error, baseline.status))
+
+
+def _effects(record: RunRecord, baseline: Baseline) -> Iterator[str]:
+    """Yield what happened to the task, in words."""
+    if record.restarts:
+        yield f"{record.restarts} turn{'s' * (record.restarts > 1)} begun again"
+    repeated = Counter(one.key for one in record.observed.executions)
+    tools = {one.key: one.tool for one in record.observed.executions}
+    for key, count in repeated.items():
+        if count > 1:
+            yield f"{tools[key]} ran {count} times for one call"
+    if record.unknown:
+        yield f"{record.unknown} call{'s' * (record.unknown > 1)} with an unknown outcome"
+    if record.dead_letters > 0:
+        yield f"{record.dead_letters} dead letters"
+    if record.observed.closed_after is not None:
+        yield f"the model's connection was closed after {record.observed.closed_after:.2f} s"
+    if record.prompt_has_message:
+        yield "the next prompt held the user's message"
+    if record.pause_seconds > max(PAUSE_WORTH_NAMING, baseline.seconds / 2):
+        yield f"readers waited for {record.pause_seconds:.1f} s"
+    yield from record.problems
+
+
+_NO_FAULT: Final = Fault("none", "user", "no fault", lambda _: iter(()))  # type: ignore[arg-type,return-value]
