@@ -1,4 +1,4 @@
-"""`roboco drill`: a user's team under faults, in a stack of its own. Read `command.py`, `session.py`, `faults.py`.
+"""`roboco drill`: a user's team under faults, in its own stack. Read `command.py`, `session.py`, `faults.py`.
 
     command ─► session ─► a run for each fault ─► promises, weaknesses ─► text, JSON, HTML
                               │

@@ -6,6 +6,7 @@ import tempfile
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from roboco.adapters.team.file import load_team
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import fetch_tools, team_servers
 from roboco.cli.doctor.teams import missing_functions
+from roboco.cli.drill.decisions import wrong_decisions
 from roboco.cli.drill.drill_run import DrillPlan
 from roboco.cli.drill.drill_stack import DrillStack
 from roboco.cli.drill.drilled_team import Replacement, model_addresses
@@ -78,7 +80,7 @@ _DEFAULT_SERVER: Final = "https://api.openai.com/v1"
 @options.context
 @options.as_json
 def drill(file: Path | None, listed: bool, only: tuple[str, ...], as_json: bool, **given: Any) -> int:
-    """Run a team under faults, in a stack of its own, and check the promises.
+    """Run a team under faults, in its own stack, and check the promises.
 
     Workers are killed, suspended and terminated, Redis loses its data, the store and the model fail, tools hang and
     die, and a user interrupts and stops the task. The command needs no server and no key: a scripted model answers, and
@@ -154,6 +156,7 @@ class _Command:
                     self._given["prompt"],
                     self._given["context"],
                     self._given["seed"],
+                    partial(wrong_decisions, orchestrator),
                     self._given["tasks"],
                     self._report.tick,
                 )
@@ -233,5 +236,8 @@ def _print_faults(screen: Screen, faults: tuple[Fault, ...], as_json: bool) -> N
         print_json([{"name": fault.name, "group": fault.group, "text": fault.text} for fault in faults])
         return
     width = max(len(fault.name) for fault in FAULTS)
-    for fault in faults:
-        screen.line((f"{fault.name:<{width}}", "bold"), f"  {fault.text}")
+    for group in dict.fromkeys(fault.group for fault in faults):
+        screen.line((group, "bold"))
+        for fault in faults:
+            if fault.group == group:
+                screen.line(f"  {fault.name:<{width}}", (f"  {fault.text}", "dim"))

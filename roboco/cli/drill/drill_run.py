@@ -4,19 +4,20 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
 from roboco.cli.drill.drill_stack import DrillStack
 from roboco.cli.drill.faults import Fault
 from roboco.cli.drill.promises import ObservedRun, ObservedTask
+from roboco.cli.drill.run_record import RunRecord
 from roboco.cli.drill.scene import INTERRUPTION, Baseline, Scene
+from roboco.cli.drill.script.replies import agent_of
 from roboco.cli.drill.transcript import Transcript
-from roboco.client.orchestrator import Orchestrator
-from roboco.client.task import Task
+from roboco.cli.drill.watched_task import TaskClient, WatchedTask
 from roboco.domain.history.step import TOOL_EXECUTOR
-from roboco.domain.replay.replay import replay
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory, RobocoError, TransientError, UsageError
@@ -34,11 +35,13 @@ class DrillPlan:
     """What all runs of a drill share."""
 
     stack: DrillStack
-    orchestrator: Orchestrator
+    client: TaskClient
     team: Team
     prompt: str
     context: dict[str, str]
     seed: int
+    wrong_decisions: Callable[[str], list[str]]
+    """Returns the positions of a task at which a replay of its decisions differs."""
     tasks: int = 1
     on_wait: Callable[[], None] = lambda: None
     """Called again and again while a run waits."""
@@ -47,7 +50,7 @@ class DrillPlan:
 class LiveReader:
     """Follows a task in a thread, as a browser would, until the task ends."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: WatchedTask) -> None:
         self.transcript = Transcript()
         self.times: list[float] = []
         self.error = ""
@@ -74,31 +77,12 @@ class LiveReader:
 class _Driven:
     """A task of a run, and the drill's part as its user."""
 
-    task: Task
+    task: WatchedTask
     reader: LiveReader
     sent: int = 0
     acted_on: tuple[TaskStatus, int] | None = None
     """The status and the number of steps at the last act of the user: until they change, the task is not at rest."""
     status: TaskStatus | None = None
-
-
-@dataclass
-class RunRecord:
-    """A run, for the judgement and the report."""
-
-    observed: ObservedRun
-    scene: Scene
-    seconds: float
-    pause_seconds: float = 0.0
-    """The longest time after the strike in which a live reader received nothing."""
-    restarts: int = 0
-    """Turns that were begun again."""
-    unknown: int = 0
-    """Tool calls whose outcome remained unknown."""
-    prompt_has_message: bool | None = None
-    """False if the model's first request after an interruption lacks the user's message; None if there was none."""
-    dead_letters: int = 0
-    problems: list[str] = field(default_factory=list)
 
 
 class DrillRun:
@@ -111,7 +95,7 @@ class DrillRun:
         self._stack = plan.stack
         self._violations = len(self._stack.model.violations)
         self._executions = len(self._stack.executions.read())
-        self._known_ids = set(plan.orchestrator.task_ids())
+        self._known_ids = set(plan.client.task_ids())
         self._letters = self._count_letters()
 
     def execute(self) -> RunRecord:
@@ -136,23 +120,19 @@ class DrillRun:
         return self._record(scene, driven, time.monotonic() - began)
 
     def _submit(self, name: str) -> _Driven:
-        task = self._plan.orchestrator.run(self._plan.team, self._plan.prompt, task_id=name, context=self._plan.context)
+        task = self._plan.client.run(self._plan.team, self._plan.prompt, task_id=name, context=self._plan.context)
         return _Driven(task, LiveReader(task))
 
     def _drive(self, scene: Scene, work: Any, driven: list[_Driven]) -> None:
         """Resume the fault and act as the user, until all tasks rest and the fault has ended."""
         deadline = time.monotonic() + SETTLE_TIMEOUT
-        finished, resting_since = False, None
+        finished = False
         while time.monotonic() < deadline:
             finished = finished or next(work, "ended") == "ended"
-            at_rest = all([self._at_rest(one) for one in driven])
-            if not at_rest:
-                scene.settled, resting_since = False, None
-            elif finished:
+            resting = [self._at_rest(one) for one in driven]
+            scene.settled = all(resting)
+            if scene.settled and finished:
                 return
-            else:
-                resting_since = resting_since or time.monotonic()
-                scene.settled = True
             self._plan.on_wait()
             time.sleep(POLL_INTERVAL)
 
@@ -178,9 +158,9 @@ class DrillRun:
                 pending = driven.task.pending_actions()
                 unapproved, unknown = pending.unapproved(), pending.unknown()
                 for call in unapproved:
-                    driven.task.approve(call.id, by="drill")
+                    driven.task.approve(call.id)
                 for call in unknown:
-                    driven.task.resolve(call.id, True, by="drill")
+                    driven.task.resolve(call.id, True)
                 return bool(unapproved or unknown)
             case TaskStatus.USER_TURN if driven.sent < len(USER_MESSAGES):
                 driven.task.send(USER_MESSAGES[driven.sent])
@@ -192,7 +172,7 @@ class DrillRun:
     def _record(self, scene: Scene, driven: list[_Driven], seconds: float) -> RunRecord:
         tasks = [self._observe(one, scene) for one in driven]
         own = {task.task_id for task in tasks}
-        new = set(self._plan.orchestrator.task_ids()) - self._known_ids - own
+        new = set(self._plan.client.task_ids()) - self._known_ids - own
         tasks += [self._observe_sub_task(task_id) for task_id in sorted(new)]
         closed = None
         if scene.interrupted is not None and scene.interrupted.client_disconnected_at is not None:
@@ -215,9 +195,9 @@ class DrillRun:
             pause_seconds=max((_longest_gap(one.reader.times, scene.hit_at) for one in driven), default=0.0),
             restarts=types.count("event_turn_restart"),
             unknown=types.count("event_tool_unknown"),
-            prompt_has_message=_prompt_has_message(scene),
+            resets=types.count("event_stream_reset"),
+            prompts=_prompts_after(scene),
             dead_letters=self._count_letters() - self._letters,
-            problems=list(scene.late),
         )
 
     def _observe(self, driven: _Driven, scene: Scene) -> ObservedTask:
@@ -242,33 +222,29 @@ class DrillRun:
         return observed
 
     def _observe_sub_task(self, task_id: str) -> ObservedTask:
-        task = self._plan.orchestrator.stored_task(task_id)
+        task = self._plan.client.stored_task(task_id)
         self._wait_closed(task)
         summary = task.summary()
         return self._read(task, summary.status if summary.status.ended else None, summary.reason)
 
-    def _read(self, task: Task, status: TaskStatus | None, reason: str) -> ObservedTask:
+    def _read(self, task: WatchedTask, status: TaskStatus | None, reason: str) -> ObservedTask:
         observed = ObservedTask(task.task_id, task.team(), status, reason)
         try:
             observed.steps = task.history()
             task.verify()
-            recorded = task.recorded(router=self._plan.orchestrator.router(observed.team))
-            differing = (one for one in replay(recorded) if one.comparison == "differs")
-            observed.wrong_decisions = [
-                f"step {one.seq}: recorded {one.recorded}, decided {one.chosen}" for one in differing
-            ]
+            observed.wrong_decisions = self._plan.wrong_decisions(task.task_id)
         except CorruptHistory as error:
             observed.chain_error = str(error)
         return observed
 
-    def _wait_closed(self, task: Task) -> None:
+    def _wait_closed(self, task: WatchedTask) -> None:
         deadline = time.monotonic() + CLOSE_TIMEOUT
         while not task.summary().status.ended and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
 
     def _count_letters(self) -> int:
         with suppress(RobocoError):
-            return sum(1 for _ in self._plan.orchestrator.dead_letters())
+            return sum(1 for _ in self._plan.client.dead_letters())
         return 0
 
 
@@ -291,12 +267,13 @@ def _longest_gap(times: list[float], since: float | None) -> float:
     if since is None:
         return 0.0
     after = [since, *(one for one in times if one > since)]
-    return max((later - earlier for earlier, later in zip(after, after[1:], strict=False)), default=0.0)
+    return max((later - earlier for earlier, later in pairwise(after)), default=0.0)
 
 
-def _prompt_has_message(scene: Scene) -> bool | None:
-    """Return whether the first request after the interruption holds the user's message, or None if there is none."""
-    if scene.interrupted is None:
-        return None
-    after = [one for one in scene.requests() if one.time > scene.interruption_sent_at and one is not scene.interrupted]
-    return INTERRUPTION in str(after[0].request.messages) if after else None
+def _prompts_after(scene: Scene) -> dict[str, bool]:
+    """Return for each agent whether its first request after the interruption holds the user's message."""
+    found: dict[str, bool] = {}
+    for record in scene.requests() if scene.interrupted is not None else ():
+        if record.time > scene.interruption_sent_at:
+            found.setdefault(agent_of(record.request)[1], INTERRUPTION in str(record.request.messages))
+    return found

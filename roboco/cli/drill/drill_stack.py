@@ -161,7 +161,7 @@ class DrillStack:
             "s3_timeout": S3_TIMEOUT,
             "tracing": "off",
         }
-        kept = {name: getattr(self.settings, name) for name in _KEPT_SETTINGS}
+        kept = {name: getattr(self.settings, name) for name in _USER_SETTINGS}
         self.settings = Settings.model_validate(kept | changes | self._start_store())
 
     def _start_redis(self, port: int | None) -> None:
@@ -199,7 +199,7 @@ class DrillStack:
             self._exits.close()
 
 
-_KEPT_SETTINGS: Final = (
+_USER_SETTINGS: Final = (
     "tool_modules",
     "allowed_model_servers",
     "allowed_mcp_servers",

@@ -97,7 +97,7 @@ class Replacement:
             effect = (declared.named_tools[remote].effect if remote in declared.named_tools else None) or (
                 offer.effect if offer else "irreversible"
             )
-            plan = StandIn(name, description=offer.description if offer else "", schema=offer and offer.input_schema)
+            plan = StandIn(name) if offer is None else StandIn(name, "", offer.description, offer.input_schema)
             common = {key: getattr(spec, key) for key in ("name", "approval", "on_unknown", "price")}
             timeout = min(spec.timeout, MAX_TOOL_TIMEOUT)
             specs.append(ToolSpec(**common, effect=effect, timeout=timeout, function=_add(replaced, plan)))

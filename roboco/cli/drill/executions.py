@@ -29,7 +29,7 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Order:
+class ToolOrder:
     """What the next execution of a tool does after it was noted: wait for `release`, hang, raise, or die."""
 
     tool: str
@@ -60,7 +60,7 @@ class Executions:
             return [Execution(**json.loads(line)) for line in self._log.read_bytes().splitlines()]
         return []
 
-    def order(self, order: Order) -> None:
+    def order(self, order: ToolOrder) -> None:
         """Give the order to the next execution of its tool."""
         self.withdraw()
         draft = self._order.with_suffix(".draft")
@@ -70,7 +70,7 @@ class Executions:
     def take(self, tool: str) -> OrderKind | None:
         """Return the order for this tool if this execution is the first to take it, else None."""
         with suppress(FileNotFoundError, ValueError):
-            order = Order(**json.loads(self._order.read_text()))
+            order = ToolOrder(**json.loads(self._order.read_text()))
             if order.tool == tool:
                 os.rename(self._order, self._taken)
                 return order.kind

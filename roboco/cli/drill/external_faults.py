@@ -6,11 +6,11 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from roboco.cli.drill.scene import INTERRUPTION, Moment, Scene, Strike
-from roboco.cli.drill.servers.chat_protocol import Reply
+from roboco.cli.drill.servers.chat_protocol import ChatReply
 from roboco.cli.drill.servers.model_server import RequestRecord
 from roboco.errors import TransientError
 
-SLOW_SECONDS: Final = 0.5
+SLOW_SECONDS: Final = 0.3
 REFUSING_SECONDS: Final = 3.0
 LATE_SECONDS: Final = 3.0
 """Longer than a worker of a drill waits for the store."""
@@ -93,7 +93,7 @@ def store_answers_late(scene: Scene) -> Strike:
             yield from scene.pause(LATE_SECONDS)
 
 
-def model_fails(reply: Reply) -> Callable[[Scene], Strike]:
+def model_fails(reply: ChatReply) -> Callable[[Scene], Strike]:
     """Return a fault in which the model's server answers one request in this way."""
 
     def strike(scene: Scene) -> Strike:

@@ -19,16 +19,17 @@ from roboco.cli.drill.external_faults import (
     store_slow,
 )
 from roboco.cli.drill.scene import Baseline, Moment, Scene, Strike
-from roboco.cli.drill.servers.chat_protocol import Reply
+from roboco.cli.drill.servers.chat_protocol import ChatReply
 from roboco.cli.drill.worker_faults import kill_worker, suspend_worker, terminate_worker, tool_fails, tool_pool_fails
 from roboco.errors import UsageError
 
-Group = Literal["workers", "redis", "store", "model", "tools", "user"]
+INTERRUPTING: Final = "user-interrupts"
+Group = Literal["baseline", "workers", "redis", "store", "model", "tools", "user"]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault. `needs` is what a team must do to reach its moment: "" nothing, "calls" tool calls, "tools" stand-ins."""
+    """A fault. `needs` is what it needs to reach its moment: "calls" are tool calls, "tools" calls of stand-ins."""
 
     name: str
     group: Group
@@ -53,27 +54,30 @@ _MOMENTS: Final = {
     "mid-turn": Moment("in the middle of a turn", "agents", "emit", nth=3),
     "commit": Moment("after a step was stored, before Redis has it", "agents", "commit"),
     "outcome": Moment("after a tool has run, before Redis has its result", "tools", "record_outcome"),
-    "next": Moment("before the coordinator has loaded the task to continue it", "coordinator", "load"),
-    "answered": Moment("after the coordinator has loaded the task", "coordinator", "load", nth=2, answered=True),
+    "next": Moment("before it reads the task that it has to continue", "coordinator", "load"),
+    "results": Moment("after tool results were stored, before Redis has them", "coordinator", "commit"),
 }
+_MOMENTS_OF_CALLS: Final = ("outcome", "results")
 _SIGNALS: Final = {"kill": kill_worker, "stop": suspend_worker, "terminate": terminate_worker}
 _SIGNAL_TEXTS: Final = {
     "kill": "is killed (SIGKILL)",
     "stop": "is suspended for longer than its lease (SIGSTOP)",
     "terminate": "is terminated (SIGTERM)",
 }
-_CUT_OFF: Final = Reply(text="This reply breaks off in its middle.", break_after=3)
-_REFUSED: Final = Reply(status=429, text="too many requests", code="rate_limit_exceeded", headers={"Retry-After": "1"})
-_SILENT: Final = Reply(text="This reply falls silent.", hang_after=2)
-_GARBAGE: Final = Reply(text="This reply ends in nonsense.", garbage=b'data: {"choices": [{"delta": \n\n')
-_FAILING: Final = Reply(status=500, text="internal error")
+_CUT_OFF: Final = ChatReply(text="This reply breaks off in its middle.", break_after=3)
+_REFUSED: Final = ChatReply(
+    status=429, text="too many requests", code="rate_limit_exceeded", headers={"Retry-After": "1"}
+)
+_SILENT: Final = ChatReply(text="This reply falls silent.", hang_after=2)
+_GARBAGE: Final = ChatReply(text="This reply ends in nonsense.", garbage=b'data: {"choices": [{"delta": \n\n')
+_FAILING: Final = ChatReply(status=500, text="internal error")
 
 
 def _worker_faults() -> Iterable[Fault]:
     for name, moment in _MOMENTS.items():
         for verb, strike in _SIGNALS.items():
             text = f"the {moment.pool} worker {_SIGNAL_TEXTS[verb]} {moment.text}"
-            needs: Literal["", "calls"] = "calls" if moment.pool == "tools" else ""
+            needs: Literal["", "calls"] = "calls" if name in _MOMENTS_OF_CALLS else ""
             yield Fault(f"{moment.pool}-{verb}-{name}", "workers", text, strike(moment), needs)
     for verb in _SIGNALS:
         text = f"the tools worker {_SIGNAL_TEXTS[verb]} while a tool runs"
@@ -85,7 +89,7 @@ FAULTS: Final = (
     Fault("redis-emptied", "redis", "Redis is emptied in the middle of a turn", lose_redis(empty=True)),
     Fault("redis-restarted", "redis", "Redis is killed and restarted in the middle of a turn", lose_redis(empty=False)),
     Fault("redis-set-back", "redis", "Redis restarts on its data of an earlier moment", set_redis_back),
-    Fault("store-slow", "store", "each request to the store takes 0.5 s longer", store_slow, "store"),
+    Fault("store-slow", "store", "each request to the store takes 0.3 s longer", store_slow, "store"),
     Fault(
         "store-refuses", "store", "the store refuses everything for 3 s when a step is stored", store_refuses, "store"
     ),
@@ -100,7 +104,7 @@ FAULTS: Final = (
     Fault("tool-hangs", "tools", "a tool has its effect, and hangs", tool_fails("hang"), "tools"),
     Fault("tool-raises", "tools", "a tool raises an exception", tool_fails("raise"), "tools"),
     Fault("tool-dies", "tools", "a tool has its effect, and its process dies", tool_fails("die"), "tools"),
-    Fault("user-interrupts", "user", "the user interrupts a turn with a message", interrupt),
+    Fault(INTERRUPTING, "user", "the user interrupts a turn with a message", interrupt),
     Fault("user-stops", "user", "the user stops the task in the middle of a turn", stop),
 )
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from roboco.cli.drill.executions import Execution
 from roboco.cli.drill.transcript import Transcript
-from roboco.domain.builtin_tools import CLIENT_PREFIX, GOAL_PREFIX
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
@@ -74,7 +73,8 @@ class Judgement:
 
 
 def judge(run: ObservedRun) -> list[Judgement]:
-    """Return a judgement for each promise that the run concerns. P3 needs a loss of Redis, P6 an interruption."""
+    """Return a judgement for each promise that the run concerns. P3 needs a loss of Redis,
+    P4 an irreversible call, P6 an interruption."""
     checks: dict[str, Callable[[ObservedRun], Iterator[str]]] = {
         "P1": _p1,
         "P2": _p2,
@@ -87,7 +87,8 @@ def judge(run: ObservedRun) -> list[Judgement]:
         "P9": _p9,
         "P10": _p10,
     }
-    concerned = {"P3": run.redis_lost, "P6": run.interrupted}
+    effects = any(one.tool in run.irreversible for one in run.executions)
+    concerned = {"P3": run.redis_lost, "P4": effects, "P6": run.interrupted}
     return [Judgement(name, tuple(check(run))) for name, check in checks.items() if concerned.get(name, True)]
 
 
@@ -181,8 +182,7 @@ def _unauthorized(execution: Execution, source: tuple[Team, TaskStep] | None, ta
     if source is None:
         yield f"tool {execution.tool!r} ran for call {execution.call_id}, which is in no history"
     elif not source[0].may_call(source[0].agent(source[1].agent_name), execution.tool):
-        if not execution.tool.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
-            yield f"tool {execution.tool!r} ran for {source[1].agent_name!r}, who may not call it"
+        yield f"tool {execution.tool!r} ran for {source[1].agent_name!r}, who may not call it"
 
 
 def _p9(run: ObservedRun) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from roboco.cli.drill.promises import PROMISES, Judgement
 from roboco.cli.drill.weaknesses import Weakness
 
-Outcome = Literal["held", "broken", "not hit", "does not apply", "not run"]
+FaultOutcome = Literal["held", "broken", "not hit", "does not apply", "not run"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class FaultResult:
     name: str
     group: str
     text: str
-    outcome: Outcome
+    outcome: FaultOutcome
     why: str = ""
     """Why it was not hit, does not apply, or was not run."""
     hit: str = ""
@@ -56,7 +56,7 @@ class DrillResult:
     """Why the drill ended before its time, or ""."""
     seconds: float = 0.0
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: FaultOutcome) -> int:
         """Return the number of faults with this outcome."""
         return sum(fault.outcome == outcome for fault in self.faults)
 

@@ -13,7 +13,7 @@ from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.drill.drill_stack import DrillStack
 from roboco.cli.drill.servers.gate import Gate, HeldRequest
 from roboco.cli.drill.servers.model_server import RequestRecord
-from roboco.client.task import Task
+from roboco.cli.drill.watched_task import WatchedTask
 
 Strike = Generator[None, None, None]
 """The work of a fault: a generator that the main thread resumes again and again until it ends."""
@@ -45,7 +45,7 @@ class Scene:
     rng: Random
     name: str
     """The beginning of the ids of its tasks."""
-    tasks: list[Task]
+    tasks: list[WatchedTask]
     first_request: int = 0
     """The number of model requests before the run."""
     settled: bool = False
@@ -59,8 +59,8 @@ class Scene:
     interrupted: RequestRecord | None = None
     """The model request that was open when the drill interrupted its turn."""
     interruption_sent_at: float = 0.0
-    late: list[str] = field(default_factory=list)
-    """What went wrong with the fault itself."""
+    notes: list[str] = field(default_factory=list)
+    """What the fault itself has seen, such as the end of a terminated worker."""
 
     def wait(self, condition: Callable[[], object]) -> Generator[None, None, bool]:
         """Wait for the condition. Return False if the task settles before."""

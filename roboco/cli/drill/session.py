@@ -2,21 +2,20 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from roboco.cli.drill.drill_run import DrillPlan, DrillRun, RunRecord, baseline_of
-from roboco.cli.drill.faults import Fault
+from roboco.cli.drill.drill_run import DrillPlan, DrillRun, baseline_of
+from roboco.cli.drill.effects import effects
+from roboco.cli.drill.faults import INTERRUPTING, Fault
 from roboco.cli.drill.promises import judge
 from roboco.cli.drill.result import DrillResult, FaultResult
+from roboco.cli.drill.run_record import RunRecord
 from roboco.cli.drill.scene import Baseline
 from roboco.cli.drill.weaknesses import changed_end, lost_message
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
-
-PAUSE_WORTH_NAMING: Final = 1.0
-"""Seconds without an item after which the report names the pause."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class DrillSession:
     real_model: bool = False
 
     def run(self, faults: Sequence[Fault]) -> None:
-        """Run the task without a fault, and then under each one. Raise TransientError if the first run is no success."""
+        """Run the task without a fault, and then under each one. Raise TransientError if the first run fails."""
         began = time.monotonic()
         self.on_start("the task without a fault", 0)
         record = DrillRun(self.plan, None, Baseline()).execute()
@@ -81,7 +80,7 @@ class DrillSession:
             hit=record.scene.hit,
             status=str(observed.tasks[0].status or "open"),
             seconds=record.seconds,
-            effects=list(_effects(record, baseline)),
+            effects=list(effects(record, baseline)),
             executions=dict(Counter(one.tool for one in ran)),
             irreversible_calls=dict(Counter(tool for tool, _ in {(one.tool, one.key) for one in ran})),
             judgements=judgements if struck or broken else (),
@@ -89,34 +88,12 @@ class DrillSession:
         )
 
     def _note_weaknesses(self, fault: Fault, record: RunRecord, baseline: Baseline) -> None:
-        if record.prompt_has_message is False:
-            self.result.weaknesses.append(lost_message(agent.name for agent in self.plan.team.agents))
+        if fault.name == INTERRUPTING and (agents := [name for name, held in record.prompts.items() if not held]):
+            self.result.weaknesses.append(lost_message(agents))
         task = record.observed.tasks[0]
         if record.scene.hit and fault.group != "user" and task.status and str(task.status) != baseline.status:
             error = next((step.error.message for step in reversed(task.steps) if step.error), task.reason)
             self.result.weaknesses.append(changed_end(fault.name, str(task.status), error, baseline.status))
 
 
-def _effects(record: RunRecord, baseline: Baseline) -> Iterator[str]:
-    """Yield what happened to the task, in words."""
-    if record.restarts:
-        yield f"{record.restarts} turn{'s' * (record.restarts > 1)} begun again"
-    repeated = Counter(one.key for one in record.observed.executions)
-    tools = {one.key: one.tool for one in record.observed.executions}
-    for key, count in repeated.items():
-        if count > 1:
-            yield f"{tools[key]} ran {count} times for one call"
-    if record.unknown:
-        yield f"{record.unknown} call{'s' * (record.unknown > 1)} with an unknown outcome"
-    if record.dead_letters > 0:
-        yield f"{record.dead_letters} dead letters"
-    if record.observed.closed_after is not None:
-        yield f"the model's connection was closed after {record.observed.closed_after:.2f} s"
-    if record.prompt_has_message:
-        yield "the next prompt held the user's message"
-    if record.pause_seconds > max(PAUSE_WORTH_NAMING, baseline.seconds / 2):
-        yield f"readers waited for {record.pause_seconds:.1f} s"
-    yield from record.problems
-
-
-_NO_FAULT: Final = Fault("none", "user", "no fault", lambda _: iter(()))  # type: ignore[arg-type,return-value]
+_NO_FAULT: Final = Fault("baseline", "baseline", "no fault", lambda _: (None for _ in ()))

@@ -3,10 +3,10 @@
 import time
 
 from roboco.cli.drill.promises import PROMISES
-from roboco.cli.drill.result import DrillResult, FaultResult, Outcome
+from roboco.cli.drill.result import DrillResult, FaultOutcome, FaultResult
 from roboco.cli.terminal.screen import Screen, TextSpan
 
-_MARKS: dict[Outcome, tuple[str, str]] = {
+_MARKS: dict[FaultOutcome, tuple[str, str]] = {
     "held": ("✓", "green"),
     "broken": ("✗", "bold red"),
     "not hit": ("○", "yellow"),
@@ -117,7 +117,7 @@ def _verdict(result: DrillResult, strict: bool) -> str:
     return f"{verdict} ({', '.join(parts)}){strictly}"
 
 
-_NOT_STRUCK: dict[Outcome, str] = {
+_NOT_STRUCK: dict[FaultOutcome, str] = {
     "not hit": "were not hit",
     "not run": "were not run",
     "does not apply": "do not apply",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from roboco.adapters.local.process import Server
-from roboco.cli.drill.executions import Order, OrderKind
+from roboco.cli.drill.executions import OrderKind, ToolOrder
 from roboco.cli.drill.scene import Moment, Scene, Strike
 from roboco.cli.drill.servers.gate import HeldRequest
 
@@ -96,7 +96,7 @@ def _target(scene: Scene) -> str:
 @contextmanager
 def _ordered(scene: Scene, kind: OrderKind) -> Iterator[Callable[[], bool]]:
     executions = scene.stack.executions
-    executions.order(Order(_target(scene), kind))
+    executions.order(ToolOrder(_target(scene), kind))
     try:
         yield executions.was_taken
     finally:
@@ -127,10 +127,12 @@ def _wait_end(scene: Scene, worker: Server) -> Generator[None, None, None]:
     deadline = time.monotonic() + EXIT_TIMEOUT
     while worker.alive():
         if time.monotonic() > deadline:
-            scene.late.append(f"the worker had not ended {EXIT_TIMEOUT:g} s after the task, and was killed")
+            scene.notes.append(f"the worker had not ended {EXIT_TIMEOUT:g} s after the task, and was killed")
             scene.stack.signal(worker, signal.SIGKILL)
             worker.process.wait()
+            return
         yield
+    scene.notes.append(f"the worker ended with code {worker.process.returncode}")
 
 
 def _suspend(scene: Scene, pool: str, held: HeldRequest | None) -> Generator[None, None, None]:
@@ -145,6 +147,7 @@ def _suspend(scene: Scene, pool: str, held: HeldRequest | None) -> Generator[Non
         yield from scene.pause(began + SUSPENDED_LEASES * stack.settings.lease_seconds - time.monotonic())
     finally:
         stack.signal(zombie, signal.SIGCONT)
+    scene.notes.append("the suspended worker continued later")
     if held is None:
         stack.executions.release()
         yield from scene.pause(1.0)  # its late result

@@ -27,8 +27,8 @@ import sys
 import time
 from collections import defaultdict
 
+from roboco.cli.drill.servers import chat_protocol
 from roboco.cli.drill.servers.http_connection import ClientGone, Connection
-from tests.support.servers import chat_protocol
 from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 SENT_MARK = b"@sent@"

@@ -9,7 +9,8 @@ import signal
 import sys
 from dataclasses import replace
 
-from roboco.cli.drill.servers.chat_protocol import Reply, Request
+from roboco.cli.drill.servers.chat_protocol import ChatReply as Reply
+from roboco.cli.drill.servers.chat_protocol import ChatRequest as Request
 from roboco.cli.drill.servers.model_server import ModelServer, RequestRecord, echo
 
 __all__ = ["ModelServer", "Reply", "Request", "RequestRecord"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from roboco.cli.drill.script.route_plan import SAID, RoutePlan
 from roboco.cli.drill.script.schema_sample import sample
-from roboco.cli.drill.servers.chat_protocol import Reply, Request, content_text
+from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, content_text
 from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, HANDOFF, MEMORY_SEARCH, PYTHON
 from roboco.domain.team.team import Team
 
@@ -43,7 +43,7 @@ class ScriptedModel:
         self._seed = seed
         self._add_plans(team)
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: ChatRequest) -> ChatReply:
         """Return the reply. The same request always has the same reply, because a turn may be repeated."""
         rng = random.Random(f"{self._seed}/{request.digest}")  # noqa: S311  # no secret
         offered, required = _offered_tools(request)
@@ -55,15 +55,15 @@ class ScriptedModel:
         if offered and "tools" not in request.body:
             words = {} if required else {"text": text}
             listed = [{"tool": name, "args": arguments} for name, arguments in calls]
-            return Reply(text=json.dumps(words | {"calls": listed}), chunks=12, interval=CHUNK_INTERVAL)
-        return Reply(text=text, tool_calls=calls, interval=CHUNK_INTERVAL)
+            return ChatReply(text=json.dumps(words | {"calls": listed}), chunks=12, interval=CHUNK_INTERVAL)
+        return ChatReply(text=text, tool_calls=calls, interval=CHUNK_INTERVAL)
 
     def _add_plans(self, team: Team) -> None:
         self._plans[team.name] = RoutePlan(team)
         for inner in team.teams.values():
             self._add_plans(inner)
 
-    def _text(self, request: Request) -> str:
+    def _text(self, request: ChatRequest) -> str:
         team, agent = agent_of(request)
         answered = sum(
             message["role"] == "assistant" and not message.get("tool_calls") and not _is_call_text(message)
@@ -73,13 +73,13 @@ class ScriptedModel:
         return SAID if plan is None else plan.text(agent, answered)
 
 
-def agent_of(request: Request) -> tuple[str, str]:
+def agent_of(request: ChatRequest) -> tuple[str, str]:
     """Return the names of the team and the agent that the path of the request holds; "" if it holds none."""
     parts = request.path.strip("/").split("/")
     return (parts[0], parts[1]) if len(parts) == 5 else ("", "")
 
 
-def _offered_tools(request: Request) -> tuple[list[_OfferedTool], bool]:
+def _offered_tools(request: ChatRequest) -> tuple[list[_OfferedTool], bool]:
     """Return the tools of the request, native ones or those of a JSON answer, and whether a call is required."""
     native = [tool["function"] for tool in request.body.get("tools") or ()]
     if native:
@@ -92,7 +92,7 @@ def _offered_tools(request: Request) -> tuple[list[_OfferedTool], bool]:
     return tools, calls.get("minItems") == 1
 
 
-def _choose(request: Request, offered: list[_OfferedTool], required: bool) -> list[_OfferedTool]:
+def _choose(request: ChatRequest, offered: list[_OfferedTool], required: bool) -> list[_OfferedTool]:
     """Return the tools that the reply calls: those that the agent has not called yet, hand-offs last."""
     left = [tool for tool in offered if not _was_called(request, tool.name)]
     first = [tool for tool in left if tool.name not in _LAST_TOOLS]
@@ -100,7 +100,7 @@ def _choose(request: Request, offered: list[_OfferedTool], required: bool) -> li
     return chosen[:1] if required and "tools" not in request.body else chosen
 
 
-def _was_called(request: Request, name: str) -> bool:
+def _was_called(request: ChatRequest, name: str) -> bool:
     return any(
         any(call["function"]["name"] == name for call in message.get("tool_calls") or ())
         or (_is_call_text(message) and name in content_text(message))

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Request:
+class ChatRequest:
     """An HTTP request with header names in lower case. `body` is {} if it was not a JSON object."""
 
     method: str
@@ -80,7 +80,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ChatReply:
     """The server's answer. A fault after more chunks than the reply has happens at its end, so none is skipped.
 
     text, chunks: the text, cut by words, into n parts, or as listed (then `text` is unused).
@@ -148,7 +148,7 @@ def error_body(status: int, message: str, code: str | None = None) -> Json:
     return {"error": {"message": message or f"status {status}", "type": kind, "param": None, "code": code}}
 
 
-def calls(request: Request, reply: Reply) -> list[Json]:
+def calls(request: ChatRequest, reply: ChatReply) -> list[Json]:
     """Return the reply's tool calls in the form of a complete message."""
     return [
         {
@@ -168,21 +168,21 @@ def call_deltas(index: int, call: Json) -> list[Json]:
     return [opening, *rest]
 
 
-def deltas(request: Request, reply: Reply) -> list[Json]:
+def deltas(request: ChatRequest, reply: ChatReply) -> list[Json]:
     """Return the deltas of the reply: its text, then the interleaved pieces of its tool calls."""
     rows = zip_longest(*(call_deltas(n, call) for n, call in enumerate(calls(request, reply))))
     pieces = (delta for delta in chain.from_iterable(rows) if delta is not None)
     return [{"content": piece} for piece in reply.pieces] + [{"tool_calls": [piece]} for piece in pieces]
 
 
-def usage(request: Request, reply: Reply) -> Json:
+def usage(request: ChatRequest, reply: ChatReply) -> Json:
     """Return the reply's token counts. By default a prompt token is four characters, a completion token one chunk."""
     estimate = (math.ceil(len(json.dumps(request.messages)) / 4), len(deltas(request, reply)))
     prompt, completion = reply.usage or estimate
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def envelope(request: Request, kind: str, choices: list[Json], used: Json | None) -> Json:
+def envelope(request: ChatRequest, kind: str, choices: list[Json], used: Json | None) -> Json:
     """Return a chunk or a complete answer with these choices."""
     return {
         "id": f"chatcmpl-{request.digest}",
@@ -200,11 +200,11 @@ def model_list(models: Sequence[str]) -> Json:
     return {"object": "list", "data": entries}
 
 
-def finish_reason(reply: Reply) -> str:
+def finish_reason(reply: ChatReply) -> str:
     return reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
 
 
-def completion(request: Request, reply: Reply) -> Json:
+def completion(request: ChatRequest, reply: ChatReply) -> Json:
     """Return the reply as one body, for a request without streaming."""
     message: Json = {"role": "assistant", "content": "".join(reply.pieces) or None}
     if reply.tool_calls:
@@ -222,7 +222,7 @@ class Stream:
     ending: bytes
 
 
-def stream(request: Request, reply: Reply) -> Stream:
+def stream(request: ChatRequest, reply: ChatReply) -> Stream:
     """Return the reply as events. The usage is the last one, if the request includes it."""
 
     def event(choices: list[Json], used: Json | None = None) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http.client import responses
 from typing import Any
 
-from roboco.cli.drill.servers.chat_protocol import Reply, Request
+from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest
 
 
 class ClientGone(Exception):
@@ -49,7 +49,7 @@ class Connection:
         self._inbox = inbox
         self._writer = writer
 
-    async def receive(self) -> Request | None:
+    async def receive(self) -> ChatRequest | None:
         """Return the next request, or None if the client has closed the connection."""
         try:
             head = (await self._inbox.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -60,7 +60,7 @@ class Connection:
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         method, path, _ = first.split(" ")
-        return Request(method, path.partition("?")[0], headers, _object(body))
+        return ChatRequest(method, path.partition("?")[0], headers, _object(body))
 
     async def pause(self, seconds: float | None) -> None:
         """Wait for some seconds, or without an end if None. With 0, yield to other streams."""
@@ -79,12 +79,12 @@ class Connection:
         """Send a part of a chunked body, and after the last one the end of the body."""
         await self.send(b"%x\r\n%s\r\n" % (len(data), data) + (b"0\r\n\r\n" if last else b""))
 
-    async def send_head(self, reply: Reply, headers: Mapping[str, object]) -> None:
+    async def send_head(self, reply: ChatReply, headers: Mapping[str, object]) -> None:
         lines = [f"HTTP/1.1 {reply.status} {responses.get(reply.status, 'Unknown')}"]
         lines += [f"{name}: {value}" for name, value in {**headers, **reply.headers}.items()]
         await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
-    async def fault(self, reply: Reply, sent: float) -> None:
+    async def fault(self, reply: ChatReply, sent: float) -> None:
         """Raise BreakOff or hang, if the reply demands it after this number of chunks."""
         if reply.break_after is not None and sent >= reply.break_after:
             raise BreakOff

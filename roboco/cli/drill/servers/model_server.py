@@ -1,7 +1,7 @@
 """A scripted model server: chat completions over real HTTP, with real streaming and real faults.
 
     with ModelServer() as server:
-        server.script(lambda request: Reply(text=f"you said {request.last_user}"))
+        server.script(lambda request: ChatReply(text=f"you said {request.last_user}"))
         client = OpenAI(base_url=server.base_url, api_key="any")
 
 The answer depends on the request alone, never on the order of calls, since turns are repeated after crashes.
@@ -23,14 +23,14 @@ from typing import Final, Self
 import aiohttp
 
 from roboco.cli.drill.servers import chat_protocol, chat_rules
-from roboco.cli.drill.servers.chat_protocol import Reply, Request, encoded
+from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, encoded
 from roboco.cli.drill.servers.http_connection import BreakOff, ClientGone, Connection, WatchedReader
 
 BACKLOG = 1024
 _PASSED_HEADERS: Final = ("authorization", "accept", "openai-organization", "openai-project")
 """The headers of a request that another server receives."""
 
-Responder = Callable[[Request], Reply]
+Responder = Callable[[ChatRequest], ChatReply]
 
 
 @dataclass
@@ -41,7 +41,7 @@ class RequestRecord:
     """
 
     time: float
-    request: Request
+    request: ChatRequest
     status: int | None = None
     chunks_sent: int = 0
     completed: bool = False
@@ -64,9 +64,9 @@ class ModelServer:
         self._records: deque[RequestRecord] = deque(maxlen=keep)
         self._count = 0
         self._violations: list[str] = []
-        self._failures: deque[Reply] = deque()
+        self._failures: deque[ChatReply] = deque()
         self._responder: Responder = echo
-        self._address: Callable[[Request], str] | None = None
+        self._address: Callable[[ChatRequest], str] | None = None
         self._conversations: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def start(self) -> Self:
@@ -107,11 +107,11 @@ class ModelServer:
         """
         self._responder = responder
 
-    def pass_on(self, address: Callable[[Request], str]) -> None:
+    def pass_on(self, address: Callable[[ChatRequest], str]) -> None:
         """Pass valid chat requests on to other servers from now on; `address` returns the URL for a request."""
         self._address = address
 
-    def fail_next(self, n: int, reply: Reply) -> None:
+    def fail_next(self, n: int, reply: ChatReply) -> None:
         """Answer the next n requests with this reply instead of the responder's. Further calls queue up."""
         with self._changed:
             self._failures.extend([reply] * n)
@@ -215,16 +215,16 @@ class ModelServer:
         else:
             await self._send_body(client, record, reply)
 
-    def _reply(self, request: Request) -> Reply:
+    def _reply(self, request: ChatRequest) -> ChatReply:
         match request.method, request.path:
             case "POST", path if path.endswith("/v1/chat/completions"):
                 return self._chat_reply(request)
             case "GET", "/v1/models":
-                return self._next_failure() or Reply()
+                return self._next_failure() or ChatReply()
             case method, path:
-                return self._next_failure() or Reply(status=404, text=f"there is no {method} {path}")
+                return self._next_failure() or ChatReply(status=404, text=f"there is no {method} {path}")
 
-    def _chat_reply(self, request: Request) -> Reply:
+    def _chat_reply(self, request: ChatRequest) -> ChatReply:
         """Return a queued failure, else the refusal of an invalid request, else the responder's reply."""
         found = list(chat_rules.violations(request.body))
         failure = self._next_failure()
@@ -233,16 +233,16 @@ class ModelServer:
                 return self._responder(request)
             except Exception as error:
                 found = [f"the responder raised {error!r}"]
-                failure = Reply(status=500, text=found[0])
+                failure = ChatReply(status=500, text=found[0])
         with self._changed:
             self._violations += found
-        return failure or Reply(status=400, text=found[0])
+        return failure or ChatReply(status=400, text=found[0])
 
-    def _next_failure(self) -> Reply | None:
+    def _next_failure(self) -> ChatReply | None:
         with self._changed:
             return self._failures.popleft() if self._failures else None
 
-    async def _send_stream(self, client: Connection, record: RequestRecord, reply: Reply) -> None:
+    async def _send_stream(self, client: Connection, record: RequestRecord, reply: ChatReply) -> None:
         stream, slow = chat_protocol.stream(record.request, reply), self.slow
         await client.fault(reply, sent=0)
         await client.send_head(reply, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
@@ -274,7 +274,7 @@ class ModelServer:
                 self._note(record, status=answer.status)
                 kind = {"Content-Type": answer.content_type, "Transfer-Encoding": "chunked"}
                 passed = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
-                await client.send_head(Reply(status=answer.status), kind | passed)
+                await client.send_head(ChatReply(status=answer.status), kind | passed)
                 async for data in answer.content.iter_any():
                     self._note(record, chunks_sent=record.chunks_sent + 1)
                     await client.send_chunk(data)
@@ -284,9 +284,9 @@ class ModelServer:
         except aiohttp.ClientError as error:
             if record.status is not None:
                 raise BreakOff from error
-            await self._send_body(client, record, Reply(status=502, text=f"{url}: {error!r}"))
+            await self._send_body(client, record, ChatReply(status=502, text=f"{url}: {error!r}"))
 
-    async def _send_body(self, client: Connection, record: RequestRecord, reply: Reply) -> None:
+    async def _send_body(self, client: Connection, record: RequestRecord, reply: ChatReply) -> None:
         body = self._body(record.request, reply)
         await client.fault(reply, math.inf)
         await client.pause(reply.delay)
@@ -294,7 +294,7 @@ class ModelServer:
         await client.send_head(reply, {"Content-Type": "application/json", "Content-Length": len(body)})
         await client.send(body)
 
-    def _body(self, request: Request, reply: Reply) -> bytes:
+    def _body(self, request: ChatRequest, reply: ChatReply) -> bytes:
         if reply.garbage is not None:
             return reply.garbage
         if reply.status >= 400:
@@ -304,6 +304,6 @@ class ModelServer:
         return encoded(chat_protocol.completion(request, reply))
 
 
-def echo(request: Request) -> Reply:
+def echo(request: ChatRequest) -> ChatReply:
     """Return the default reply, the last user message."""
-    return Reply(text=f"echo: {request.last_user}")
+    return ChatReply(text=f"echo: {request.last_user}")
