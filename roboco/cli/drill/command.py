@@ -1,5 +1,6 @@
 """roboco drill: run a team under faults, and check the promises."""
 
+import logging
 import os
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from roboco.cli.doctor.teams import missing_functions
 from roboco.cli.drill.decisions import wrong_decisions
 from roboco.cli.drill.drill_run import DrillPlan
 from roboco.cli.drill.drill_stack import DrillStack
-from roboco.cli.drill.drilled_team import Replacement, model_addresses
+from roboco.cli.drill.drilled_team import Replacement, check_real_tools, model_addresses
 from roboco.cli.drill.faults import FAULTS, Fault, select
 from roboco.cli.drill.html_report import render_html
 from roboco.cli.drill.result import DrillResult
@@ -88,6 +89,7 @@ def drill(file: Path | None, listed: bool, only: tuple[str, ...], as_json: bool,
 
     The exit code is 0 if all promises held, and 1 if one was broken or nothing was shown. `roboco docs drill` has more.
     """
+    logging.getLogger("roboco").addHandler(logging.NullHandler())  # warnings of a missing worker: the drill killed it
     faults = select(only)
     if listed:
         _print_faults(Screen(sys.stdout), faults, as_json)
@@ -110,7 +112,10 @@ class _Command:
         self._team = self._load(file)
         self._functions = FunctionLoader(self._settings.tool_modules)
         self._result = DrillResult(self._team.name, given["seed"], given["model"])
+        named = (name.strip() for name in given["real_tools"].split(","))
+        self._real_tools = check_real_tools(self._team, filter(None, named))
         self._real_model = given["model"] != SCRIPTED
+        self._addresses = self._find_models() if self._real_model else {}
         report.total = len(faults)
 
     def run(self) -> int:
@@ -167,18 +172,17 @@ class _Command:
 
     def _replace(self, stack: DrillStack) -> tuple[Team, frozenset[str]]:
         """Return the team for the drill, and the tools of which no call may run twice."""
-        real = frozenset(filter(None, (name.strip() for name in self._given["real_tools"].split(","))))
         server = stack.model.base_url.removesuffix("/v1")
         listings = {
             (id(one.server.team), one.server.name): one for one in fetch_tools(self._settings, team_servers(self._team))
         }
-        replacement = Replacement(server, real, self._functions, listings, self._real_model)
+        replacement = Replacement(server, self._real_tools, self._functions, listings, self._real_model)
         team, replaced = replacement.apply(self._team)
         write_plans(stack.folder, replaced.stand_ins)
         keys = {profile.api_key_env for profile in team.models.values() if profile.api_key_env}
         stack.allow_model_server((server, *(f"{key}@{server}" for key in keys)))
         self._result.stand_ins = [one.tool for one in replaced.stand_ins if not one.real]
-        self._result.real_tools = sorted(real)
+        self._result.real_tools = sorted(self._real_tools)
         self._result.notes += replaced.notes
         for note in (*replaced.notes, *_tool_notes(self._result), stack.without_store and _NO_STORE):
             if note:
@@ -190,11 +194,15 @@ class _Command:
         if not self._real_model:
             stack.model.script(ScriptedModel(team, self._given["seed"]))
             return
+        stack.model.pass_on(lambda request: f"{self._addresses[agent_of(request)].rstrip('/')}/chat/completions")
+
+    def _find_models(self) -> dict[tuple[str, str], str]:
+        """Return the address of each agent's model server. Raise UsageError if a key is missing."""
         default = os.environ.get(BASE_URL_VARIABLE) or _DEFAULT_SERVER
         addresses = model_addresses(self._team, default)
         if default == _DEFAULT_SERVER and default in addresses.values() and not os.environ.get(DEFAULT_KEY_VARIABLE):
             raise UsageError("--model: a real model needs OPENAI_API_KEY or OPENAI_BASE_URL, or leave the option out")
-        stack.model.pass_on(lambda request: f"{addresses[agent_of(request)].rstrip('/')}/chat/completions")
+        return addresses
 
     def _print(self) -> None:
         strict, html = self._given["strict"], self._given["html"]

@@ -45,16 +45,9 @@ class Replacement:
     real_model: bool = False
 
     def apply(self, team: Team) -> tuple[Team, Replaced]:
-        """Return the team for the drill, and what was replaced. Raise UsageError if a real tool is unknown."""
+        """Return the team for the drill, and what was replaced."""
         replaced = Replaced()
-        drilled = self._apply(team, replaced)
-        known = {one.tool for one in replaced.stand_ins if one.function} | {
-            f"{SERVER_TOOLS_PREFIX}{name}" for one in _all_teams(team) for name in one.mcp_servers
-        }
-        if unknown := sorted(self.real_tools - known):
-            possible = ", ".join(sorted(known)) or "none: the team has no tools"
-            raise UsageError(f"--real-tools: the team has no tool {unknown[0]!r}, possible are {possible}")
-        return drilled, replaced
+        return self._apply(team, replaced), replaced
 
     def _apply(self, team: Team, replaced: Replaced) -> Team:
         listed = {name: self._server_tools(team, name, replaced) for name in self._replaced_servers(team)}
@@ -127,6 +120,18 @@ class Replacement:
     def _is_replaced(self, team: Team, name: str) -> bool:
         spec = team.tool(name)
         return isinstance(spec, ServerTool) and f"{SERVER_TOOLS_PREFIX}{spec.server}" not in self.real_tools
+
+
+def check_real_tools(team: Team, names: Iterable[str]) -> frozenset[str]:
+    """Return the names. Raise UsageError if one is neither a tool nor `mcp:SERVER` of the team or of a team in it."""
+    teams = list(_all_teams(team))
+    known = {tool.name for one in teams for tool in one.tools}
+    known |= {f"{SERVER_TOOLS_PREFIX}{name}" for one in teams for name in one.mcp_servers}
+    real = frozenset(names)
+    if unknown := sorted(real - known):
+        possible = ", ".join(sorted(known)) or "none: the team has no tools"
+        raise UsageError(f"--real-tools: the team has no tool {unknown[0]!r}, possible are {possible}")
+    return real
 
 
 def model_addresses(team: Team, default: str) -> dict[tuple[str, str], str]:

@@ -3,7 +3,7 @@
 `FAULTS` lists them in the order in which a drill runs them. A fault applies only to teams that can reach its moment.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal
@@ -73,15 +73,20 @@ _GARBAGE: Final = ChatReply(text="This reply ends in nonsense.", garbage=b'data:
 _FAILING: Final = ChatReply(status=500, text="internal error")
 
 
-def _worker_faults() -> Iterable[Fault]:
+def _worker_faults() -> Iterator[Fault]:
     for name, moment in _MOMENTS.items():
         for verb, strike in _SIGNALS.items():
             text = f"the {moment.pool} worker {_SIGNAL_TEXTS[verb]} {moment.text}"
             needs: Literal["", "calls"] = "calls" if name in _MOMENTS_OF_CALLS else ""
             yield Fault(f"{moment.pool}-{verb}-{name}", "workers", text, strike(moment), needs)
-    for verb in _SIGNALS:
-        text = f"the tools worker {_SIGNAL_TEXTS[verb]} while a tool runs"
-        yield Fault(f"tools-{verb}-running", "workers", text, tool_pool_fails(verb), "tools")
+        if moment.pool == "tools":
+            yield from _running_tool_faults()
+
+
+def _running_tool_faults() -> Iterator[Fault]:
+    for verb, text in _SIGNAL_TEXTS.items():
+        named = f"the tools worker {text} while a tool runs"
+        yield Fault(f"tools-{verb}-running", "workers", named, tool_pool_fails(verb), "tools")
 
 
 FAULTS: Final = (

@@ -65,7 +65,10 @@ class TextReport:
                 self._screen.paragraph((f"  ○ {name:<4} {PROMISES[name]}: not checked", "dim"), indent=9)
             elif kept == checked:
                 self._screen.paragraph(
-                    ("  ✓ ", "green"), f"{name:<4} {PROMISES[name]}", (f": {kept} runs", "dim"), indent=9
+                    ("  ✓ ", "green"),
+                    f"{name:<4} {PROMISES[name]}",
+                    (f": {kept} run{'' if kept == 1 else 's'}", "dim"),
+                    indent=9,
                 )
             else:
                 broken = f"  ✗ {name:<4} {PROMISES[name]}: broken in {checked - kept} of {checked} runs"

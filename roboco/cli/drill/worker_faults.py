@@ -25,6 +25,7 @@ def kill_worker(moment: Moment) -> Callable[[Scene], Strike]:
             if (yield from scene.wait(held.reached.is_set)) and scene.is_open():
                 _kill(scene, moment.pool)
                 held.drop()
+                yield from _wait_replacement(scene, moment.pool)
 
     return strike
 
@@ -63,6 +64,7 @@ def tool_pool_fails(verb: str) -> Callable[[Scene], Strike]:
                 case "kill":
                     _kill(scene, "tools")
                     release()  # for an execution that takes its place
+                    yield from _wait_replacement(scene, "tools")
                 case "terminate":
                     yield from _terminate(scene, "tools", release)
                 case _:
@@ -118,8 +120,16 @@ def _terminate(scene: Scene, pool: str, release: Callable[[], None]) -> Generato
     worker.process.terminate()
     scene.stack.start(pool)
     release()
+    yield from _wait_replacement(scene, pool)
     yield from scene.wait(lambda: False)
     yield from _wait_end(scene, worker)
+
+
+def _wait_replacement(scene: Scene, pool: str) -> Generator[None, None, None]:
+    """Wait until the worker that takes its place takes work, and note how long that took."""
+    began = time.monotonic()
+    if (yield from scene.wait(lambda: scene.stack.is_ready(pool))):
+        scene.notes.append(f"another worker took work {time.monotonic() - began:.1f} s later")
 
 
 def _wait_end(scene: Scene, worker: Server) -> Generator[None, None, None]:
@@ -143,6 +153,7 @@ def _suspend(scene: Scene, pool: str, held: HeldRequest | None) -> Generator[Non
     began = time.monotonic()
     try:
         stack.start(pool)
+        yield from _wait_replacement(scene, pool)
         yield from scene.wait(lambda: False)
         yield from scene.pause(began + SUSPENDED_LEASES * stack.settings.lease_seconds - time.monotonic())
     finally:

@@ -113,7 +113,7 @@ def _literals(condition: Condition | None) -> Iterator[str]:
         yield condition.contains
     if condition.matches is not None:
         yield from _examples(condition.matches)
-    for inner in (*(condition.any_ or ()), *(condition.all_ or ())):
+    for inner in (*(condition.any_ or ()), *(condition.all_ or ()), *filter(None, (condition.not_,))):
         yield from _literals(inner)
     if condition.all_:
         yield " ".join(text for inner in condition.all_ for text in _literals(inner))

@@ -1,0 +1,1 @@
+"""`roboco drill` without processes."""
