@@ -50,8 +50,9 @@ class Replacement:
         return self._apply(team, replaced), replaced
 
     def _apply(self, team: Team, replaced: Replaced) -> Team:
+        functions = [self._function(one, replaced) for one in team.tools]
         listed = {name: self._server_tools(team, name, replaced) for name in self._replaced_servers(team)}
-        tools = [*(self._function(one, replaced) for one in team.tools), *(t for ts in listed.values() for t in ts)]
+        tools = [*functions, *(tool for specs in listed.values() for tool in specs)]
         names = {f"{SERVER_TOOLS_PREFIX}{name}": [tool.name for tool in tools] for name, tools in listed.items()}
         known = {tool.name for tool in tools}
         changes: dict[str, Any] = {

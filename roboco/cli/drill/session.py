@@ -35,7 +35,7 @@ class DrillSession:
         """Run the task without a fault, and then under each one. Raise TransientError if the first run fails."""
         began = time.monotonic()
         self.on_start("the task without a fault", 0)
-        record = DrillRun(self.plan, None, Baseline()).execute()
+        record = DrillRun(self.plan, None, Baseline(irreversible=self.irreversible)).execute()
         baseline = baseline_of(record, self.irreversible)
         self._add(self._judged(_NO_FAULT, record, baseline))
         self._check_baseline(record)
