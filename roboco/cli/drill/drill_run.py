@@ -22,7 +22,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory, RobocoError, TransientError, UsageError
 
-SETTLE_TIMEOUT: Final = 90.0
+SETTLE_TIMEOUT: Final = 120.0
 """Seconds that a task has to rest after a fault."""
 CLOSE_TIMEOUT: Final = 30.0
 USER_MESSAGES: Final = ("Please go on.",)

@@ -76,7 +76,7 @@ class Shop:
     def result(self, *arguments: str, code: int) -> dict[str, Any]:
         """Run a drill, assert its exit code and that nothing is left, and return its JSON."""
         with self.drill("--json", *arguments) as drill:
-            assert drill.wait_for_exit(300) == code
+            assert drill.wait_for_exit(1200) == code
             found: dict[str, Any] = json.loads(drill.output)
         assert_nothing_left(self.folder)
         return found
