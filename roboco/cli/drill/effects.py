@@ -18,15 +18,15 @@ def effects(record: RunRecord, baseline: Baseline) -> Iterator[str]:
     """Yield what happened to the task, and what the fault has seen."""
     yield from record.scene.notes
     if record.restarts:
-        yield f"{_count(record.restarts, 'turn')} begun again; readers learned that its first text is void"
+        yield f"{counted(record.restarts, 'turn')} begun again; readers learned that its first text is void"
     if record.resets:
         yield "the streams began again from the workspace"
     yield from _repetitions(record)
     yield from _errors(record.observed)
     if record.unknown:
-        yield f"a person had to resolve {_count(record.unknown, 'call')} with an unknown outcome"
+        yield f"a person had to resolve {counted(record.unknown, 'call')} with an unknown outcome"
     if record.dead_letters > 0:
-        yield f"{_count(record.dead_letters, 'dead letter')} stored"
+        yield f"{counted(record.dead_letters, 'dead letter')} stored"
     if record.observed.closed_after is not None:
         yield f"the connection to the model was closed {record.observed.closed_after:.2f} s after the request"
     if record.prompts:
@@ -42,7 +42,7 @@ def _repetitions(record: RunRecord) -> Iterator[str]:
     tools = Counter(tool for (tool, _), number in counts.items() if number > 1)
     for tool, number in tools.items():
         if tool not in record.observed.irreversible:
-            yield f"{tool} ran again for {_count(number, 'call')}, which its declared effect allows"
+            yield f"{tool} ran again for {counted(number, 'call')}, which its declared effect allows"
 
 
 def _errors(observed: ObservedRun) -> Iterator[str]:
@@ -54,5 +54,6 @@ def _errors(observed: ObservedRun) -> Iterator[str]:
             yield f"{names.get(result.tool_call_id, 'a tool')} answered with an error: {error}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return the number with its noun."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

@@ -2,6 +2,7 @@
 
 import time
 
+from roboco.cli.drill.effects import counted
 from roboco.cli.drill.promises import PROMISES
 from roboco.cli.drill.result import DrillResult, FaultOutcome, FaultResult
 from roboco.cli.terminal.screen import Screen, TextSpan
@@ -67,7 +68,7 @@ class TextReport:
                 self._screen.paragraph(
                     ("  ✓ ", "green"),
                     f"{name:<4} {PROMISES[name]}",
-                    (f": {kept} run{'' if kept == 1 else 's'}", "dim"),
+                    (f": {counted(kept, 'run')}", "dim"),
                     indent=9,
                 )
             else:
@@ -86,7 +87,9 @@ class TextReport:
         for tool in tools:
             ran = sum(fault.executions.get(tool, 0) for fault in result.faults)
             calls = sum(fault.irreversible_calls.get(tool, 0) for fault in result.faults)
-            times = f"{ran} executions of {calls} calls" + (": none ran twice" if ran == calls else "")
+            times = f"{counted(ran, 'execution')} of {counted(calls, 'call')}" + (
+                ": none ran twice" if ran == calls else ""
+            )
             self._screen.line("  ", (tool, "bold"), f" {times}")
 
     def _print_weaknesses(self, result: DrillResult) -> None:
@@ -102,16 +105,15 @@ class TextReport:
 
 def _verdict(result: DrillResult, strict: bool) -> str:
     """Return the last line: how many faults struck, and what follows for the exit code."""
-    parts = [f"{result.struck} faults struck in {result.seconds:.0f} s"]
-    parts += [f"{result.count(name)} {text}" for name, text in _NOT_STRUCK.items() if result.count(name)]
-    parts.append(f"{len(result.weaknesses)} weaknesses")
-    if result.interrupted:
-        parts.append("interrupted, so this is not all")
     if result.error:
         return f"the drill ended early: {result.error}"
+    parts = [f"{counted(result.struck, 'fault')} struck in {result.seconds:.0f} s"]
+    parts += [f"{result.count(name)} {text}" for name, text in _NOT_STRUCK.items() if result.count(name)]
+    parts += [counted(len(result.weaknesses), "weakness", "weaknesses")] if result.weaknesses else []
+    parts += ["interrupted, so this is not all"] if result.interrupted else []
     broken = result.count("broken")
     if broken:
-        verdict = f"a promise was broken in {broken} run{'s' * (broken > 1)}"
+        verdict = f"a promise was broken in {counted(broken, 'run')}"
     elif not result.struck:
         verdict = "no fault struck, so nothing is shown"
     else:
@@ -121,7 +123,7 @@ def _verdict(result: DrillResult, strict: bool) -> str:
 
 
 _NOT_STRUCK: dict[FaultOutcome, str] = {
-    "not hit": "were not hit",
-    "not run": "were not run",
-    "does not apply": "do not apply",
+    "not hit": "not hit",
+    "not run": "not run",
+    "does not apply": "not applicable",
 }

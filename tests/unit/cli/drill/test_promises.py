@@ -78,7 +78,7 @@ def test_a_good_run_keeps_all_promises() -> None:
 
 
 def drop_step(task: ObservedTask) -> None:
-    task.steps = task.steps[:1] + task.steps[2:]
+    task.steps = [*task.steps[:1], *task.steps[2:]]
 
 
 def double_step(task: ObservedTask) -> None:

@@ -70,7 +70,7 @@ def test_the_text_never_shows_a_fault_that_did_not_strike_as_passed() -> None:
     text = text_of(result(fault("held"), fault("not hit", text="a late kill", why="it ended before")))
     assert "○ a late kill  not hit: it ended before" in text
     assert "✓ a late kill" not in text
-    assert "all promises held (1 faults struck in 0 s, 1 were not hit, 0 weaknesses)" in text
+    assert "all promises held (1 fault struck in 0 s, 1 not hit)" in text
 
 
 def test_the_text_names_a_broken_promise() -> None:
