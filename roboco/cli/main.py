@@ -68,7 +68,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Operate": {
         "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
-        "drill": ("drill.command:drill", "Run a team under faults, and check the promises."),
+        "drill": ("drill.command:drill", "Run a team under faults, in its own stack, and check the promises."),
         "doctor": ("doctor.command:doctor", "Check everything that a deployment needs."),
         "usage": ("usage.command:usage", "Report turns, tokens, calls and cost."),
         "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
