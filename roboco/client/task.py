@@ -14,6 +14,8 @@ from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.client.async_stream import AsyncTaskStream
 from roboco.client.in_thread import SUBMISSIONS, in_thread
+from roboco.client.operator import what_if as comparisons
+from roboco.client.operator.what_if import RunningComparison, WhatIfOptions
 from roboco.client.options import ForkOptions
 from roboco.client.stream import TaskStream, is_at_rest
 from roboco.client.task_commands import handle_task_command
@@ -171,4 +173,24 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         handle_task_command(self._engine, self._settings, names.FORK_TASK, arguments, "")
         return Task(task_id, self._engine, self._follower, self._settings)
 
+    def what_if(self, seq: int | None = None, **options: Unpack[WhatIfOptions]) -> RunningComparison:
+        """Start runs that continue from step `seq` differently; by default from the message with which the task began.
+
+        Runs are tasks on the same workers. The results of their tools are those that this task has recorded for the
+        same tool and arguments, and no tool with an effect runs. `wait` of the returned comparison waits for the runs,
+        `report` compares them, and `stop` stops them. Their ids begin with "whatif-".
+        Raises UsageError if an option is wrong, and Overloaded if too many turns wait.
+        """
+        started = comparisons.start(self._engine, self._settings, self.task_id, seq, options)
+        return RunningComparison(self._engine, self._run, self.task_id, *started)
+
+    def comparison(self, what_if: str) -> RunningComparison:
+        """Return the comparison of this id, which `what_if` has started. Raises UsageError if there is none."""
+        found = comparisons.find(self._engine, self.task_id, what_if)
+        return RunningComparison(self._engine, self._run, self.task_id, *found)
+
+    def _run(self, task_id: str) -> TaskRecord:
+        return TaskRecord(task_id, self._engine, self._settings)
+
     afork = in_thread(fork, SUBMISSIONS)
+    awhat_if = in_thread(what_if, SUBMISSIONS)

@@ -14,6 +14,11 @@ _TASK_ID = re.compile(rf"(?:({_TENANT.pattern}):)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,1
 _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
+RUN_PREFIX = "whatif-"
+"""The beginning of the ids of runs of `what-if`. No other task has such an id."""
+_RUN_ID = re.compile(rf"({RUN_PREFIX}[0-9a-f]+)-\d+(?:\.|$)")
+
+
 class NewId(str):
     """An id that this process has just drawn at random: nothing in the workspace has it yet."""
 
@@ -98,6 +103,19 @@ def call_id_at(task_id: str, seq: int, index: int, name: str, args: object) -> s
 def sub_task_id(task_id: str, call_id: str) -> str:
     """Return the id of the sub-task that works for a call. The call's id alone makes it unique."""
     return check_task_id(f"{task_id[:80].rstrip('.')}.{call_id.removeprefix('tc_')}")
+
+
+def what_if_id(task_id: str) -> str | None:
+    """Return the id of the comparison that this run of `what-if`, or a sub-task of one, belongs to. Else None."""
+    tenant, colon, name = task_id.rpartition(":")
+    found = _RUN_ID.match(name)
+    return None if found is None else f"{tenant}{colon}{found[1]}"
+
+
+def check_no_run_id(task_id: str) -> None:
+    """Raise UsageError if the task would count as a run of `what-if` in lists and reports of usage."""
+    if task_id.rpartition(":")[2].startswith(RUN_PREFIX):
+        raise UsageError(f"task id {task_id!r} begins with {RUN_PREFIX!r}, as only runs of what-if do; choose another")
 
 
 def fork_item_id(task_id: str) -> str:

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.schema import InputModel, Name, ToolName
 
@@ -68,6 +69,8 @@ class Limits(LimitOverrides):
     """
     max_handoffs: Annotated[int, Field(ge=0)] = 8
     """How many consecutive hand-offs may happen without work in between. 0 is no limit."""
+    caps: SkipJsonSchema[UsageLimits | None] = None
+    """Limits of a run of `what-if` that nothing raises, also no change of limits among the steps that it shares."""
 
     def agent_limits(self, name: str) -> UsageLimits:
         """Return the limits of the agent."""
@@ -75,12 +78,16 @@ class Limits(LimitOverrides):
 
     def with_overrides(self, overrides: dict[str, Any]) -> "Limits":
         """Return the limits with these overrides. `max_steps` cannot be removed."""
+        if not overrides:
+            return self
         both = deep_merge(self.model_dump(mode="json"), overrides)
-        return (
-            Limits.model_validate({name: value for name, value in both.items() if value is not None})
-            if overrides
-            else self
-        )
+        limits = Limits.model_validate({name: value for name, value in both.items() if value is not None})
+        return limits if self.caps is None else limits.model_copy(update=limits.lowered_to(self.caps))
+
+    def lowered_to(self, caps: UsageLimits) -> dict[str, Any]:
+        """Return the limits that the caps lower, by name."""
+        own = {name: (getattr(self, name), cap) for name, cap in caps if cap is not None}
+        return {name: cap for name, (value, cap) in own.items() if value is None or value > cap}
 
 
 def deep_merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -72,6 +72,11 @@ def lineage_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/lineage.json"
 
 
+def recorded_calls_path(task_id: str) -> str:
+    """Return the path of the recorded tool results with which a run of `what-if` is answered."""
+    return f"{check_task_id(task_id)}/recorded_calls.json"
+
+
 def events_path(task_id: str) -> str:
     """Return the path of the execution events."""
     return f"{check_task_id(task_id)}/events.jsonl"

@@ -8,13 +8,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from roboco.domain.history.lineage import Fork
+from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.paths import lineage_path, team_path
+from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
 from roboco.domain.team.team import Team
 from roboco.errors import CorruptHistory
 from roboco.ports.workspace import Files
+
+_MAX_RECORDS = 8
+"""The most records of runs that a process keeps: each may have 16 MB."""
 
 
 class _MissingTeam(CorruptHistory):
@@ -29,6 +33,7 @@ class FrozenTeams:
         self._just_frozen: dict[str, Team] = {}
         self.get = lru_cache(maxsize=size)(self._read_team_of)
         self.fork_of = lru_cache(maxsize=size)(self._read_fork)
+        self.recorded_calls_of = lru_cache(maxsize=_MAX_RECORDS)(self._read_recorded_calls)
 
     def _read_team_of(self, task_id: str) -> Team:
         if (team := self._just_frozen.get(task_id)) is not None:
@@ -72,6 +77,11 @@ class FrozenTeams:
         """Return when the task was submitted or forked: the first steps of a fork are older than the fork."""
         fork = self.own_fork_of(task_id, first)
         return state.started_at if fork is None else fork.created_at
+
+    def _read_recorded_calls(self, task_id: str) -> RecordedCalls:
+        """Return the recorded results of a run of `what-if`. A sub-task of one has none."""
+        data = self._files.get(recorded_calls_path(task_id))
+        return RecordedCalls() if data is None else RecordedCalls.model_validate_json(data)
 
     def _read_fork(self, task_id: str) -> Fork | None:
         """Return where the task was forked from, or None if it was not forked."""

@@ -52,7 +52,17 @@ def is_client_call(call: ToolCall) -> bool:
     return call.tool_name.startswith(CLIENT_PREFIX)
 
 
+def waits_for_client(team: Team, call: ToolCall) -> bool:
+    """Return True if the task waits until the client has run the call. A run of `what-if` has no client."""
+    return is_client_call(call) and team.what_if is None
+
+
 def needs_approval(team: Team, call: ToolCall) -> bool:
+    """Return True if the task waits until a person approves the call. A run of `what-if` never waits for that."""
+    return team.what_if is None and requires_approval(team, call)
+
+
+def requires_approval(team: Team, call: ToolCall) -> bool:
     """Return True if a person must approve the call before it runs."""
     spec = team.tool(call.tool_name)
     if spec is None or isinstance(spec.approval, str):

@@ -11,25 +11,22 @@ from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
     external_results,
-    is_client_call,
     is_reported,
     local_answers,
     needs_approval,
     needs_change_approval,
     needs_resolution,
     spec_of,
+    waits_for_client,
 )
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.history.state import ACHIEVED_GOALS, History
-from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Pause, blocking_pause
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import TO_USER
 from roboco.domain.team.team import Team
-
-RESOLVED_BY = "resolved_by"
-"""The metadata key of a step of results for the callers that sent results from outside, by the ids of the calls."""
 
 
 def next_for_calls(team: Team, history: History, situation: Situation) -> Action:
@@ -63,7 +60,7 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
     """Return the action that runs the allowed calls, or waits for a person or client."""
     decided = approval_decisions(history.last, situation.inbox)
     asked = [call for call in missing if needs_approval(team, call) and call.id not in decided]
-    run = tuple(call for call in missing if call not in asked and not is_client_call(call))
+    run = tuple(call for call in missing if call not in asked and not waits_for_client(team, call))
     if run:
         pause = blocking_pause(situation.inbox, history.state.steps)
         return CallTools(run) if pause is None else paused(team, pause)

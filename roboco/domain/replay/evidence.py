@@ -6,8 +6,6 @@ A call's result is supplied only after `decide` has requested to run the call or
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
@@ -15,8 +13,7 @@ from roboco.domain.decision.decide import STOPPED, decide
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
 from roboco.domain.decision.situation import ATTEMPTS, Situation
-from roboco.domain.decision.tool_calls import RESOLVED_BY
-from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
+from roboco.domain.history.part import ToolCall, ToolResultPart
 from roboco.domain.history.state import History, TaskState
 from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, USER, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
@@ -31,7 +28,7 @@ from roboco.domain.inbox.item import (
     UserMessage,
     interrupts_work,
 )
-from roboco.domain.schema import RecordModel
+from roboco.domain.replay.recorded_call import RecordedCall, recorded_calls
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
@@ -39,42 +36,6 @@ from roboco.domain.team.team import Team
 TAIL_LENGTH = 64
 """The number of the newest steps that `decide` sees, as a coordinator loads them."""
 _STEP_FIELDS = ("item_id", "by", "agent", "interrupts", "routing")
-
-
-class RecordedCall(RecordModel):
-    """A recorded call and its result."""
-
-    tool: str
-    args: dict[str, Any]
-    parts: tuple[Part, ...]
-    """The result, and the artifacts beside it."""
-    resolved: str = ""
-    """The id of the inbox item with the result, or ""."""
-    resolved_by: str | None = None
-    """The caller that sent the item, or None."""
-    approval: dict[str, Any] | None = None
-    """A person's decision on the call before it ran, or None."""
-    closed: bool = False
-    """True if the result was no longer needed."""
-    usage: dict[str, Any] = {}
-    """The usage of sub-tasks."""
-
-    @property
-    def is_external(self) -> bool:
-        """Return True if the result is from outside, not only the approval of the call."""
-        return self.resolved != "" and (self.approval is None or self.approval.get("item_id") != self.resolved)
-
-    @property
-    def denied(self) -> bool:
-        """Return True if a person denied the call."""
-        return self.approval is not None and not self.approval.get("approved")
-
-    def outcome(self, call: ToolCall) -> ToolOutcome:
-        """Return the recorded result as the outcome of this call."""
-        results = [part.tool_result for part in self.parts if isinstance(part, ToolResultPart)]
-        artifacts = tuple(part.artifact for part in self.parts if isinstance(part, ArtifactPart))
-        result = results[0].model_copy(update={"tool_call_id": call.id})
-        return ToolOutcome(result=result, artifacts=artifacts).model_copy(update={"usage": self.usage})
 
 
 RecordedResults = Mapping[str, RecordedCall]
@@ -166,7 +127,7 @@ def recorded_results(
 
     An interruption or end in that next step is an input if it closed one of the calls.
     """
-    recorded = _recorded_calls(history.last, step)
+    recorded = recorded_calls(history.last, step)
     end = _interruption_in(after)
     if end.abort_reason is None:
         return Situation(), recorded
@@ -184,43 +145,6 @@ def _interruption_in(after: TaskStep | None) -> Situation:
         return Situation()
     item = external_item(after)
     return Situation(() if item is None or not interrupts_work(item) else (item,), give_up_reason=give_up_reason(after))
-
-
-def _sub_task_usage(step: TaskStep) -> dict[str, Any]:
-    """Return the usage of the sub-tasks in a step of results: its usage without the prices of other tools."""
-    usage = dict(step.metadata.get("usage") or {})
-    tools = step.metadata.get("tools") or {}
-    if paid := sum(one.get("cost", 0.0) for name, one in tools.items() if name != DELEGATE):
-        usage["cost"] = round(usage.get("cost", 0.0) - paid, 9)
-    return usage
-
-
-def _recorded_calls(asked: TaskStep, step: TaskStep) -> RecordedResults:
-    usage = _sub_task_usage(step)
-    recorded: dict[str, RecordedCall] = {}
-    for call in asked.calls:
-        parts = tuple(_parts_of(step, call))
-        if not parts:
-            continue
-        recorded[call.id] = RecordedCall(
-            tool=call.tool_name,
-            args=call.args,
-            parts=parts,
-            resolved=(step.metadata.get("resolved") or {}).get(call.id, ""),
-            resolved_by=(step.metadata.get(RESOLVED_BY) or {}).get(call.id),
-            approval=(step.metadata.get("approvals") or {}).get(call.id),
-            usage=usage if call.tool_name == DELEGATE else {},
-        )
-        usage = {} if call.tool_name == DELEGATE else usage  # the step holds the sum of several sub-tasks
-    return recorded
-
-
-def _parts_of(step: TaskStep, call: ToolCall) -> Iterator[Part]:
-    """Yield the result of the call, and the artifacts that follow it."""
-    for index, part in enumerate(step.parts):
-        if isinstance(part, ToolResultPart) and part.tool_result.tool_call_id == call.id:
-            yield part
-            yield from takewhile(lambda one: isinstance(one, ArtifactPart), step.parts[index + 1 :])
 
 
 def _with_requested(asked: TaskStep, action: Action, situation: Situation, recorded: RecordedResults) -> Situation:

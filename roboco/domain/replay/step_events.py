@@ -3,11 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from roboco.domain.decision.tool_calls import RESOLVED_BY
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.retry import retry_of
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
-from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, USER, TaskStep
 
 _MAX_TEXT_CHARS = 200
 """The largest number of characters of a quoted text."""

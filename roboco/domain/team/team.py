@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.limits import Limits
 from roboco.domain.schema import InputModel, Name
@@ -11,6 +12,7 @@ from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, Rece
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.what_if import WhatIf
 from roboco.errors import UsageError
 
 SERVER_TOOLS_PREFIX = "mcp:"
@@ -66,6 +68,8 @@ class Team(InputModel):
     """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}
     """The teams to which agents may delegate work."""
+    what_if: SkipJsonSchema[WhatIf | None] = None
+    """The rule of a run of `what-if`; None in every other task, and in every team file."""
 
     def agent(self, name: str) -> Agent:
         """Return the agent with this name.

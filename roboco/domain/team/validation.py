@@ -45,11 +45,22 @@ def validate_team(data: object, source: str = "team", mistakes: tuple[str, ...] 
         found += [_mistake_of(detail) for detail in error.errors() if not _is_consequence(detail)]
     if isinstance(data, dict):
         found += _NameValidator(data).mistakes()
+        found += _rules_of_runs(data)
     if team is None or found:
         mistakes = tuple(dict.fromkeys(found))
         more = (f"and {len(mistakes) - _MAX_MISTAKES} mistakes more",) if len(mistakes) > _MAX_MISTAKES else ()
         raise InvalidTeam(source, mistakes[:_MAX_MISTAKES] + more)
     return team
+
+
+def _rules_of_runs(data: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield a mistake for each team that has the rule of a run, which would hide its tasks among the runs."""
+    if data.get("what_if") is not None:
+        yield f"{path}what_if: only `roboco what-if` sets it"
+    teams = data.get("teams")
+    for name, inner in teams.items() if isinstance(teams, dict) else ():
+        if isinstance(inner, dict):
+            yield from _rules_of_runs(inner, f"{path}teams.{str(name)[:64]}.")
 
 
 def _too_large(data: Any) -> str:

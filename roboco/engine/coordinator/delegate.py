@@ -26,13 +26,20 @@ from roboco.engine.coordinator.sub_task_result import send_result
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.accept_task import accept_and_wake
+from roboco.engine.record.recorded_answers import recorded_answer
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.task_store import Snapshot
 
 
 def start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
-    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call."""
+    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call.
+
+    In a run of `what-if`, a recorded result is the outcome, and no sub-task is submitted.
+    """
+    if (recorded := recorded_answer(engine, team, assignment.task_id, task, call)) is not None:
+        close_call(engine, assignment, call, recorded)
+        return
     try:
         _submit_sub_task(engine, assignment.task_id, team, task, call)
     except UsageError as error:

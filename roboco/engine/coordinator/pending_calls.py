@@ -13,9 +13,9 @@ from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
     external_results,
-    is_client_call,
     local_answers,
     needs_approval,
+    waits_for_client,
 )
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
@@ -113,7 +113,7 @@ class PendingCalls:
         return [
             (call, calls.get(call.id, CallState()))
             for call in step.calls
-            if call.id not in done and call.id not in external and not is_client_call(call)
+            if call.id not in done and call.id not in external and not waits_for_client(self.team, call)
             if call.id in approvals or not needs_approval(self.team, call)
         ]
 

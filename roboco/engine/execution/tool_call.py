@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.tool_answers import is_client_call, local_answers, needs_approval, spec_of
+from roboco.domain.decision.tool_answers import local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
@@ -46,6 +46,7 @@ from roboco.engine.execution.hand_over import hand_over_call
 from roboco.engine.execution.not_runnable import release_call
 from roboco.engine.held_work import HeldItem
 from roboco.engine.intake.answer import approved_call
+from roboco.engine.record.recorded_answers import recorded_answer
 from roboco.engine.record.tool_listings import changed_tool_refusal
 from roboco.engine.retry import retry
 from roboco.errors import NotRunnable
@@ -100,6 +101,9 @@ def _run(
     if (switch := engine.switches.blocking(work)) is not None:
         return _release_switched_off(engine, order, token, task, switch)
     spec = spec_of(team, step, call)
+    if (answered := recorded_answer(engine, team, order.task_id, task, call)) is not None:
+        _record(engine, team, (order, token), task, answered)
+        return CallOutcome.DONE
     try:
         engine.toolbox.check(spec)
     except NotRunnable as error:
@@ -117,7 +121,7 @@ def _run(
         outcome = _run_unless_interrupted(claimed, held)
         if outcome is None:
             return CallOutcome.HANDED_OVER if held.reason else CallOutcome.DONE
-        _record(claimed, outcome, task, began, span)
+        _complete(claimed, outcome, task, began, span)
     return CallOutcome.DONE
 
 
@@ -140,16 +144,25 @@ def _run_unless_interrupted(claimed: "_ClaimedCall", held: HeldItem) -> ToolOutc
     return None if held.reason and outcome is not None and outcome.result.is_error else outcome
 
 
-def _record(claimed: "_ClaimedCall", outcome: ToolOutcome, task: Snapshot, began: float, span: OperationSpan) -> None:
-    """Record the outcome, and wake a coordinator after the last one of the step."""
+def _complete(claimed: "_ClaimedCall", outcome: ToolOutcome, task: Snapshot, began: float, span: OperationSpan) -> None:
+    """Measure the call, and record its outcome."""
     engine, order, call = claimed.engine, claimed.order, claimed.call
     ended_as = "error" if outcome.result.is_error else "ok"
     engine.telemetry.record(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
     if outcome.result.is_error:
         span.annotate(error="unknown" if outcome.unknown else "tool_error")
-    event = result_event(engine, order, call, outcome)
-    recorded = engine.calls.record_outcome(order, claimed.token, outcome, event)
-    if recorded is not None and recorded >= _count_unattended(claimed.team, task, task.tail[-1]):
+    _record(engine, claimed.team, (order, claimed.token), task, outcome)
+
+
+def _record(
+    engine: Engine, team: Team, lease: tuple[ToolAssignment, str], task: Snapshot, outcome: ToolOutcome
+) -> None:
+    """Record the outcome of a call, under the lease of its assignment. After the last call, wake a coordinator."""
+    order, token = lease
+    step = task.tail[-1]
+    call = next(one for one in step.calls if one.id == order.call_id)
+    recorded = engine.calls.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
+    if recorded is not None and recorded >= _count_unattended(team, task, step):
         engine.dispatcher.advance(order.task_id)
 
 
@@ -166,7 +179,7 @@ def _release_switched_off(
 def _count_unattended(team: Team, task: Snapshot, step: TaskStep) -> int:
     """Return how many of the step's calls tools workers run without approval or a client."""
     here = local_answers(team, task.state, step)
-    others = [call for call in step.calls if call.id not in here and not is_client_call(call)]
+    others = [call for call in step.calls if call.id not in here and not waits_for_client(team, call)]
     return sum(1 for call in others if call.tool_name != DELEGATE and not needs_approval(team, call))
 
 

@@ -22,7 +22,7 @@ from itertools import islice
 from roboco.domain.history.lineage import Parent
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
-from roboco.domain.ids import check_task_id
+from roboco.domain.ids import check_no_run_id, check_task_id
 from roboco.domain.inbox.first_steps import first_steps
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
@@ -80,12 +80,14 @@ def accept_task(
     many turns are queued, and TransientError if a server does not answer: the client sends the submission again.
     """
     task_id = check_task_id(submission.task_id)
+    if parent is None:
+        check_no_run_id(task_id)
     if submission.model is not None:
         team = team.with_profile(submission.model)
     team.check_agent(submission.agent)
     artifacts = check_attachments(engine, task_id, submission)
     steps = first_steps(submission, team, parent, artifacts, engine.now())
-    _check_prompts(engine, team, task_id, steps[0])
+    check_prompts(engine, team, task_id, steps[0])
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     if parent is None:
         check_queue_capacity(engine, task_id)
@@ -137,7 +139,7 @@ def check_queue_capacity(engine: Engine, task_id: str) -> None:
         )
 
 
-def _check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
+def check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
     """Render the prompt of each agent. Raise UsageError if a template names a variable that the task lacks."""
     prompts = engine.templates.with_shared_budget()
     for agent in team.agents:

@@ -3,6 +3,9 @@
     source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
                       (create)     (create)        (begin)    (create)     (create)  (create)     (put)
 
+A run of `what-if` (what_if.py) is a fork whose team has a rule, and which has a record of tool results after its
+lineage.
+
 The steps are copied byte by byte, so their digests prove their origin. The source is only read. If the client dies
 before the marker is written, no worker reads the files, and the same fork, sent again, completes them. If the client
 dies after that, the sweeper finds the marker and starts the task.
@@ -13,8 +16,9 @@ from dataclasses import dataclass
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.lineage import Fork, fork_prefix
 from roboco.domain.history.part import Artifact
+from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.step import TaskStep
-from roboco.domain.ids import check_task_id, tenant_of
+from roboco.domain.ids import check_no_run_id, check_task_id, tenant_of
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import (
     OPENED,
@@ -24,6 +28,7 @@ from roboco.domain.paths import (
     item_path,
     lineage_path,
     open_marker_path,
+    recorded_calls_path,
     summary_path,
 )
 from roboco.domain.session.session import title_of
@@ -36,7 +41,7 @@ from roboco.engine.intake.accept_item import check_idempotent, stored_item
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
-from roboco.errors import Forbidden, NotFound, StateConflict
+from roboco.errors import Forbidden, NotFound, StateConflict, UsageError
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class ForkRequest:
     """The model profile of all agents; None for those of the team."""
     by: str | None = None
     """The identity of the caller."""
+    recorded: RecordedCalls | None = None
+    """The results with which the calls of a run of `what-if` are answered; None for any other fork."""
 
 
 def fork(engine: Engine, request: ForkRequest) -> None:
@@ -75,6 +82,7 @@ def fork(engine: Engine, request: ForkRequest) -> None:
     steps = fork_prefix(steps, _fork_position(engine, request))
     team = request.team or engine.frozen_teams.get(request.source)
     team = team if request.model is None else team.with_profile(request.model)
+    _check_run(request, team)
     team.check_agent(None if request.message is None else request.message.agent)
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     _store_files(engine, request, team, steps)
@@ -86,6 +94,15 @@ def fork(engine: Engine, request: ForkRequest) -> None:
         if recover.load_task(engine, task_id) is not None:
             engine.dispatcher.advance(task_id)
     put_entry(engine, entry_of(summary))
+
+
+def _check_run(request: ForkRequest, team: Team) -> None:
+    """Raise UsageError for a task that would be a run of `what-if` by its team or its id, and is none."""
+    if request.recorded is not None:
+        return
+    check_no_run_id(request.task_id)
+    if team.what_if is not None:
+        raise UsageError(f"task {request.source!r} is a run of what-if; to fork it as a task, name its team again")
 
 
 def _fork_position(engine: Engine, request: ForkRequest) -> int | None:
@@ -101,6 +118,7 @@ def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[T
     if not engine.frozen_teams.freeze(request.task_id, team):
         raise _id_taken(request)
     _store_lineage(engine, request, steps[-1].seq)
+    _store_recorded_calls(engine, request)
     if not engine.histories.create(request.task_id, [step.line().encode() for step in steps]):
         raise _id_taken(request)
     for artifact in (artifact for step in steps for artifact in step.artifacts):
@@ -108,6 +126,17 @@ def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[T
     _copy_summaries(engine, request, len(steps))
     if request.message is not None:
         _store_message(engine, request.task_id, request.message)
+
+
+def _store_recorded_calls(engine: Engine, request: ForkRequest) -> None:
+    """Store the record of a run, and copy the files that its results refer to. The first stored record counts."""
+    if request.recorded is None:
+        return
+    engine.files.create(recorded_calls_path(request.task_id), request.recorded.model_dump_json().encode())
+    outcomes = (outcome for equal in request.recorded.outcomes.values() for outcome in equal)
+    for name in {artifact.name for outcome in outcomes for artifact in outcome.artifacts}:
+        if engine.files.size(artifact_path(request.source, name)) is not None:
+            _copy_artifact(engine, request, name)
 
 
 def _store_message(engine: Engine, task_id: str, message: UserMessage) -> None:

@@ -1,0 +1,40 @@
+"""The calls of a run of `what-if` that have no recorded result: which of them run, and which are refused."""
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.tool_answers import is_client_call, requires_approval, spec_of
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import TaskStep
+from roboco.domain.team.team import Team
+
+REFUSED = "not run: this is a what-if run, and task "
+"""The beginning of the error of a refused call."""
+
+
+def takes_recorded_result(team: Team, step: TaskStep, call: ToolCall) -> bool:
+    """Return True if a recorded result answers the call. Built-in tools run: their effects are in the run's own files.
+
+    A delegation is answered, because a sub-task costs as much as its whole team.
+    """
+    return call.tool_name == DELEGATE or is_client_call(call) or spec_of(team, step, call) is not None
+
+
+def refusal_reason(team: Team, step: TaskStep, call: ToolCall) -> str | None:
+    """Return why a call without a recorded result does not run in this run, or None if it runs.
+
+    A built-in tool affects only the run itself, and a sub-task is a run too. An idempotent tool is refused: other
+    arguments than the recorded ones would have another effect.
+    """
+    rule, spec = team.what_if, spec_of(team, step, call)
+    if rule is None or (spec is None and not is_client_call(call)):
+        return None
+    if spec is None:
+        why = "the client runs it"
+    elif spec.effect != "pure":
+        why = f"its effect is {spec.effect}"
+    elif requires_approval(team, call):
+        why = "a person must approve it"
+    elif rule.unrecorded == "refuse":
+        why = "calls without a recorded result are refused"
+    else:
+        return None
+    return f"{REFUSED}{rule.source!r} has no recorded result for {call.tool_name!r} with these arguments ({why})"
