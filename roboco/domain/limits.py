@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.schema import InputModel, Name, ToolName
 
@@ -69,8 +68,8 @@ class Limits(LimitOverrides):
     """
     max_handoffs: Annotated[int, Field(ge=0)] = 8
     """How many consecutive hand-offs may happen without work in between. 0 is no limit."""
-    caps: SkipJsonSchema[UsageLimits | None] = None
-    """Limits of a run of `what-if` that nothing raises, also no change of limits among the steps that it shares."""
+    caps: UsageLimits | None = None
+    """The highest limits that a change of limits may set. A run of `what-if` has some, since it may share a change."""
 
     def agent_limits(self, name: str) -> UsageLimits:
         """Return the limits of the agent."""

@@ -4,6 +4,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypedDict
 
@@ -28,6 +29,8 @@ DEFAULT_SECONDS: Final = 600.0
 """The default of `max_seconds`."""
 _POLL_INTERVAL: Final = 0.3
 """Seconds between two reads of the runs."""
+_STOP_ITEM: Final = "stop-of-comparison"
+"""The id of the item that stops a run: a second stop is the same one."""
 
 
 class WhatIfOptions(TypedDict, total=False):
@@ -109,16 +112,13 @@ class RunningComparison:
                 return moving
             time.sleep(min(_POLL_INTERVAL, left))
 
-    def stop(self, reason: str = "the comparison has ended") -> list[str]:
-        """Stop the runs that have not ended. Return their ids. A repetition changes nothing."""
-        stopped = [task_id for task_id in self.task_ids if not self._record(task_id).summary().status.ended]
-        for task_id in stopped:
-            item = Stop(item_id=f"stop-{RUN_PREFIX}run", created_at=self._engine.now(), reason=reason)
-            try:
-                accept_item(self._engine, task_id, item)
-            except StateConflict:
-                continue  # it has ended meanwhile
-        return stopped
+    def stop(self, reason: str = "the comparison has ended", task_ids: Sequence[str] | None = None) -> None:
+        """Stop the runs that have not ended, or those of them that `task_ids` names. A repetition changes nothing."""
+        for task_id in self.task_ids if task_ids is None else task_ids:
+            with suppress(StateConflict, NotFound):  # it has ended, or a client that died has not started it
+                if not self._record(task_id).summary().status.ended:
+                    item = Stop(item_id=_STOP_ITEM, created_at=self._engine.now(), reason=reason)
+                    accept_item(self._engine, task_id, item)
 
     def _continues(self, task_id: str) -> bool:
         status = self._record(task_id).summary().status
@@ -132,7 +132,7 @@ def start(
 
     `seq` is the last shared step, or None for the message with which the task began.
     """
-    runs, group = options.get("runs", 1), _group_id(source, options.get("what_if"))
+    runs, group = options.get("runs", 1), comparison_id(source, options.get("what_if"))
     if not 1 <= runs <= MAX_RUNS:
         raise UsageError(f"runs: 1 to {MAX_RUNS} are possible (found {runs})")
     limits = UsageLimits(
@@ -149,7 +149,7 @@ def start(
 def find(engine: Engine, source: str, group: str) -> tuple[str, list[str]]:
     """Return the ids of a task's comparison and of its runs. Raise NotFound if there is none."""
     try:
-        rule = _rule_of(engine, run_ids(_group_id(source, group), 1)[0])
+        rule = _rule_of(engine, run_ids(comparison_id(source, group), 1)[0])
     except UsageError:
         rule = None
     if rule is None or rule.source != source:
@@ -164,8 +164,8 @@ def _rule_of(engine: Engine, task_id: str) -> WhatIf:
     return team.what_if
 
 
-def _group_id(source: str, named: str | None) -> str:
-    """Return the id of a comparison, with the tenant of its task."""
+def comparison_id(source: str, named: str | None) -> str:
+    """Return the id of a comparison with the tenant of its task: the named one, or a new one."""
     name = (named or uuid.uuid4().hex[:12]).rpartition(":")[2].removeprefix(RUN_PREFIX)
     if not name or len(name) > 64 or not set(name) <= set("0123456789abcdef"):
         raise UsageError(f"what_if: 1 to 64 hexadecimal digits are possible, in lower case (found {named!r:.80})")

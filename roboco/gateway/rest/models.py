@@ -17,6 +17,7 @@ from roboco.domain.schema import InputModel, RecordModel
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.what_if import MAX_RUNS
 from roboco.gateway.bodies.mistakes import FewMistakes
 
 
@@ -236,6 +237,36 @@ class ForkTask(FewMistakes, Attachments):
     """The model profile of agents that name none."""
     task_id: TaskName | None = None
     """The id of the new task. Leave it out with Idempotency-Key."""
+
+
+class NewComparison(_StrictInput):
+    """Runs that continue a recorded task with another team, model or prompt, and have no effect."""
+
+    seq: Annotated[int, Field(ge=0, le=10**9), BeforeValidator(_integer)] | None = None
+    """The position of the last step that the runs share with the task; by default its first message."""
+    team: str | dict[str, JsonValue] | None = None
+    """Another team: its name, or with the scope `teams` the object of a team file."""
+    model: str | None = None
+    """The model profile of agents that name none."""
+    prompts: Annotated[dict[str, Text], Field(max_length=200)] = {}
+    """Other prompts by the names of their agents, with the scope `teams`."""
+    runs: Annotated[int, Field(ge=1, le=MAX_RUNS), BeforeValidator(_integer)] = 1
+    max_steps: Annotated[int, Field(ge=1), BeforeValidator(_integer)] | None = None
+    """The most steps of each run; by default twice those of the task, and at least 20."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """The most cost of each run; by default three times that of the task."""
+    max_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
+    unrecorded: Literal["run", "refuse"] = "run"
+    """Whether pure tools run if the task has no result for their arguments, or are refused as others are."""
+
+
+class CreatedComparison(RecordModel):
+    """Runs that were started. Each is a task."""
+
+    what_if: str
+    """The id of the comparison."""
+    runs: list[str]
+    """The ids of the runs."""
 
 
 class TeamList(RecordModel):

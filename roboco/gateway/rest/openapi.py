@@ -19,7 +19,7 @@ A control that is answered with 503, or not at all, may be sent again with the s
 has one effect. Each failure is a problem document (RFC 9457) with a `code` for programs and a `remedy` for people."""
 TAGS: Final = (
     ("teams", "The teams that a key may submit."),
-    ("tasks", "Create, list, show and fork tasks."),
+    ("tasks", "Create, list, show, fork and compare tasks."),
     (
         "controls",
         "Messages, interruptions, stops, pauses, limits, retries. Each is accepted once, and has a receipt.",
@@ -54,6 +54,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "AnswerRequest": {"status": "success", "result": {"selection": [3, 4]}},
     "ResolutionRequest": {"happened": True, "result": {"id": 7}},
     "BulkRequest": {"control": "stop", "tenant": "acme", "team": ["research"], "until": "2h", "reason": "wrong prompt"},
+    "NewComparison": {"model": "large", "runs": 3},
     "ForkTask": {"seq": 4, "message": "Try it in English."},
 }
 """The example of each body of a request, by the name of its schema."""

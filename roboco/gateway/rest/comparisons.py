@@ -1,0 +1,119 @@
+"""comparisons: runs that continue a recorded task differently, without effects, beside the task.
+
+POST ─► scope `operate` ─► team within the caller's budget ─► each run counts as a task ─► 202 with their ids
+GET  ─► the histories of the task and of its runs ─► the comparison as it is now
+"""
+
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+
+from roboco.client.operator.what_if import comparison_id
+from roboco.client.task import Task
+from roboco.domain.replay.run_comparison import WhatIfReport
+from roboco.errors import RobocoError
+from roboco.gateway.access import Caller
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.idempotency import IdempotencyKey, reporting_reuse, task_id_of_key
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import Problem
+from roboco.gateway.request_log import record_created
+from roboco.gateway.rest.answers import as_json, read_task
+from roboco.gateway.rest.models import CreatedComparison, NewComparison, given_options
+from roboco.gateway.rest.parameters import TaskId
+from roboco.gateway.rest.responses import problems, readable
+from roboco.gateway.rest.submission import chosen_team
+from roboco.gateway.teams import limited_team
+
+router = APIRouter(tags=["tasks"])
+WhatIfId = Annotated[
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9:_.{}-]{1,128}$",
+        description="The id of the comparison.",
+        examples=["whatif-3f5a81f20c6b"],
+    ),
+]
+
+
+@router.post(
+    "/tasks/{task_id}/what-if",
+    status_code=202,
+    response_model=CreatedComparison,
+    responses=problems(404, 409, 413),
+    summary="Run a task differently",
+)
+async def start_what_if(
+    gateway: TheGateway, caller: Caller, task_id: TaskId, body: NewComparison, key: IdempotencyKey = None
+) -> Response:
+    """Start runs that begin with the task's steps and get the results that its tools returned for the same arguments.
+
+    A call without such a result runs if its tool is pure, and is refused otherwise: irreversible tools never run. With
+    `Idempotency-Key` the request can be repeated safely.
+    """
+    caller.require(Scope.OPERATE)
+    if body.prompts:
+        caller.require(Scope.TEAMS)
+    whole_id = caller.task_id(task_id)
+    named = None if key is None else task_id_of_key(whole_id, key, "what-if").removeprefix("k_")
+    what_if = comparison_id(whole_id, named)
+    runs = [f"{what_if}-{number}" for number in range(1, body.runs + 1)]
+
+    def start() -> CreatedComparison:
+        with reporting_reuse(key, lambda: gateway.exists(runs[0])):
+            return _started(gateway, caller, task_id, body, what_if)
+
+    record_created(what_if)
+    counted = await _count(gateway, caller, runs)
+    try:
+        created = await gateway.calls.controls.run(start)
+    except (RobocoError, Problem):
+        if key is None:
+            await _uncount(gateway, caller, counted)
+        raise
+    return Response(as_json(created), 202, media_type="application/json")
+
+
+@router.get(
+    "/tasks/{task_id}/what-if/{what_if}",
+    response_model=WhatIfReport,
+    responses=readable(404),
+    summary="Compare a task with its runs",
+)
+async def get_what_if(
+    request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, what_if: WhatIfId
+) -> Response:
+    """Return route, result, tokens, cost, time and calls of the task and of each run, as they are now."""
+    caller.require(Scope.OPERATE)
+    return await read_task(request, gateway, caller, task_id, lambda task: task.comparison(what_if).report())
+
+
+def _started(gateway: Gateway, caller: Principal, task_id: str, body: NewComparison, what_if: str) -> CreatedComparison:
+    task: Task = gateway.find_task(caller, task_id)
+    options: dict[str, Any] = given_options(body, "team", "seq")
+    team = task.team() if body.team is None else chosen_team(gateway, caller, body.team)
+    limited = limited_team(caller, team)
+    if body.team is not None or limited is not team:
+        options["team"] = limited.model_copy(update={"what_if": None})
+    running = task.what_if(body.seq, what_if=what_if, by=caller.by, **options)
+    return CreatedComparison(what_if=running.what_if, runs=list(running.task_ids))
+
+
+async def _count(gateway: Gateway, caller: Principal, runs: list[str]) -> list[str]:
+    """Count each run against the limits of the caller. Raise Problem `rate_limited` if it may not start all of them."""
+    counted: list[str] = []
+    try:
+        for run in runs:
+            await gateway.limits.create_task(caller, run)
+            counted.append(run)
+    except Problem:
+        await _uncount(gateway, caller, counted)
+        raise
+    return counted
+
+
+async def _uncount(gateway: Gateway, caller: Principal, runs: list[str]) -> None:
+    for run in runs:
+        with suppress(RobocoError, Problem):
+            await gateway.limits.cancel_task(caller, run)

@@ -1,0 +1,140 @@
+"""roboco what-if over running workers: runs with recorded results beside their task, which no tool affects."""
+
+import json
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from roboco import Task
+from tests.integration.cli.process import CommandProcess
+from tests.integration.cli.shell import Desk
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack, until
+
+pytestmark = pytest.mark.workers
+
+FUNCTIONS = "tests.support.tools_for_agents"
+TEAM: dict[str, Any] = {
+    "name": "till",
+    "models": {"plain": {"model": "scripted", "default": True}, "other": {"model": "other"}},
+    "collaboration_model": {"type": "sequential"},
+    "agents": [
+        {"name": "clerk", "prompt": "You are a clerk.", "tools": ["append_line", "add"]},
+        {"name": "critic", "prompt": "You are a critic."},
+    ],
+    "tools": [
+        {"name": "append_line", "function": f"{FUNCTIONS}:append_line", "timeout": 20},
+        {"name": "add", "function": f"{FUNCTIONS}:add", "effect": "pure"},
+    ],
+}
+
+
+def till_reply(request: Request) -> Reply:
+    """The clerk appends a line and adds; a brave one appends another line. The critic judges."""
+    if "critic" in request.system:
+        return Reply(text="fine")
+    if request.tool_results:
+        return Reply(text=f"it is {request.tool_results[-1][1]}")
+    when = "late" if "brave" in request.system else "early"
+    return Reply(tool_calls=[("append_line", {"when": when}), ("add", {"a": 1, "b": 2})])
+
+
+@pytest.fixture
+def desk(folder_stack: Stack) -> Desk:
+    folder_stack.model.script(till_reply)
+    return Desk(folder_stack, folder_stack.folder)
+
+
+def ended_task(desk: Desk) -> Task:
+    task = desk.run("go", TEAM)
+    assert task.result(60).status == "completed"
+    return task
+
+
+def report_of(output: str) -> dict[str, Any]:
+    """Return the JSON of a command, which notes on stderr precede."""
+    found: dict[str, Any] = json.loads(output[output.index("{") :])
+    return found
+
+
+def lines(desk: Desk) -> int:
+    path = desk.folder / "lines.txt"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_runs_are_compared_with_their_task_and_have_no_effect(desk: Desk) -> None:
+    task = ended_task(desk)
+    before = lines(desk)
+    prompt = desk.folder / "brave.txt"
+    prompt.write_text("You are a brave clerk.")
+    same = report_of(desk.call("what-if", task.task_id, "--model", "other", "--runs", "3", "--json"))
+    assert [row["status"] for row in same["runs"]] == ["completed"] * 3
+    assert [row["calls"] for row in same["runs"]] == [{"recorded": 2, "run": 0, "refused": 0}] * 3
+    assert [row["difference"] for row in same["runs"]] == [None] * 3
+    assert same["task"]["route"] == ["clerk", "critic"]
+    assert desk.stack.model.requests[-1].request.model == "other"
+
+    brave = desk.call("what-if", task.task_id, "--prompt", f"clerk={prompt}")
+    assert "clerk > critic" in brave
+    assert "step 1: route" in brave
+    assert lines(desk) == before, "an irreversible tool never runs"
+    run_id = brave.rpartition("1 is ")[2].partition(":")[0].strip()
+    refused = desk.stack.orchestrator.task(run_id).history()[2].results[0]
+    assert "has no recorded result for 'append_line' with these arguments" in str(refused.error)
+    listed = [entry.task_id for entry in desk.stack.orchestrator.tasks()]
+    assert run_id in listed
+    assert run_id.startswith("whatif-")
+
+
+def test_runs_begin_after_a_later_step(desk: Desk) -> None:
+    task = ended_task(desk)
+    report = report_of(desk.call("what-if", task.task_id, "--from", "2", "--json"))
+    assert (report["seq"], report["runs"][0]["route"]) == (2, ["clerk", "critic"])
+    assert report["runs"][0]["calls"] == {"recorded": 0, "run": 0, "refused": 0}
+
+
+def test_runs_that_do_not_end_are_stopped(desk: Desk) -> None:
+    task = ended_task(desk)
+    released = threading.Event()
+    desk.stack.model.script(lambda request: Reply(text="late", held_until=released))
+    try:
+        output = desk.call("what-if", task.task_id, "--runs", "2", "--timeout", "1", code=1)
+        assert output.count("it had not ended after 1 s") == 2
+        assert output.count("cancelled") >= 2
+    finally:
+        released.set()
+
+
+def test_ctrl_c_stops_the_runs(desk: Desk) -> None:
+    task = ended_task(desk)
+    released, asked = threading.Event(), len(desk.stack.model.requests)
+    desk.stack.model.script(lambda request: Reply(text="late", held_until=released))
+    try:
+        with CommandProcess(["what-if", task.task_id, "--runs", "2"], desk.folder, desk.stack.environment) as command:
+            until(lambda: len(desk.stack.model.requests) >= asked + 2, 60, "both runs ask the model")
+            command.send_signal(signal.SIGINT)
+            assert command.wait_for_exit() == 130
+            assert "the runs are stopped" in command.errors
+        runs = [one for one in desk.stack.orchestrator.tasks(text="go") if one.task_id.startswith("whatif-")][:2]
+        for entry in runs:
+            run = desk.stack.orchestrator.task(entry.task_id)
+            until(lambda run=run: run.summary().status == "cancelled", 60, "the run is stopped")  # type: ignore[misc]
+    finally:
+        released.set()
+
+
+def test_mistakes_are_reported_before_a_run_starts(desk: Desk) -> None:
+    task = ended_task(desk)
+    asked = len(desk.stack.model.requests)
+    for arguments, message in (
+        (("--model", "huge"), "no profile 'huge'"),
+        (("--from", "99"), "no step 99"),
+        (("--prompt", "nobody=" + __file__), "no agent 'nobody'"),
+        (("--prompt", "clerk"), "must be AGENT=FILE"),
+        (("--runs", "21"), "21"),
+    ):
+        with pytest.raises(AssertionError, match=message):
+            desk.call("what-if", task.task_id, *arguments)
+    assert len(desk.stack.model.requests) == asked
