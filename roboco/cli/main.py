@@ -57,7 +57,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "context": ("commands.context:context", "Show the steps that the model received for a step."),
         "session": ("commands.session:session", "Print a task as a conversation, as JSON."),
         "delta": ("commands.session:delta", "Print the changes of a task's conversation as JSON."),
-        "what-if": ("commands.what_if:what_if", "Run a recorded task differently, and compare."),
+        "what-if": ("what_if.command:what_if", "Run a recorded task differently, and compare."),
         "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),
         "export-test": ("commands.export_test:export_test", "Print a test file that replays a task."),
         "verify": ("commands.verify:verify", "Check that no step of a history was changed."),

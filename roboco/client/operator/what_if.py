@@ -3,7 +3,7 @@
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypedDict
@@ -65,8 +65,8 @@ class RecordedRun(Protocol):
         """Return the summary of the task as it is now."""
         ...
 
-    def history(self) -> Iterator[TaskStep]:
-        """Yield its steps."""
+    def history(self) -> list[TaskStep]:
+        """Return its steps."""
         ...
 
     def team(self) -> Team:

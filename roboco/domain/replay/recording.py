@@ -12,13 +12,13 @@ from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.replay.describe import recorded_action
 from roboco.domain.replay.evidence import (
-    RecordedCall,
     decide_with_results,
     external_item,
     give_up_reason,
     history_prefixes,
     recorded_results,
 )
+from roboco.domain.replay.recorded_call import RecordedCall
 from roboco.domain.replay.replay import RecordedTask, Replayer, compared
 from roboco.domain.schema import RecordModel
 

@@ -22,7 +22,8 @@ from roboco.domain.history.part import ToolCall, ToolResultPart
 from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
-from roboco.domain.replay.evidence import TAIL_LENGTH, RecordedCall, decide_with_results
+from roboco.domain.replay.evidence import TAIL_LENGTH, decide_with_results
+from roboco.domain.replay.recorded_call import RecordedCall
 from roboco.domain.replay.recording import ExternalInput, Recording
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team

@@ -48,7 +48,7 @@ def test_a_comparison_needs_the_scope_operate_and_a_task_of_the_caller(
     task_id = ended_task(rest)
     assert start(rest, task_id, {}, "acme").status_code == 403
     operator = Principal("key:o", "other", ALL_SCOPES)
-    monkeypatch.setitem(CALLERS, "operator", operator)  # type: ignore[arg-type]
+    monkeypatch.setitem(CALLERS, "operator", operator)
     assert start(rest, task_id, {}, "operator").status_code == 404
     started = start(rest, task_id, {}).json()
     asked = rest.client.get(f"/v1/tasks/{task_id}/what-if/{started['what_if']}", headers={KEY: "operator"})
@@ -59,14 +59,14 @@ def test_a_comparison_needs_the_scope_operate_and_a_task_of_the_caller(
 def test_other_prompts_need_the_scope_teams(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     task_id = ended_task(rest)
     limited = Principal("key:l", "acme", frozenset({Scope.OPERATE}))
-    monkeypatch.setitem(CALLERS, "limited", limited)  # type: ignore[arg-type]
+    monkeypatch.setitem(CALLERS, "limited", limited)
     assert start(rest, task_id, {"prompts": {"writer": "You sing."}}, "limited").status_code == 403
     rest.replies.append(says("la la"))
     started = start(rest, task_id, {"prompts": {"writer": "You sing."}})
     run = started.json()["runs"][0]
     rest.world.settle(run)
     assert "You sing." in str(rest.world.given.model.requests[-1].messages[0])
-    assert start(rest, task_id, {"prompts": {"nobody": "You sing."}}).status_code in (400, 422)
+    assert start(rest, task_id, {"prompts": {"porter": "You sing."}}).status_code in (400, 422)
 
 
 @pytest.mark.parametrize("body", [{"runs": 21}, {"runs": 0}, {"seq": -1}, {"max_cost": 0}, {"other": 1}])

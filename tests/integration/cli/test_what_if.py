@@ -131,7 +131,7 @@ def test_mistakes_are_reported_before_a_run_starts(desk: Desk) -> None:
     for arguments, message in (
         (("--model", "huge"), "no profile 'huge'"),
         (("--from", "99"), "no step 99"),
-        (("--prompt", "nobody=" + __file__), "no agent 'nobody'"),
+        (("--prompt", "porter=" + __file__), "no agent 'porter'"),
         (("--prompt", "clerk"), "must be AGENT=FILE"),
         (("--runs", "21"), "21"),
     ):

@@ -18,7 +18,7 @@ from roboco.cli.commands.rehearsal_source import render_test
 from roboco.cli.commands.replay import replay_task
 from roboco.cli.commands.why import why
 from roboco.domain.paths import history_path, lineage_path, summary_path, team_path
-from roboco.domain.replay.evidence import RecordedCall
+from roboco.domain.replay.recorded_call import RecordedCall
 from roboco.domain.replay.recording import recording_of
 from roboco.domain.replay.rehearsal import rehearse
 from roboco.domain.status import TaskStatus

@@ -65,7 +65,11 @@ def shop_world() -> World:
     calls: list[str] = []
 
     def run(name: str) -> Any:
-        return lambda args, context: calls.append(f"{context.task_id} {name} {args}") or f"{name} number {len(calls)}"
+        def effect(args: dict[str, Any], context: ToolContext) -> str:
+            calls.append(f"{context.task_id} {name} {args}")
+            return f"{name} number {len(calls)}"
+
+        return effect
 
     world = World(world_parts(script, {one["name"]: run(one["name"]) for one in TOOLS}))
     world.effects = calls  # type: ignore[attr-defined]

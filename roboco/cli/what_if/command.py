@@ -1,36 +1,27 @@
 """roboco what-if: runs that continue a recorded task with another team, model or prompt, beside the task."""
 
-import sys
 import uuid
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import click
-from rich.table import Table
-from rich.text import Text
 
-from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
-from roboco.cli.terminal.format import status_colour
 from roboco.cli.terminal.json_output import print_json
-from roboco.cli.terminal.sanitize import one_line
-from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import ignore_signals
+from roboco.cli.what_if.table import print_report
 from roboco.client.operator.what_if import RunningComparison
+from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
-from roboco.domain.replay.run_comparison import Difference, RunRow, WhatIfReport
-from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.domain.team.what_if import MAX_RUNS
 from roboco.errors import NotFound
+from roboco.settings import load_settings
 
 _STOP_SECONDS: Final = 15.0
 """Seconds in which runs that were stopped end, before the command shows them as they are."""
-_ROUTE_CHARS: Final = 80
-_RESULT_CHARS: Final = 60
-_REASON_CHARS: Final = 120
 
 
 def _prompt_files(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -80,7 +71,8 @@ def what_if(task_id: str, timeout: float, keep: bool, as_json: bool, refuse_unre
     After --timeout seconds, and with Ctrl-C, the runs are stopped. The exit code is 1 if a run had not ended by then.
     """
     comparison_id = uuid.uuid4().hex[:12]
-    with open_task(task_id) as task:
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        task = orchestrator.task(task_id)
         try:
             unrecorded: Literal["run", "refuse"] = "refuse" if refuse_unrecorded else "run"
             seconds = max(timeout, 1.0)
@@ -100,7 +92,7 @@ def what_if(task_id: str, timeout: float, keep: bool, as_json: bool, refuse_unre
     if as_json:
         print_json(report)
     else:
-        _print(report)
+        print_report(report)
     return FAILED if late else SUCCESS
 
 
@@ -113,41 +105,3 @@ def _stop_after_interruption(task: Task, comparison_id: str) -> None:
     with suppress(NotFound):
         task.comparison(comparison_id).stop("the command was interrupted")
         click.echo("the runs are stopped", err=True)
-
-
-def _print(report: WhatIfReport) -> None:
-    screen = Screen(sys.stdout)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("run", "status", "route", "result", "differs"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("tokens", "cost", "seconds", "recorded", "run", "refused"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_row(*_cells("task", report.task, ""))
-    for number, row in enumerate(report.runs, 1):
-        table.add_row(*_cells(str(number), row, _difference(row)))
-    screen.table(table)
-    screen.blank()
-    for number, row in enumerate(report.runs, 1):
-        reason = f": {one_line(row.reason, _REASON_CHARS)}" if row.reason else ""
-        screen.line((f"{number} is {row.task_id}{reason}", "dim"))
-
-
-def _cells(name: str, row: RunRow, difference: str) -> list[Text]:
-    texts = (
-        one_line(" > ".join(row.route), _ROUTE_CHARS),
-        one_line(row.result, _RESULT_CHARS),
-        difference,
-        f"{row.tokens_in + row.tokens_out}",
-        f"{row.cost:.4g}",
-        f"{row.seconds:.1f}",
-        *(str(count) for count in (row.calls.recorded, row.calls.run, row.calls.refused)),
-    )
-    return [Text(name), Text(row.status, style=status_colour(TaskStatus(row.status))), *map(Text, texts)]
-
-
-def _difference(row: RunRow) -> str:
-    """Return the first step that takes another route, else the first one that differs in another way."""
-    if row.route_differs_at is not None:
-        return f"step {row.route_differs_at}: route"
-    found: Difference | None = row.difference
-    return "nothing" if found is None else f"step {found.seq}: {found.what}"
