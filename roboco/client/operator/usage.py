@@ -16,7 +16,7 @@ from typing import Final
 
 from roboco.client.options import TaskFilterOptions, UsageOptions
 from roboco.client.task_list import iterate, task_filter
-from roboco.domain.ids import is_task_id, tenant_of
+from roboco.domain.ids import is_task_id, tenant_of, what_if_id
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry, entry_of
@@ -93,7 +93,8 @@ class UsageCollector:
             for entry, usage in zip(chunk, found, strict=True):
                 if usage is not None:
                     self._tasks += 1
-                    self._table.add(entry.team, usage)
+                    is_run = what_if_id(entry.task_id) is not None
+                    self._table.add(f"{entry.team} (what-if)" if is_run else entry.team, usage)
             yield self._tasks
 
     def report(self) -> UsageSummary:

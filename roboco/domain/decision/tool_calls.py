@@ -21,7 +21,7 @@ from roboco.domain.decision.tool_answers import (
 )
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.history.state import ACHIEVED_GOALS, History
-from roboco.domain.history.step import RESOLVED_BY, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Pause, blocking_pause
 from roboco.domain.status import TaskStatus
@@ -96,11 +96,13 @@ def _results_metadata(
     resolved = {call_id: str(one["item_id"]) for call_id, one in approvals.items()}
     resolved |= {call_id: one.item_id for call_id, one in external.items()}
     denied = {call_id for call_id, one in approvals.items() if not one["approved"]}
-    prices = _prices(team, step, ({*situation.outcomes} | {*external}) - denied)
+    not_run = [outcome.result.tool_call_id for outcome in outcomes if outcome.not_run]
+    prices = _prices(team, step, ({*situation.outcomes} | {*external}) - denied - {*not_run})
     metadata = {
         "resolved": resolved,
         RESOLVED_BY: {call_id: one.by for call_id, one in external.items() if one.by is not None},
         "approvals": approvals,
+        NOT_RUN: not_run,
         ACHIEVED_GOALS: achieved,
         "usage": _usage(outcomes, prices),
         "tools": _tool_usage(step, outcomes, prices),

@@ -36,7 +36,8 @@ class RecordedCalls(RecordModel):
         if number >= len(found):
             return None
         outcome = found[number]
-        return outcome.model_copy(update={"result": outcome.result.model_copy(update={"tool_call_id": call.id})})
+        result = outcome.result.model_copy(update={"tool_call_id": call.id})
+        return outcome.model_copy(update={"result": result, "not_run": True, "usage": {}})
 
 
 def call_key(call: ToolCall) -> str:

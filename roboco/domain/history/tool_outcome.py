@@ -22,6 +22,8 @@ class ToolOutcome(RecordModel):
     """
     changed: bool = False
     """True if the call did not run because its tool changed during the task. A person must approve the change."""
+    not_run: bool = False
+    """True in a run of `what-if` if the outcome is a recorded one, or a refusal: it costs nothing."""
     usage: dict[str, int | float] = {}
     """The usage of a sub-task: `tokens_in`, `tokens_out`, `cost`."""
     media: Annotated[tuple[Media, ...], Field(exclude=True, repr=False)] = ()

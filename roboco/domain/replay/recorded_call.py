@@ -8,7 +8,7 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.history.recorded_calls import RecordedCalls
-from roboco.domain.history.step import ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import NOT_RUN, ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.schema import RecordModel
 
@@ -28,6 +28,8 @@ class RecordedCall(RecordModel):
     """A person's decision on the call before it ran, or None."""
     closed: bool = False
     """True if the result was no longer needed."""
+    not_run: bool = False
+    """True if a run of `what-if` did not run the call."""
     usage: dict[str, Any] = {}
     """The usage of sub-tasks."""
 
@@ -46,7 +48,9 @@ class RecordedCall(RecordModel):
         results = [part.tool_result for part in self.parts if isinstance(part, ToolResultPart)]
         artifacts = tuple(part.artifact for part in self.parts if isinstance(part, ArtifactPart))
         result = results[0].model_copy(update={"tool_call_id": call.id})
-        return ToolOutcome(result=result, artifacts=artifacts).model_copy(update={"usage": self.usage})
+        return ToolOutcome(result=result, artifacts=artifacts).model_copy(
+            update={"usage": self.usage, "not_run": self.not_run}
+        )
 
 
 def _sub_task_usage(step: TaskStep) -> dict[str, Any]:
@@ -73,6 +77,7 @@ def recorded_calls(asked: TaskStep, step: TaskStep) -> dict[str, RecordedCall]:
             resolved=(step.metadata.get("resolved") or {}).get(call.id, ""),
             resolved_by=(step.metadata.get(RESOLVED_BY) or {}).get(call.id),
             approval=(step.metadata.get("approvals") or {}).get(call.id),
+            not_run=call.id in (step.metadata.get(NOT_RUN) or ()),
             usage=usage if call.tool_name == DELEGATE else {},
         )
         usage = {} if call.tool_name == DELEGATE else usage  # the step holds the sum of several sub-tasks

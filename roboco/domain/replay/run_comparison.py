@@ -54,7 +54,7 @@ class RunRow(RecordModel):
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
-    """Money in the currency of the prices. A call of a tool counts its price, also if it was not run."""
+    """Money in the currency of the prices. A call that a run did not run costs nothing."""
     seconds: float = 0.0
     """Seconds from the fork to the newest step; of the task itself, from the last shared step."""
     calls: CallCounts = CallCounts()

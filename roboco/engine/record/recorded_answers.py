@@ -36,4 +36,4 @@ def recorded_answer(engine: Engine, team: Team, task_id: str, task: Snapshot, ca
         if outcome is not None:
             return outcome
     reason = refusal_reason(team, step, call)
-    return None if reason is None else failed_outcome(call.id, reason)
+    return None if reason is None else failed_outcome(call.id, reason).model_copy(update={"not_run": True})

@@ -11,6 +11,7 @@ from roboco.domain.ids import what_if_id
 from roboco.domain.limits import LimitOverrides, UsageLimits
 from roboco.domain.paths import artifact_path, notify_targets_path, recorded_calls_path
 from roboco.domain.replay.recorded_call import recorded_calls_of
+from roboco.domain.replay.replay import RecordedTask, replay
 from roboco.domain.replay.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
@@ -392,3 +393,21 @@ def test_errors_before_an_interruption_are_not_recorded() -> None:
     mark = next(call for call in steps[1].calls if call.tool_name == "mark")
     assert not record.has(pay)
     assert record.has(mark)
+
+
+def test_a_call_that_did_not_run_costs_nothing_and_the_run_replays_the_same() -> None:
+    world = shop_world()
+    tools = tuple(tool.model_copy(update={"price": 1.0, "approval": "never"}) for tool in SHOP.tools)
+    priced = SHOP.model_copy(update={"tools": tools})
+    world.submit(priced)
+    world.settle()
+    assert world.summary().cost == 3.0
+    start_runs(world.engine, request(team=with_prompt("You are new.", priced)))
+    world.settle(RUN)
+    assert row(world).cost == 1.0, "only the weather of Oslo ran"
+    steps = world.history(RUN)
+    assert len(steps[2].metadata["not_run"]) == 4
+    frozen, status = world.engine.frozen_teams.get(RUN), world.summary(RUN).status
+    reason = world.summary(RUN).reason
+    recorded = RecordedTask(frozen, steps, status, reason, steps[0].created_at)
+    assert {one.comparison for one in replay(recorded)} == {"same"}
