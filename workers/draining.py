@@ -1,4 +1,4 @@
-"""draining: a worker that was told to shut down ends within a bounded time.
+"""draining: a worker that is shutting down ends within a bounded time.
 
     SIGTERM, or roboco drain ─► no new messages ─► work ends by itself ─► exit
                                      └── ROBOCO_DRAIN_TIMEOUT later, or at a second signal: work is handed over ─► exit
@@ -79,7 +79,7 @@ class DrainDeadline:
 
 
 def install_draining(app: Celery, deadline: DrainDeadline) -> None:
-    """Let a worker of the application drain when it is told to shut down.
+    """Let a worker of the application drain when it is shut down.
 
     A second signal ends the time in which its work may end by itself.
     """
@@ -109,5 +109,5 @@ def _follow(signals: SimpleQueue[None], deadline: DrainDeadline) -> None:
     time.sleep(EXIT_GRACE)
     _log.error("this worker does not end %g s after that, and is killed; its leases expire", EXIT_GRACE)
     for child in active_children():
-        os.kill(child.pid, signal.SIGKILL)
+        os.kill(int(child.pid or 0) or os.getpid(), signal.SIGKILL)
     os._exit(os.EX_SOFTWARE)

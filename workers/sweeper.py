@@ -67,7 +67,7 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
 
 
 def _repair_switches(engine: ProcessEngine) -> None:
-    """Let Redis have the switches of the workspace. A thread of its own does this, so that it delays no sweep."""
+    """Let Redis have the switches of the workspace. A separate thread does this, so that it delays no sweep."""
     try:
         engine().switches.repair()
     except RobocoError as error:

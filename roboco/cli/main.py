@@ -74,9 +74,9 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "usage": ("usage.command:usage", "Report turns, tokens, calls and cost."),
         "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
         "keys": ("gateway.keys:keys", "Create, list or revoke keys of the HTTP gateway."),
-        "workers": ("commands.workers:workers", "List the workers, and what each of them runs."),
-        "drain": ("commands.drain:drain", "Let a worker end with the work that it has, and exit."),
-        "switch": ("commands.switch:switch", "Switch a queue, tenant, team, agent, model or tool off or on."),
+        "workers": ("operator.workers:workers", "List the workers, and what each of them runs."),
+        "drain": ("operator.drain:drain", "Let a worker end with the work that it has, and exit."),
+        "switch": ("operator.switch:switch", "Switch a queue, tenant, team, agent, model or tool off or on."),
         "dead-letters": ("commands.dead_letters:dead_letters", "List, requeue or dismiss dead letters."),
     },
 }

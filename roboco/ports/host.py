@@ -7,7 +7,7 @@ class Host(Protocol):
     """A worker process."""
 
     def is_shutdown_due(self) -> bool:
-        """Return True if the worker was told to shut down, and the time in which its work may end is over."""
+        """Return True if the worker is shutting down, and the time in which its work may end is over."""
 
     def interrupt_call(self) -> None:
         """Raise the exception of the time limit in the tool call of this process. Call this in another thread."""
@@ -17,7 +17,7 @@ class Host(Protocol):
 
 
 class NoHost:
-    """A process that is no worker: it is never told to shut down, and runs no calls."""
+    """A process that is no worker: it is never shut down, and runs no calls."""
 
     def is_shutdown_due(self) -> bool:
         """Return False."""

@@ -8,7 +8,7 @@ COORDINATOR = "coordinator"
 POOLS = (COORDINATOR, "agents", "tools")
 """The pools in which a worker may work."""
 DRAINING = "draining"
-"""In place of its pools: a worker that takes no new work, because it was told to shut down."""
+"""In place of its pools: a worker that takes no new work, because it is shutting down."""
 LIVENESS_TIMEOUT = 10.0
 """Seconds after its last registration for which a worker counts as live."""
 
@@ -51,7 +51,7 @@ class Registration:
     version: str = ""
     """The release of Roboco that it runs."""
     drains_for: float | None = None
-    """Seconds until it hands its work over, because it was told to shut down. None if it takes work."""
+    """Seconds until it hands its work over, because it is shutting down. None if it takes work."""
 
 
 @dataclass(frozen=True)

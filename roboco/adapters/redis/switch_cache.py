@@ -25,7 +25,7 @@ class RedisSwitchCache:
             raise TransientError(
                 f"the Redis user may not read the switches ({error}): load deploy/redis-users.acl of this release"
             ) from error
-        return found
+        return None if found is None else str(found)
 
     def write(self, text: str, revision: int) -> None:
         """Store the switches, unless newer ones are stored."""

@@ -95,7 +95,7 @@ class WorkerReport(RecordModel):
     version: str = ""
     """The release of Roboco that it runs, or "" for one that does not say."""
     draining: bool = False
-    """True if it was told to shut down: it takes no new work, and ends with the work that it has."""
+    """True if it is shutting down: it takes no new work, and ends with the work that it has."""
     drains_for: float | None = None
     """Seconds from its last registration until it hands that work over to other workers, if it drains."""
 

@@ -1,6 +1,6 @@
 """switched_off: turns and calls that wait because an operator has switched something off.
 
-    in its queue ─► claimed ─► switched off: released, with the reason ─► the sweeper looks again, 5 to 30 s later
+    in its queue ─► claimed ─► switched off: released, with the reason ─► the sweeper checks it, 5 to 30 s later
                                                                             │ without a message to a worker
                                                                             └─► switched on ─► dispatched
 
@@ -22,7 +22,7 @@ from roboco.ports.task_store import Snapshot
 
 FIRST_CHECK_DELAY: Final = 5.0
 MAX_CHECK_DELAY: Final = 30.0
-"""Seconds until the sweeper looks at the work again: as many as it has waited, within these limits."""
+"""Seconds until the sweeper checks the work again: as many as it has waited, within these limits."""
 
 
 def turn_work(team: Team, task_id: str, agent_name: str) -> SwitchableWork:

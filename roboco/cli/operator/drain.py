@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from roboco.cli.commands.workers import state_of
+from roboco.cli.operator.workers import state_of
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json

@@ -63,7 +63,8 @@ def state_of(worker: WorkerReport) -> str:
 
 def _add_rows(table: Table, worker: WorkerReport, now: datetime) -> None:
     """Add the worker with its first work, and a row for each other one."""
-    first, *others = worker.held or [None]
+    works: list[RunningWork | None] = [*worker.held] or [None]
+    first, *others = works
     colour = "red" if not worker.alive else "yellow" if worker.draining else "green"
     facts = (Text(one_line(worker.name, 80)), Text(" ".join(worker.pools)), Text(state_of(worker), colour))
     table.add_row(*facts, Text(worker.version), *_work_cells(first, now))
