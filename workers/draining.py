@@ -52,7 +52,7 @@ class DrainDeadline:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the deadline, at least 0, or None if the worker was not told to shut down."""
+        """Return the seconds until the deadline, at least 0, or None if the worker was not to shut down."""
         at = self._at()
         return max(0.0, at - time.monotonic()) if at else None
 
