@@ -75,4 +75,4 @@ def test_an_operator_sees_what_a_worker_runs_and_drains_it(stack: Stack, shell: 
     assert stack.workers["agents"].process.wait(60) == 0
     assert task.result(60).status == "completed"
     assert name not in shell.run("workers")
-    assert "no live worker" in str(shell.run("drain", name, "--json", code=2))
+    shell.run("drain", name, "--json", code=2)
