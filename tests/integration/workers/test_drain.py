@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from roboco import Task, parse_team
+from roboco.cli.drill.transcript import Transcript
 from roboco.domain.stream.event import TurnRestarted
 from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
-from tests.support.transcript import Transcript
 
 pytestmark = pytest.mark.workers
 
