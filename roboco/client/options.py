@@ -122,9 +122,9 @@ class BulkOptions(TaskFilterOptions, total=False):
     all_tasks: bool
     """True if the control may reach all tasks: without a condition it is refused otherwise."""
     reason: str
-    """Why tasks are stopped; their histories keep it."""
+    """Why tasks are stopped or retried; their histories keep it."""
     limits: LimitOptions
-    """The new limits, for the control `limits`."""
+    """The new limits, for the controls `limits` and `retry`."""
     by: str | None
     """The identity of the caller; the histories show it."""
     bulk_id: str | None

@@ -123,6 +123,7 @@ class _SetLimitsArguments(_ItemArguments):
 class _RetryArguments(_ItemArguments):
     reason: _Reason = ""
     limits: LimitOverrides = LimitOverrides()
+    from_step: Annotated[int, Field(ge=0)] | None = None
 
 
 class _ForkArguments(_TaskArguments, Attachments):
@@ -243,7 +244,7 @@ def _handle_retry(engine: Engine, settings: Settings, arguments: dict[str, Any],
         reason=parse_message(command.reason, "reason") if command.reason else "",
         limits=command.limits.overrides(),
     )
-    retry_task(engine, check_task_id(command.task_id), request)
+    retry_task(engine, check_task_id(command.task_id), request, command.from_step)
 
 
 def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

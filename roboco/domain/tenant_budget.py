@@ -8,6 +8,8 @@ from roboco.errors import UsageError
 
 OTHERS: Final = "*"
 """The name for each tenant without an entry."""
+BUDGET_WAIT: Final = "or once the budget is raised"
+"""A part of the reason of a task whose turn waits for the budget of its tenant."""
 _ENTRY: Final = re.compile(
     r"(?P<tenant>\*|[a-z0-9][a-z0-9_-]{0,31})=(?P<cost>\d{1,9}(?:\.\d{1,9})?)?(?:/(?P<tokens>\d{1,15}))?"
 )

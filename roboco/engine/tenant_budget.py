@@ -16,7 +16,7 @@ from typing import Final
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import tenant_of
 from roboco.domain.task_usage import BILLION, day_of, step_usage
-from roboco.domain.tenant_budget import TenantBudgets
+from roboco.domain.tenant_budget import BUDGET_WAIT, TenantBudgets
 from roboco.ports.clock import Clock
 from roboco.ports.tenant_spending import StepSpending, TenantSpending
 
@@ -68,7 +68,7 @@ class DayBudgets:
         tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
         seconds = min(MAX_WAIT, (tomorrow - now).total_seconds() + 1.0)
         until = f"{tomorrow:%Y-%m-%d %H:%M} UTC"
-        return seconds, f"{agent} waits: tenant {tenant} {why}; it continues at {until}, or once the budget is raised"
+        return seconds, f"{agent} waits: tenant {tenant} {why}; it continues at {until}, {BUDGET_WAIT}"
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock.now(), UTC)

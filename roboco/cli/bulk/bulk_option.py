@@ -17,12 +17,12 @@ from typing import Any, Final
 import click
 
 from roboco.cli.bulk.task_conditions import NAMES, filter_options, task_conditions
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.client.operator.bulk import PAGE_SIZE, Bulk, BulkOutcome, BulkPage
 from roboco.client.operator.bulk_control import ControlName
 from roboco.client.orchestrator import Orchestrator
-from roboco.settings import load_settings
 
 MAX_FAILED_IDS: Final = 10_000
 """Failed tasks whose ids are kept, so that one that fails again, or succeeds later, is counted once."""
@@ -116,7 +116,7 @@ class _Totals:
 
 def _run_bulk(request: _BulkCommand) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed."""
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         bulk = orchestrator.bulk(request.name, bulk_id=request.bulk_id, **request.options)
         matching = bulk.count(request.cursor)
         click.echo(f"{request.name}: {matching} tasks", err=True)

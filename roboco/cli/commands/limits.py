@@ -56,22 +56,42 @@ def limits(task_id: str, agent: str | None, tool: str | None, as_json: bool, **l
     click.echo(f"{task_id} has new limits: {listed}{f' for {agent or tool}' if agent or tool else ''}")
 
 
+def _given_retry(given: dict[str, Any]) -> dict[str, Any]:
+    if given["from_step"] is not None:
+        raise UsageError("--from: name one task; a step is a position in its history")
+    values = {name: given[name] for name in _HELP if given[name] is not None}
+    limits = _scoped(given["agent"], given["tool"], values) if values else None
+    return {"reason": given["reason"] or None, "limits": limits}
+
+
 @click.command()
-@click.argument("task_id")
+@bulk_option("retry", _given_retry)
 @click.option("--reason", default="", metavar="TEXT", help="Why; the history keeps it.")
+@click.option("--from", "from_step", metavar="STEP", type=click.IntRange(min=0), help="The last step that is kept.")
 @click.option("--agent", help="Set limits of this agent instead of the task's.")
 @click.option("--tool", help="Set limits of this tool: --max-calls, --max-seconds, --max-cost.")
 @_limit_options
 @options.as_json
-def retry(task_id: str, reason: str, agent: str | None, tool: str | None, as_json: bool, **limits: Any) -> None:
-    """Continue a failed task from its last good step.
+def retry(
+    task_id: str,
+    reason: str,
+    from_step: int | None,
+    agent: str | None,
+    tool: str | None,
+    as_json: bool,
+    **limits: Any,
+) -> None:
+    """Continue a failed task from its last good step, or all failed tasks that meet conditions.
 
     Fix the cause of the failure first: `roboco why TASK_ID` shows it. A task that has ended at a limit needs a higher
     one, such as --max-steps. Webhooks, callbacks and the canvas get the new end.
+
+    --from names the position of that step, as `roboco show` prints it. Steps after an earlier one cannot be undone in
+    the same history: the command refuses then, and `roboco fork --seq STEP` continues from there in a new task.
     """
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:
-        receipt = task.retry(reason, **(_scoped(agent, tool, given) if given else {}))
+        receipt = task.retry(reason, from_step=from_step, **(_scoped(agent, tool, given) if given else {}))
     if as_json:
         print_json(receipt)
     else:

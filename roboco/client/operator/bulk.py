@@ -45,6 +45,8 @@ PARALLEL: Final = 8
 """Tasks that get their item at the same time."""
 MAX_UNAVAILABLE: Final = 2 * PARALLEL
 """Tasks in a row whose server does not answer: then the bulk control ends, since it would fail for all others."""
+STOP_REASON: Final = "stopped by an operator"
+"""The reason of a stop that names none."""
 MAX_CAUSE_CHARS: Final = 500
 """Characters of a cause at most."""
 
@@ -208,17 +210,23 @@ def create_bulk(engine: Engine, find: FindTask, name: ControlName, tenant: str |
 
 
 def _set_limits(control: BulkControl, task: TaskControl, item_id: str) -> None:
-    limits: Any = {} if control.limits is None else control.limits.overrides()
-    task.set_limits(item_id, by=control.by, **limits)
+    task.set_limits(item_id, by=control.by, **_overrides(control))
+
+
+def _overrides(control: BulkControl) -> Any:
+    return {} if control.limits is None else control.limits.overrides()
 
 
 _SENDERS: Final[Mapping[ControlName, Callable[[BulkControl, TaskControl, str], object]]] = MappingProxyType(
     {
-        "stop": lambda control, task, item_id: task.stop(control.reason, item_id, by=control.by),
+        "stop": lambda control, task, item_id: task.stop(control.reason or STOP_REASON, item_id, by=control.by),
         "interrupt": lambda control, task, item_id: task.interrupt(item_id=item_id, by=control.by),
         "pause": lambda control, task, item_id: task.pause(item_id, by=control.by),
         "step": lambda control, task, item_id: task.step(item_id, by=control.by),
         "resume": lambda control, task, item_id: task.resume(item_id, by=control.by),
         "limits": _set_limits,
+        "retry": lambda control, task, item_id: task.retry(
+            control.reason or "", item_id, by=control.by, **_overrides(control)
+        ),
     }
 )

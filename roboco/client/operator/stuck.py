@@ -21,6 +21,7 @@ from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
+from roboco.domain.tenant_budget import BUDGET_WAIT
 from roboco.engine.engine import Engine
 from roboco.engine.intake.unattended import awaited_pool, missing_worker_message
 from roboco.errors import TransientError, UsageError
@@ -36,6 +37,7 @@ Kind = Literal[
     "no_state",
     "provider_outage",
     "rate_limit",
+    "budget",
     "declined",
     "lost_attempts",
     "queue",
@@ -162,6 +164,8 @@ def _deferral(task: Snapshot) -> tuple[Kind, str]:
     if task.declined.count:
         return "declined", again
     refused = f"; the model server has refused it {task.refusals} times in {task.refused_for:.0f} s"
+    if BUDGET_WAIT in task.reason:
+        return "budget", again
     if RATE_WAIT in task.reason:
         return "rate_limit", again + (refused if task.refusals else "")
     return ("provider_outage", again + refused) if task.refusals else ("deferred", again)

@@ -41,11 +41,12 @@ MAX_EXPIRED_ITEMS = MAX_RECENT_ITEMS - 1
 """The most stops and interruptions that expire at a retry: the state of a task remembers them beside the retry."""
 
 
-def retry_task(engine: Engine, task_id: str, request: RetryRequest) -> None:
+def retry_task(engine: Engine, task_id: str, request: RetryRequest, from_step: int | None = None) -> None:
     """Continue the failed task. A repetition with the same item id changes nothing.
 
     Raise NotFound if there is no such task. Raise StateConflict if it has not failed, is a sub-task, would reach a
-    limit again, or was retried by another request. Raise TransientError while its end is being completed.
+    limit again, or was retried by another request, or if `from_step` is not its last good step. Raise TransientError
+    while its end is being completed.
 
     Cost: some ten requests to the workspace, and a read of the whole history if Redis does not have the task any more.
     """
@@ -59,6 +60,7 @@ def retry_task(engine: Engine, task_id: str, request: RetryRequest) -> None:
             return
     last, winner = _ending(engine, task_id, summary)
     if winner is None:
+        _check_from(task_id, last, from_step)
         step = _step_of(engine, task_id, last, request)
         engine.schedule.set(task_id, engine.policy.redelivery_delay)  # before the step: a crash after it is found soon
         with naming_id(request):
@@ -88,6 +90,27 @@ def _ending(engine: Engine, task_id: str, summary: TaskSummary) -> tuple[TaskSte
     if is_open:
         raise TransientError(f"task {task_id!r} is being closed; retry it again in a moment")
     return steps[0], None
+
+
+def _check_from(task_id: str, last: TaskStep, from_step: int | None) -> None:
+    """Raise StateConflict unless `from_step` is None, or the position of the last good step.
+
+    A task does not continue from an earlier step: the history is append-only. Agents would have to forget later steps,
+    while their tools have run, messages in them have been accepted, and followers have shown them.
+    """
+    if from_step is None or from_step == last.seq - 1:
+        return
+    fork = f"roboco fork {task_id} --seq {from_step}"
+    if from_step >= last.seq:
+        raise StateConflict(
+            f"task {task_id!r} failed at step {last.seq}, and step {from_step} is not before it: its last good step is "
+            f"{last.seq - 1}"
+        )
+    raise StateConflict(
+        f"task {task_id!r} continues from step {last.seq - 1}, its last good one, and not from {from_step}: the steps "
+        f"after that have been executed and published, and a history is never changed; {fork} continues from there in "
+        "a new task, and Task.retry() without a step keeps them"
+    )
 
 
 def _not_failed(engine: Engine, task_id: str, summary: TaskSummary) -> StateConflict | TransientError:

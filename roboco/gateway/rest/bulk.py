@@ -35,7 +35,8 @@ router = APIRouter(tags=["operations"])
 async def control_tasks(
     request: Request, gateway: TheGateway, caller: Caller, body: BulkRequest, key: IdempotencyKey = None
 ) -> Response:
-    """Stop, interrupt, pause, step or resume the next page of the tasks that meet the conditions, or set their limits.
+    """Stop, interrupt, pause, step, resume or retry the next page of the tasks that meet the conditions, or set their
+    limits.
 
     Repeat the request with the cursor of its response until the cursor is empty. Tasks that are created after the first
     request are left as they are. A key of a tenant, or of some teams, reaches their tasks alone.

@@ -27,7 +27,7 @@ class BulkRequest(FewMistakes, InputModel):
     """The control. `interrupt` sends no message."""
     status: Annotated[list[_Status], Field(max_length=20)] = []
     """Statuses or groups of open tasks. By default those that the control may concern: for example, `resume` reaches
-    paused tasks."""
+    paused tasks, and `retry` failed ones."""
     tenant: TenantName | None = None
     """The tenant. A key of a tenant reaches tasks of that tenant only."""
     team: Annotated[list[Annotated[str, Field(max_length=64)]] | None, Field(max_length=20)] = None
@@ -41,9 +41,9 @@ class BulkRequest(FewMistakes, InputModel):
     all_tasks: bool = False
     """True to control all tasks: a request without a condition is refused otherwise."""
     reason: Annotated[str | None, Field(min_length=1, max_length=4000)] = None
-    """Why tasks are stopped; their histories keep it."""
+    """Why tasks are stopped or retried; their histories keep it."""
     limits: LimitOverrides | None = None
-    """The new limits, for the control `limits`."""
+    """The new limits, for the controls `limits` and `retry`."""
     bulk_id: ItemName | None = None
     """The id of the bulk control. The same id again controls no task twice. Leave it out with Idempotency-Key."""
     cursor: Annotated[str, Field(max_length=MAX_CURSOR_CHARS)] = ""

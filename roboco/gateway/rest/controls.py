@@ -189,7 +189,10 @@ async def retry_task(
 
     await gateway.admit_retry(caller, task_id, is_accepted)
     control = _Control(gateway, caller, task_id, item_id, key)
-    return await _sent(control, lambda task, item_id: task.retry(request.reason, item_id, by=caller.by, **limits))
+    return await _sent(
+        control,
+        lambda task, item_id: task.retry(request.reason, item_id, by=caller.by, from_step=request.from_step, **limits),
+    )
 
 
 @router.get(

@@ -138,7 +138,9 @@ def test_a_failed_task_is_retried_once_by_its_caller(rest: RestWorld) -> None:
     broken = ScriptedReply(error=ModelError("auth", "the key is refused", retryable=False))
     rest.run("acme:t", broken)
     assert rest.get("/v1/tasks/t").json()["status"] == "failed"
-    body = {"reason": "a new key"}
+    refused = rest.post("/v1/tasks/t/retry", {"from_step": 7})
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    body = {"reason": "a new key", "from_step": 0}
     first, again = (keyed(rest, "/v1/tasks/t/retry", body, "k") for _ in range(2))
     assert (first.status_code, again.status_code) == (202, 202), first.text
     assert rest.get(first.headers["location"]).json()["by"] == "key:acme"

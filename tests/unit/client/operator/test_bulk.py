@@ -12,8 +12,9 @@ from roboco.client.operator.pace import Pace
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
-from roboco.errors import TransientError, UsageError
+from roboco.errors import ModelError, TransientError, UsageError
 from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.memory_ports.model import ScriptedReply
 
 
 @pytest.fixture
@@ -140,6 +141,7 @@ def test_a_task_that_changes_meanwhile_gets_its_item_in_a_later_round(rest: Rest
         ("stop", {"limits": {"max_steps": 5}}, "stop takes no limits"),
         ("stop", {"reason": ""}, "reason"),
         ("pause", {"reason": "why"}, "pause takes no reason"),
+        ("retry", {"status": "open"}, "retry concerns failed tasks alone"),
         ("limits", {}, "limits needs limits"),
         ("limits", {"limits": {"max_steps": "many"}}, "max_steps"),
         ("erase", {}, "name"),
@@ -184,6 +186,26 @@ def test_each_control_is_accepted_by_its_task(rest: RestWorld, control: str, opt
     [task_id] = submit(rest, "a")
     assert outcomes(*bulk(rest, control, **options).pages()) == {task_id: "accepted"}
     assert len(items(rest, task_id)) == 1
+
+
+def test_retry_reaches_failed_tasks_alone_and_each_once(rest: RestWorld) -> None:
+    broken = ScriptedReply(error=ModelError("auth", "the key is refused", retryable=False))
+    rest.replies.extend([broken] * 9)
+    failed = submit(rest, *"ab")
+    for task_id in failed:
+        rest.world.settle(task_id)
+    submit(rest, "queued")
+    options = {"reason": "the key is valid again", "by": "key:night", "limits": {"max_steps": 50}}
+    run = bulk(rest, "retry", **options)
+    assert run.count() == 2
+    assert outcomes(*run.pages(limit=1)) == dict.fromkeys(failed, "accepted")
+    rest.world.settle("acme:a")
+    assert rest.orchestrator.task("acme:a").summary().status == "failed"
+    again = bulk(rest, "retry", bulk_id=run.bulk_id, **options)
+    assert {outcomes(*again.pages())[task_id] for task_id in failed} == {"repeated"}
+    assert rest.orchestrator.task("acme:a").summary().retries == 1
+    retries = [step.metadata["by"] for step in rest.orchestrator.task("acme:a").history() if step.is_retry]
+    assert retries == ["key:night"]
 
 
 def test_resume_reaches_paused_tasks_alone(rest: RestWorld) -> None:

@@ -319,6 +319,20 @@ def test_limits_of_seconds_count_from_the_retry() -> None:
     assert worlds[0].summary().status is TaskStatus.COMPLETED
 
 
+def test_a_retry_from_an_earlier_step_is_refused_and_names_the_fork() -> None:
+    world = failed_world()
+    before = list(world.histories.lines(TASK))
+    for step, message in ((0, r"not from 0: .* roboco fork task_1 --seq 0"), (2, "its last good step is 1")):
+        request = RetryRequest(item_id=f"from{step}", created_at=world.engine.now())
+        with pytest.raises(StateConflict, match=message):
+            retry_task(world.engine, TASK, request, step)
+    assert list(world.histories.lines(TASK)) == before
+    request = RetryRequest(item_id="from1", created_at=world.engine.now())
+    retry_task(world.engine, TASK, request, 1)
+    world.settle()
+    assert_completed(world)
+
+
 def test_only_a_failed_task_is_retried() -> None:
     world = SEQUENTIAL.world()
     with pytest.raises(NotFound):
