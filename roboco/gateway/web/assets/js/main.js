@@ -26,16 +26,16 @@ function App() {
   const can = scope => me.scopes.includes(scope);
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const [page, taskId, , step] = path.split("/").map(decode);
-  const link = (to, text, here) => html`<a href=${to} aria-current=${here ? "page" : null}>${text}</a>`;
+  const link = (text, to) => html` <a href="#/${to}" aria-current=${(page ?? "") === to ? "page" : null}>${text}</a>`;
   return html`
     <header class="top">
       <a class="brand" href="#/">${LOGO}</a>
-      <nav class="grow" aria-label="Pages">${link("#/", "Tasks", !page)} ${can("operate") && link("#/operations", "Operations", page === "operations")}</nav>
+      <nav class="grow" aria-label="Pages">${link("Tasks", "")}${can("operate") && link("Operations", "operations")}</nav>
       <span class="hint">${me.tenant && `${me.tenant} · `}${me.by}</span>
       ${me.by !== "local" && html`<button class="quiet" onClick=${() => change("sign-out")}>Sign out</button>`}
       <${Problem} problem=${state.problem} />
     </header>
-    ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : null} me=${me} can=${can} />`
+    ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : null} can=${can} />`
       : page === "operations" ? html`<${OperationsPage} can=${can} />`
       : html`<${ListPage} me=${me} can=${can} query=${new URLSearchParams(query)} />`}`;
 }

@@ -3,15 +3,24 @@
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { age, statusName } from "./format.js";
 
+/** Text of models, tools and users: text alone, and its direction does not leak. */
+export const Hostile = ({ children, tag = "span", ...rest }) => html`<${tag} dir="auto" ...${rest} class="hostile ${rest.class ?? ""}">${children}<//>`;
 export const Status = ({ value }) => html`<span class="status ${value}" data-status=${value}>${statusName(value)}</span>`;
+export const Banner = ({ kind, children }) => html`<div class="banner" data-banner=${kind} role="status">${children}</div>`;
+export const Problem = ({ problem, retry }) => problem && html`<div class="problem" role="alert">
+  <${Hostile} tag="strong">${problem.message}<//> <${Hostile}>${problem.remedy}<//> ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+</div>`;
+
+/** Return the address of a task's page, at a step if one is given. */
+export const addressOf = (taskId, seq) => `#/tasks/${encodeURIComponent(taskId)}${seq == null ? "" : `/steps/${seq}`}`;
 
 /** Return the properties of an element in the colour of an agent. */
-export const coloured = (task, name, other = "") =>
-  task.hues.has(name) ? { class: `agent ${other}`, style: { "--hue": task.hues.get(name) } } : { class: other };
+export const coloured = ({ hues }, name, other = "") =>
+  hues.has(name) ? { class: `agent ${other}`, style: { "--hue": hues.get(name) } } : { class: other };
 
 export function Age({ at }) {
   const now = useClock(5000);
-  return at ? html`<time datetime=${new Date(at).toISOString()} title=${new Date(at).toLocaleString()}>${age(at, now)}</time>` : null;
+  return at > 0 && html`<time title=${new Date(at).toLocaleString()}>${age(at, now)}</time>`;
 }
 
 /** Return the present, renewed each `interval` milliseconds; 0 stops it. */
@@ -24,25 +33,24 @@ export function useClock(interval) {
   return now;
 }
 
-export const Problem = ({ problem, retry }) => problem && html`<div class="problem" role="alert">
-  <${Hostile} tag="strong">${problem.message}<//> <${Hostile}>${problem.remedy}<//> ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
-</div>`;
-
-export const Banner = ({ kind, children }) => html`<div class="banner" data-banner=${kind} role="status">${children}</div>`;
-
-/** Text of models, tools and users: text alone, and its direction does not leak. */
-export const Hostile = ({ children, tag = "span", ...rest }) => html`<${tag} dir="auto" ...${rest} class="hostile ${rest.class ?? ""}">${children}<//>`;
+const settled = async (action, ...args) => {
+  try {
+    return { data: await action(...args), problem: null };
+  } catch (problem) {
+    return { problem };
+  }
+};
 
 /** Return [run, {busy, problem, result}]. A second click while the action runs has no effect. */
 export function useAction(action) {
   const [state, setState] = useState({});
-  const busy = useRef(false);
+  const held = useRef();
   const run = async (...args) => {
-    if (busy.current) return;
-    busy.current = true;
-    setState({ busy: true });
-    setState(await (async () => action(...args))().then(result => ({ result }), problem => ({ problem })));
-    busy.current = false;
+    if (held.current) return;
+    setState((held.current = { busy: true }));
+    const { data: result, problem } = await settled(action, ...args);
+    setState({ result, problem });
+    held.current = null;
   };
   return [run, state];
 }
@@ -54,11 +62,11 @@ export function useLoad(read, inputs, interval = 0) {
   const reload = useCallback(async () => {
     const turn = (held.turn = {});
     clearTimeout(held.timer);
-    const found = await (async () => read())().then(data => ({ data, problem: null }), problem => ({ problem }));
+    const found = await settled(read);
     if (turn !== held.turn) return;
     setState(before => ({ ...before, ...found }));
-    const fails = found.problem?.status === 0 || found.problem?.status >= 429;
-    if (fails || interval) held.timer = setTimeout(reload, interval || 3000);
+    const { status } = found.problem ?? {};
+    if (interval || status === 0 || status >= 429) held.timer = setTimeout(reload, interval || 3000);
   }, inputs);
   useEffect(() => {
     setState({});
