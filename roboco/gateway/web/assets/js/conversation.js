@@ -1,10 +1,9 @@
-// conversation: the steps of a task and its running turns. All content is hostile, and shown as text.
+// conversation: the steps of a task and its running turns. All content is hostile: it is shown as text.
 //
-//   step of an agent: failed attempts (void), text, cards of tool calls and files, errors      running turn: the same, live
-//   step of tools: a line for each result, whose content is in the card of its call
+//   step or running turn: void attempts, text, cards of calls and files, errors      step of tools: a line for each result
 
 import { Component, html, useEffect, useRef } from "../vendor/preact.js";
-import { send, taskPath } from "./api.js";
+import { requestText, taskPath } from "./api.js";
 import { CallActions } from "./controls.js";
 import { bytes, clock, dateTime, duration, json, statusName } from "./format.js";
 import { openTurns, textOf } from "./task_state.js";
@@ -15,7 +14,7 @@ const KEYS = { j: 1, k: -1 };
 const NAMES = { tool_executor: "tools", orchestrator: "notice" };
 const IMAGE = /^image\/(png|jpeg|gif|webp)$/;
 const TEXT = /^text|json|xml|yaml|toml|script|sql/;
-const MOST = 65536; // bytes of a text
+const MOST = 1 << 20; // bytes of a text that is read
 
 export function Conversation({ selected, onSelect, ready, ...shared }) {
   const { steps, turns, status } = shared.task;
@@ -56,7 +55,7 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
 }
 
 class Row extends Component {
-  /** A step whose calls have results does not change while others are written. */
+  /** A step whose calls have results changes no more. */
   shouldComponentUpdate(next) {
     return !this.done || ["task", "step", "selected", "effects"].some(name => next[name] !== this.props[name]);
   }
@@ -111,7 +110,7 @@ const State = ({ of: [colour, text] }) => html`<span class="status ${colour}">${
 function Value({ name, value }) {
   const line = JSON.stringify(value) ?? "{}";
   const long = line.length > 200;
-  return line !== "{}" && html`<div class="value"><span class="dim">${name}</span> <${Hostile} tag="pre" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value, MOST) : line}<//></div>`;
+  return line !== "{}" && html`<div class="value"><span class="dim">${name}</span> <${Hostile} tag="pre" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : line}<//></div>`;
 }
 
 function ToolCard({ taskId, task, call, effect, can }) {
@@ -134,20 +133,20 @@ function ToolCard({ taskId, task, call, effect, can }) {
   </section>`;
 }
 
-/** A file of the task. The gateway sends it as an attachment that no browser runs. */
+/** A file. The gateway sends it as an attachment, which no browser runs. */
 function File({ taskId, uri, mime_type: type, size, version }) {
   const name = uri.split("artifacts/").pop();
   const path = taskPath(taskId, "files", name);
-  const [read, { result, problem }] = useAction(async () => (await send(path, { headers: size > MOST ? { Range: `bytes=0-${MOST - 1}` } : {} })).text());
+  const [read, { result, problem }] = useAction(() => requestText(path));
   return html`<section class="card" data-file=${name}>
     <header>
       <${Hostile} class="mono name">${name}<//>
       <span class="dim grow"><${Hostile}>${type}<//> ${bytes(size)}${version > 1 && `, version ${version}`}</span>
-      ${TEXT.test(type) && html`<button type="button" data-action="preview" onClick=${read}>Preview</button>`}
+      ${TEXT.test(type) && size <= MOST && html`<button type="button" data-action="preview" onClick=${read}>Preview</button>`}
       <a data-action="download" href=${path} download=${name}>Download</a>
     </header>
     <${Problem} problem=${problem} />
-    ${IMAGE.test(type) && size < MOST * 128 && html`<img src=${path} alt=${`The image ${name}`} />`}
-    <${Value} name=${size > MOST ? `First ${bytes(MOST)}` : "Text"} value=${result} />
+    ${IMAGE.test(type) && size <= MOST * 8 && html`<img src=${path} alt=${`The image ${name}`} />`}
+    <${Value} name="Text" value=${result} />
   </section>`;
 }

@@ -25,8 +25,8 @@ function App() {
   if (!me) return html`<main><${Problem} problem=${problem} retry=${reload} /></main>`;
   const can = scope => me.scopes.includes(scope);
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
-  const [page, taskId, , step] = path.split("/").map(decode);
-  const link = (text, to) => html` <a href="#/${to}" aria-current=${(page ?? "") === to ? "page" : null}>${text}</a>`;
+  const [page, taskId, , step] = path.split("/").map(name => new URLSearchParams(`_=${name}`).get("_")); // decoded, and never an error
+  const link = (text, to) => html` <a href="#/${to}" aria-current=${page === to ? "page" : null}>${text}</a>`;
   return html`
     <header class="top">
       <a class="brand" href="#/">${LOGO}</a>
@@ -41,27 +41,16 @@ function App() {
 }
 
 function SignIn({ onKey, busy, problem }) {
-  const submit = event => {
-    event.preventDefault();
-    onKey(new FormData(event.target).get("key").trim());
-  };
+  const submit = event => [event.preventDefault(), onKey(event.target.key.value.trim())];
   return html`<main data-page="sign-in" class="sign-in">
     <h1 class="brand">${LOGO}</h1>
-    <form class="stack" onSubmit=${submit}>
+    <form onSubmit=${submit}>
       <label>Key <input name="key" type="password" autocomplete="current-password" required autofocus placeholder="rbk_…" /></label>
-      <p class="hint">An operator creates a key with <code>roboco keys create</code>. The page keeps none: it gets a cookie that scripts cannot read.</p>
+      <p class="hint">An operator creates keys with <code>roboco keys create</code>. The page gets a cookie that scripts cannot read.</p>
       <button class="primary" disabled=${busy}>Sign in</button>
     </form>
     <${Problem} problem=${problem} />
   </main>`;
-}
-
-function decode(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 render(html`<${App} />`, document.getElementById("app"));
