@@ -30,7 +30,8 @@ def expect_file(page: Page) -> None:
     card = page.locator('[data-file="sums.md"]')
     card.scroll_into_view_if_needed()
     button(page, "preview").click()
-    expect(card.locator("pre")).to_have_text(CONTENT)
+    card.locator("pre").wait_for()
+    assert card.locator("pre").text_content() == CONTENT
     with page.expect_download() as download:
         card.get_by_text("Download").click()
     assert download.value.suggested_filename == "sums.md"
