@@ -60,6 +60,6 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
   return html`<header>
     <div class="row"><${Hostile} tag="h1">${title}<//><${Status} value=${known.status} /></div>
     ${reason && html`<${Hostile} tag="p" class="dim" tabindex=${reason.length > 200 ? 0 : null}>${reason}<//>`}
-    <dl>${facts.map(([name, value]) => html`<dt>${name}</dt><dd data-fact=${name}>${value}</dd>`)}</dl>
+    <dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd data-fact=${name}>${value}</dd></div>`)}</dl>
   </header>`;
 }
