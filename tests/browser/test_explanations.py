@@ -12,7 +12,7 @@ from tests.support.browser.states import open_task, run_example
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
-TABS = ("Why", "Context", "Usage", "Raw", "Digest", "Events")
+TABS = ("Why", "Context", "Usage", "Raw", "Digest")
 
 
 def expect_tab(page: Page, name: str) -> None:
@@ -44,17 +44,14 @@ def test_a_click_on_a_bar_explains_its_step(web: WebStack, light_page: Page) -> 
     assert_page_equals_history(light_page, task)
 
 
-def test_lanes_and_the_inspector_need_no_mouse(web: WebStack, light_page: Page) -> None:
+def test_the_inspector_needs_no_mouse_and_the_lanes_follow(web: WebStack, light_page: Page) -> None:
     task = run_example(web, "handoffs")
-    open_task(light_page, web, task)
+    open_task(light_page, web, task, 0)
     keyboard = light_page.keyboard
-    light_page.locator('[data-bar][tabindex="0"]').focus()
-    keyboard.press("Home")
-    expect(light_page.locator('[data-turn="0"]').first).to_be_focused()
-    keyboard.press("ArrowRight")
-    expect(light_page.locator('[data-turn="1"]').first).to_be_focused()
-    keyboard.press("Enter")
+    step(light_page, 1).wait_for()
+    keyboard.press("j")
     expect(light_page.locator("[data-inspector]")).to_have_attribute("data-inspector", "1")
+    expect(light_page.locator('[data-turn="1"][aria-current="step"]')).to_be_visible()
     light_page.get_by_role("tab", name="Why").focus()
     for name in TABS[1:]:
         keyboard.press("ArrowRight")

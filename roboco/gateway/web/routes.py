@@ -1,15 +1,17 @@
 """routes: the page of the web view and its files. They are public: all data need a caller, and come from the API.
 
-browser ─► /            index.html ─► ui/js/..., ui/css/..., ui/vendor/...   (ETag: a new release is seen at once)
+browser ─► /            index.html ─► ui/js/app.js, ui/css/app.css, ui/vendor/...   (ETag: a release is seen at once)
            unknown file: 404         content policy: only files and requests of this origin
 """
 
 import gzip
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import PurePosixPath
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -17,6 +19,7 @@ from starlette.responses import Response
 
 from roboco.gateway.problem import not_found
 from roboco.gateway.rest.caching import has_match
+from roboco.gateway.web.bundle import bundle
 
 router = APIRouter(include_in_schema=False)
 _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -81,20 +84,23 @@ class _Asset:
 
 @cache
 def _assets() -> dict[str, _Asset]:
-    """Return each file by its path. They are read and compressed once: some 120 KB."""
-    folder = resources.files("roboco.gateway.web") / "assets"
-    return {
-        path: _Asset(kind, content, gzip.compress(content, 9, mtime=0), f'"{sha256(content).hexdigest()[:32]}"')
-        for path, kind, content in _read_folder(folder)
-    }
+    """Return each file by its path. They are read, joined and compressed once: some 110 KB."""
+    return {path: _asset(path, text.encode()) for path, text in bundle(read_sources()).items()}
 
 
-def _read_folder(folder: Traversable, prefix: str = "") -> list[tuple[str, str, bytes]]:
-    found = []
+def _asset(path: str, content: bytes) -> _Asset:
+    kind = _TYPES[PurePosixPath(path).suffix]
+    return _Asset(kind, content, gzip.compress(content, 9, mtime=0), f'"{sha256(content).hexdigest()[:32]}"')
+
+
+def read_sources() -> dict[str, str]:
+    """Return the text of each source file of the page, by its path."""
+    return dict(_read_folder(resources.files("roboco.gateway.web") / "assets"))
+
+
+def _read_folder(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
     for entry in folder.iterdir():
-        media_type = _TYPES.get("." + entry.name.rpartition(".")[2])
         if entry.is_dir():
-            found += _read_folder(entry, f"{prefix}{entry.name}/")
-        elif media_type is not None:
-            found.append((f"{prefix}{entry.name}", media_type, entry.read_bytes()))
-    return found
+            yield from _read_folder(entry, f"{prefix}{entry.name}/")
+        elif PurePosixPath(entry.name).suffix in _TYPES:
+            yield f"{prefix}{entry.name}", entry.read_text("utf-8")

@@ -2,32 +2,30 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { newKey, post, request, taskPath } from "./api.js";
-import { clock, duration, number, statusName } from "./format.js";
+import { clock, duration, plural, statusName } from "./format.js";
 import { facts } from "./inspector.js";
 import { ENDED } from "./task_state.js";
-import { Dialog, Hostile, Problem, useAction } from "./ui.js";
+import { addressOf, Dialog, Problem, useAction } from "./ui.js";
 
-const MAX = 80; // fields of a form, items of a list, options
-const BEYOND = /ref$|Of$|^(if|not|prefixItems|patternProperties)$/i; // no form has these
+const MAX = 80; // fields of a form, options of a field
+const BEYOND = /ref$|Of$|^(if|not|patternProperties)$/i; // no form has these
 const isObject = value => Object(value) === value && !Array.isArray(value);
 
-/** Return the field of a value: {kind, title, required, text ...}, or with fields. The schema may be hostile. */
+/** Return the field of a value: {kind, title, required, text ...}, or with fields. A list is JSON. The schema may be hostile. */
 export function formOf(schema, value, name = "", required = true, left = { fields: MAX }) {
-  const { title, description, default: given, items, properties, ...rest } = isObject(schema) ? schema : {};
+  const { title, description, default: given, properties, ...rest } = isObject(schema) ? schema : {};
   const short = text => (typeof text === "string" ? text.slice(0, 600) : "");
   value ??= given;
-  const json = value == null ? "" : JSON.stringify(value, null, 2);
-  const field = { kind: "json", name, title: short(title) || name, hint: short(description), required, text: json };
+  const text = value == null ? "" : JSON.stringify(value, null, 2);
+  const field = { kind: "json", name, title: short(title) || name, hint: short(description), required, text };
   if (--left.fields < 0 || Object.keys(rest).some(key => BEYOND.test(key))) return field;
   const kind = short(rest.type);
   const options = { null: [null], boolean: [true, false] }[kind] ?? ("const" in rest ? [rest.const] : rest.enum);
   if (Array.isArray(options) && options.length <= MAX) {
     return { ...field, kind: "option", text: JSON.stringify(value) ?? "", options: options.map(one => JSON.stringify(one)) };
   }
-  if (kind === "string") return { ...field, kind, text: typeof value === kind ? value : json };
+  if (kind === "string") return { ...field, kind, text: typeof value === kind ? value : text };
   if (kind === "number" || kind === "integer") return { ...field, kind };
-  const item = one => formOf(items, one, "", true, left);
-  if (kind === "array" && isObject(items)) return { ...field, kind, item, fields: Array.isArray(value) ? value.slice(0, MAX).map(item) : [] };
   const names = kind === "object" && isObject(properties) ? Object.keys(properties) : [];
   const needed = [].concat(rest.required ?? []);
   if (!names.length || names.length > MAX || !needed.every(name => names.includes(name))) return field;
@@ -36,16 +34,15 @@ export function formOf(schema, value, name = "", required = true, left = { field
 }
 
 /** Return the value of a field, or undefined if it is left out. Throws an Error that names the field. */
-export function valueOf({ kind, title, required, item, fields, options, text }, path = []) {
+export function valueOf({ kind, title, required, fields, options, text }, path = []) {
   const at = [...path, title];
   if (!required && isBlank({ fields, text })) return undefined;
   if (kind === "string") return text;
-  if (item) return fields.map((one, i) => valueOf({ ...one, title: i + 1 }, at));
   if (fields) return Object.fromEntries(fields.map(one => [one.name, valueOf(one, at)]).filter(([, value]) => value !== undefined));
   const value = parse(text);
   const fits = { json: true, integer: Number.isInteger(value), option: options?.includes(text) }[kind] ?? typeof value === kind;
   const mistake = !text.trim() ? "is missing" : value === undefined ? "is not JSON" : !fits ? `is no ${kind}` : isExact(value) ? "" : "is too large to be exact";
-  if (mistake) throw new Error(`${at.filter(String).join(" › ") || "the value"} ${mistake}`);
+  if (mistake) throw new Error(`${at.filter(Boolean).join(" › ") || "the value"} ${mistake}`);
   return value;
 }
 
@@ -62,16 +59,13 @@ function parse(text) {
 }
 
 /** A field, which is changed in place. */
-function Field({ field, changed, title = field.title }) {
-  const { kind, name, hint, required, item, fields, options } = field;
-  const label = html`<${Hostile}>${title} <small class="dim">${required && "required"} ${hint}</small><//>`;
+function Field({ field, changed }) {
+  const { kind, name, title, hint, required, fields, options } = field;
+  const label = html`<bdi>${title} <small class="dim">${required && "required"} ${hint}</small></bdi>`;
+  if (fields) return html`<fieldset><legend>${label}</legend>${fields.map(one => html`<${Field} field=${one} changed=${changed} />`)}</fieldset>`;
   const tag = options ? "select" : /^[ni]/.test(kind) ? "input" : "textarea";
-  if (!fields) return html`<label>${label}<${tag} name=${name} value=${field.text} dir="auto" onInput=${event => changed((field.text = event.target.value))}>
+  return html`<label>${label}<${tag} name=${name} value=${field.text} dir="auto" onInput=${event => changed((field.text = event.target.value))}>
     ${options && ["", ...options].map(one => html`<option value=${one}>${{ true: "yes", false: "no" }[one] ?? one.replace(/^"(.*)"$/, "$1").slice(0, 600)}</option>`)}<//></label>`;
-  const button = (text, change) => html`<button type="button" onClick=${() => changed(change())}>${text}</button>`;
-  return html`<fieldset><legend>${label}</legend>
-    ${fields.map((one, i) => html`<${Field} field=${one} changed=${changed} title=${item && i + 1} />${item && button(`Remove ${i + 1}`, () => fields.splice(i, 1))}`)}
-    ${item && button("Add", () => fields.push(item()))}</fieldset>`;
 }
 
 const LIMITS = ["steps", "tokens", "tokens_in", "tokens_out", "calls", "cost", "seconds"].map(name => `max_${name}`);
@@ -80,8 +74,7 @@ const LIMITS = ["steps", "tokens", "tokens_in", "tokens_out", "calls", "cost", "
 export const changedLimits = (now, wanted) =>
   Object.fromEntries(LIMITS.map(name => [name, wanted[name] ?? null]).filter(([name, value]) => value !== now[name]));
 
-const RUNNING = ["queued", "running"];
-const OPEN = [...RUNNING, "approval", "client_tool_turn"];
+const OPEN = ["queued", "running", "approval", "client_tool_turn"];
 const TEXT = { type: "string" };
 const ANY = { description: "JSON or text" };
 const askReason = () => ({ properties: { reason: TEXT } });
@@ -91,7 +84,7 @@ const CONTROLS = {
   send: { path: "messages", kind: "primary" },
   interrupt: { statuses: OPEN },
   pause: { statuses: OPEN, holds: true },
-  step: { statuses: [...RUNNING, "paused"], holds: true },
+  step: { statuses: ["queued", "running", "paused"], holds: true },
   resume: { statuses: ["paused"], holds: true },
   limits: {
     hint: "They count from the next step on. An empty field is no limit.",
@@ -157,7 +150,7 @@ function useControls({ can, done, ...given }) {
     setTimeout(() => (sent.content = ""), 500); // until then it is part of a double click
     ask(null);
     done?.(body);
-    if (name === "fork") return (location.hash = `#/tasks/${encodeURIComponent(found.task_id)}`);
+    if (name === "fork") return (location.hash = addressOf(found.task_id));
     const id = found.item_id ?? own.item_id ?? `${change ? "change" : name === "answer" ? name : "verdict"}-${call.id}`;
     setReceipts(before => [{ id, taskId, holds, name }, ...before.filter(one => one.id !== id)].slice(0, 4));
   });
@@ -184,26 +177,28 @@ function Ask({ name, path = name, hint, kind, properties, body = value => value,
     }
   };
   return html`<${Dialog} title=${`${labelOf(path)} ${call?.tool ?? ""}`} onClose=${onClose}><form onSubmit=${submit}>
-    <${Hostile} class="hint">${hint}<//>${call && facts({ args: call.args })}
+    <bdi class="hint">${hint}</bdi>${call && facts({ args: call.args })}
     <${Field} field=${form} changed=${() => changed({})} />
     <p role="alert">${problem.message}</p>${children}
     <div class="row"><button type="button" onClick=${onClose}>Cancel</button><button class=${kind} data-action="confirm">${labelOf(path)}</button></div>
   </form><//>`;
 }
 
-/** Return the lines of a receipt: {text, after}. */
+/** Return the lines of a receipt. */
 export function receiptLines({ requested_at, seen_at, closed_at, chunks_after: chunks, expired, applied_at_seq: seq, effect }, holds) {
-  let last = 0;
-  const moments = [["requested", requested_at], ["seen by the worker", seen_at], ["connection closed", closed_at]].filter(([, time]) => time);
-  const lines = moments.map(([text, time]) => {
-    const [at, before] = [Date.parse(time), last];
-    last = at;
-    return { text, after: !before ? clock(at) : at < before ? "clocks differ" : `+${duration(at - before)}` };
-  });
-  const open = holds ? "counts from now on" : "not applied yet";
-  const state = expired ? "expired: the task ended before it was applied" : seq == null ? open : `${holds ? "counted until" : "applied at"} step ${seq}`;
-  const rest = [chunks != null && `${number(chunks)} ${chunks === 1 ? "chunk" : "chunks"} after the request`, state, effect?.replace("_", " ")];
-  return [...lines, ...rest.filter(Boolean).map(text => ({ text }))];
+  const moment = (text, time, before) => {
+    const after = Date.parse(time) - Date.parse(before);
+    return time && `${text} ${!before ? clock(Date.parse(time)) : after < 0 ? "(clocks differ)" : `+${duration(after)}`}`;
+  };
+  const applied = seq == null ? (holds ? "counts from now on" : "not applied yet") : `${holds ? "counted until" : "applied at"} step ${seq}`;
+  return [
+    moment("requested", requested_at),
+    moment("seen by the worker", seen_at, requested_at),
+    moment("connection closed", closed_at, seen_at ?? requested_at),
+    chunks != null && `${plural(chunks, "chunk")} after the request`,
+    expired ? "expired: the task ended before it was applied" : applied,
+    effect?.replace("_", " "),
+  ].filter(Boolean);
 }
 
 function Receipt({ taskId, id, name, holds }) {
@@ -220,7 +215,7 @@ function Receipt({ taskId, id, name, holds }) {
     return () => clearTimeout(timer, (timer = 0));
   }, []);
   return receipt && html`<ol class="row hint" data-receipt=${id}><b>${labelOf(name)}</b>
-    ${receiptLines(receipt, holds).map(({ text, after }) => html`<li>${text} ${after}</li>`)}<${Hostile}>${receipt.by}<//></ol>`;
+    ${receiptLines(receipt, holds).map(line => html`<li>${line}</li>`)}<bdi>${receipt.by}</bdi></ol>`;
 }
 
 export function Controls({ taskId, task, summary, selected, can }) {
@@ -262,13 +257,9 @@ function wantOf(task, call) {
   return call.unknown && !changeOf(task, call) ? "resolution" : "approval";
 }
 
-/** Return {how, by, reason, args} of the decision on a call, from the step of its result, or null. */
-export function decisionIn(step, callId) {
+/** Return the decision on a call, from the step of its result: {approved, reason, args, by} or {decision, by}. */
+export function decisionIn(step, id) {
   const { approvals = {}, resolved = {}, resolved_by: by = {} } = step?.metadata ?? {};
-  if (Object.hasOwn(approvals, callId)) {
-    const { approved, reason, args, by } = approvals[callId];
-    return { by, how: `${approved ? "approved" : "denied"} this call${args ? " with other arguments" : ""}`, reason, args };
-  }
-  if (!Object.hasOwn(resolved, callId)) return null;
-  return { by: by[callId], how: `${{ answer: "answered", change: "decided on the change of" }[resolved[callId].split("-")[0]] ?? "resolved"} this call` };
+  if (Object.hasOwn(approvals, id)) return approvals[id];
+  return Object.hasOwn(resolved, id) ? { decision: resolved[id], by: by[id] } : null;
 }

@@ -7,14 +7,14 @@ import { requestText, taskPath } from "./api.js";
 import { CallActions } from "./controls.js";
 import { bytes, clock, dateTime, duration, json, statusName } from "./format.js";
 import { openTurns, textOf } from "./task_state.js";
-import { addressOf, coloured, Hostile, Problem, useAction, useClock } from "./ui.js";
+import { addressOf, coloured, Problem, useAction, useClock } from "./ui.js";
 import { VirtualList } from "./virtual_list.js";
 
 const KEYS = { j: 1, k: -1 };
 const NAMES = { tool_executor: "tools", orchestrator: "notice" };
 const IMAGE = /^image\/(png|jpeg|gif|webp)$/;
-const TEXT = /^text|json|xml|yaml|toml|script|sql/;
-const MOST = 1 << 20; // bytes of a text that is read
+const TEXTUAL = /^text|json|xml|yaml|toml|script|sql/;
+const MOST_BYTES = 1 << 20; // bytes of a text that is read
 
 export function Conversation({ selected, onSelect, ready, ...shared }) {
   const { steps, turns, status } = shared.task;
@@ -24,7 +24,7 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
   const row = index => {
     const step = steps[index];
     const turn = step ? turns.get(step.step_id) : live[index - steps.length];
-    return html`<${Row} key=${step?.step_id ?? turn?.stepId ?? index} ...${shared} index=${index} step=${step} turn=${turn} selected=${index === selected} />`;
+    return html`<${StepRow} key=${step?.step_id ?? turn?.stepId ?? index} ...${shared} index=${index} step=${step} turn=${turn} selected=${index === selected} />`;
   };
   useEffect(() => {
     const press = event => {
@@ -54,7 +54,7 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
   </section>`;
 }
 
-class Row extends Component {
+class StepRow extends Component {
   /** A step whose calls have results changes no more. */
   shouldComponentUpdate(next) {
     return !this.done || ["task", "step", "selected", "effects"].some(name => next[name] !== this.props[name]);
@@ -68,28 +68,28 @@ class Row extends Component {
     const calls = (step ? parts.flatMap(part => part.tool_call?.id ?? []) : (turn?.calls ?? [])).map(id => task.calls.get(id));
     const at = step ? Date.parse(created_at) : turn?.at;
     const marks = [!step && (turn ? "writes" : "…"), attempt > 1 && `attempt ${attempt}`, ...["imported", "interrupted"].filter(mark => metadata[mark])];
-      this.done = step && calls.every(call => call.resultSeq != null);
+    this.done = step && calls.every(call => call.resultSeq != null);
     return html`<article ...${coloured(task, name, `step by-${name}`)} data-index=${index} data-step=${step?.seq} data-live=${step ? null : turn?.stepId}
       tabindex="-1" aria-current=${selected ? "step" : null} aria-label=${`Step ${index}, ${name}`}>
       <header>
-        <${Hostile} class="name">${NAMES[name] ?? name}<//>
+        <bdi class="name">${NAMES[name] ?? name}<//>
         ${marks.map(mark => mark && html`<span class="tag">${mark}</span>`)}
-        <span class="dim grow">${by && html`by <${Hostile}>${by}<//>`}</span>
+        <span class="dim grow">${by && html`by <bdi>${by}<//>`}</span>
         <span class="hint" title=${dateTime(at)}>${duration(timings?.duration_ms)} ${clock(at)}</span>
         ${step && html`<a href=${addressOf(taskId, index)}>#${index}</a>`}
       </header>
       ${turn?.voids.map(({ attempt, reason, text }) => html`<details class="void" open=${!step}>
-        <summary>Attempt ${attempt} is void: <${Hostile}>${reason}<//></summary>
-        <${Hostile} tag="s" class="text" data-void>${text}<//>
+        <summary>Attempt ${attempt} is void: <bdi>${reason}<//></summary>
+        <s dir="auto" class="text" data-void>${text}<//>
       </details>`)}
-      ${(text || (turn && !step)) && html`<${Hostile} tag="div" class="text" data-text>${text}<//>`}
+      ${(text || (turn && !step)) && html`<div dir="auto" class="text" data-text>${text}<//>`}
       ${calls.map(call => html`<${ToolCard} key=${call.id} ...${shared} call=${call} effect=${(metadata.effects ?? effects)?.[call.tool]} />`)}
       ${parts.map(({ type, tool_result: result, artifact, message, code }) => {
         if (artifact) return html`<${File} key=${artifact.uri} taskId=${taskId} ...${artifact} />`;
-        if (type === "error") return html`<p class="problem"><${Hostile}>${message}<//> <code>${code}</code></p>`;
+        if (type === "error") return html`<p class="problem"><bdi>${message}<//> <code>${code}</code></p>`;
         if (!result) return null;
         const call = task.calls.get(result.tool_call_id);
-        return html`<div><a href=${addressOf(taskId, call.seq)}><${Hostile} class="mono">${call.tool}<//></a> <${State} of=${stateOf(task, { result })} /> ${duration(result.runtime_ms)}</div>`;
+        return html`<div><a href=${addressOf(taskId, call.seq)}><bdi class="mono">${call.tool}<//></a> <${State} of=${stateOf(task, { result })} /> ${duration(result.runtime_ms)}</div>`;
       })}
     </article>`;
   }
@@ -107,10 +107,10 @@ function stateOf(task, { id, result, unknown }) {
 const State = ({ of: [colour, text] }) => html`<span class="status ${colour}">${text}</span>`;
 
 /** JSON or text. A long one scrolls. */
-function Value({ name, value }) {
+function Lines({ name, value }) {
   const line = JSON.stringify(value) ?? "{}";
   const long = line.length > 200;
-  return line !== "{}" && html`<div class="value"><span class="dim">${name}</span> <${Hostile} tag="pre" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : line}<//></div>`;
+  return line !== "{}" && html`<div class="value"><span class="dim">${name}</span> <pre dir="auto" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : line}<//></div>`;
 }
 
 function ToolCard({ taskId, task, call, effect, can }) {
@@ -121,14 +121,14 @@ function ToolCard({ taskId, task, call, effect, can }) {
   const child = subTask?.id ?? (tool === "delegate" && result?.result?.task_id);
   return html`<section class="card" data-call=${call.id}>
     <header>
-      <${Hostile} class="mono name">${tool}<//>
+      <bdi class="mono name">${tool}<//>
       ${effect && html`<span class="tag" data-effect>${effect}</span>`}
       <${State} of=${state} />
       <span class="dim grow" data-duration>${duration(result ? result.runtime_ms || call.endedAt - at : runs ? (task.past?.at ?? now) - at : NaN)}</span>
-      ${child && html`<a data-sub-task href=${addressOf(child)}>Sub-task of <${Hostile}>${subTask?.team}<//></a>`}
+      ${child && html`<a data-sub-task href=${addressOf(child)}>Sub-task of <bdi>${subTask?.team}<//></a>`}
     </header>
-    <${Value} name="Arguments" value=${args} />
-    ${result && html`<${Value} name=${result.is_error ? "Error" : "Result"} value=${result.error ?? result.result} />`}
+    <${Lines} name="Arguments" value=${args} />
+    ${result && html`<${Lines} name=${result.is_error ? "Error" : "Result"} value=${result.error ?? result.result} />`}
     ${!child && html`<${CallActions} taskId=${taskId} call=${call} task=${task} can=${can} ...${task.past && { wants: "" }} />`}
   </section>`;
 }
@@ -140,13 +140,13 @@ function File({ taskId, uri, mime_type: type, size, version }) {
   const [read, { result, problem }] = useAction(() => requestText(path));
   return html`<section class="card" data-file=${name}>
     <header>
-      <${Hostile} class="mono name">${name}<//>
-      <span class="dim grow"><${Hostile}>${type}<//> ${bytes(size)}${version > 1 && `, version ${version}`}</span>
-      ${TEXT.test(type) && size <= MOST && html`<button type="button" data-action="preview" onClick=${read}>Preview</button>`}
+      <bdi class="mono name">${name}<//>
+      <span class="dim grow"><bdi>${type}<//> ${bytes(size)}${version > 1 && `, version ${version}`}</span>
+      ${TEXTUAL.test(type) && size <= MOST_BYTES && html`<button type="button" data-action="preview" onClick=${read}>Preview</button>`}
       <a data-action="download" href=${path} download=${name}>Download</a>
     </header>
     <${Problem} problem=${problem} />
-    ${IMAGE.test(type) && size <= MOST * 8 && html`<img src=${path} alt=${`The image ${name}`} />`}
-    <${Value} name="Text" value=${result} />
+    ${IMAGE.test(type) && size <= MOST_BYTES * 8 && html`<img src=${path} alt=${`The image ${name}`} />`}
+    <${Lines} name="Text" value=${result} />
   </section>`;
 }

@@ -5,7 +5,7 @@ const formatter = (kind, ...options) => {
   return value => format.format(value);
 };
 const UNITS = { d: 86400, h: 3600, min: 60, s: 1 };
-const STATUSES = { user_turn: "waits for a message", client_tool_turn: "waits for a client", approval: "waits for approval", goals_failed: "goals failed" };
+const STATUS_NAMES = { user_turn: "waits for a message", client_tool_turn: "waits for a client", approval: "waits for approval", goals_failed: "goals failed" };
 
 const whole = formatter("NumberFormat", "en");
 const compact = formatter("NumberFormat", "en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -13,11 +13,12 @@ const time = formatter("DateTimeFormat", "en-GB", { timeStyle: "medium" });
 const day = formatter("DateTimeFormat", "en-GB", { dateStyle: "medium", timeStyle: "medium" });
 export const money = formatter("NumberFormat", "en", { style: "currency", currency: "USD", maximumFractionDigits: 4 });
 export const number = value => whole(value ?? 0);
+export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 export const tokens = count => (count < 10000 ? whole(count) : compact(count));
 export const bytes = size => `${compact(size)}B`;
 export const clock = at => (at ? time(at) : "");
 export const dateTime = at => (at ? day(at) : "");
-export const statusName = status => STATUSES[status] ?? status;
+export const statusName = status => STATUS_NAMES[status] ?? status;
 
 /** Return milliseconds as "340 ms", "4.2 s", "3 min 20 s" or "3 d 4 h". */
 export function duration(ms) {

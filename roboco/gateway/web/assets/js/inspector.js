@@ -3,9 +3,9 @@
 import { html, useState } from "../vendor/preact.js";
 import { request, requestText, taskPath } from "./api.js";
 import { json, money, number } from "./format.js";
-import { Hostile, Problem, useLoad } from "./ui.js";
+import { Problem, useLoad } from "./ui.js";
 
-export function Inspector({ taskId, task, step: seq, frames, onClose }) {
+export function Inspector({ taskId, task, step: seq, onClose }) {
   const [tab, setTab] = useState("Why");
   const step = task.steps[seq];
   const names = Object.keys(TABS);
@@ -14,7 +14,7 @@ export function Inspector({ taskId, task, step: seq, frames, onClose }) {
     setTab(names[to]);
     currentTarget.children[to].focus();
   };
-  const read = () => (step ? TABS[tab]({ taskId, seq, step, frames }) : "The history has no such step yet.");
+  const read = () => (step ? TABS[tab]({ taskId, seq, step }) : "The history has no such step yet.");
   return html`<aside data-inspector=${seq} aria-label="Inspector">
     <header class="row"><h2 class="grow">Step ${seq}</h2><button class="quiet" aria-label="Close the inspector" onClick=${onClose}>✕</button></header>
     <div role="tablist" onKeyDown=${pressed}>${names.map(name => html`
@@ -30,13 +30,13 @@ function Panel({ read }) {
 
 /** JSON: a record as facts, an array as a list, arguments as they are. */
 function Value({ of, name }) {
-  if (Object(of) !== of) return html`<${Hostile}>${typeof of === "number" ? (/cost/.test(name) ? money : number)(of) : String(of)}<//>`;
-  if (name === "args") return html`<${Hostile} tag="pre">${json(of)}<//>`;
+  if (Object(of) !== of) return html`<bdi>${typeof of === "number" ? (/cost/.test(name) ? money : number)(of) : String(of)}<//>`;
+  if (name === "args") return html`<pre dir="auto">${json(of)}<//>`;
   const known = Object.entries(of).filter(([, value]) => value != null && value !== "");
   const value = ([name, of]) => html`<${Value} name=${name} of=${of} />`;
   if (!known.length) return "none";
   if (Array.isArray(of)) return html`<ul>${known.map(one => html`<li>${value(one)}</li>`)}</ul>`;
-  return html`<dl>${known.map(one => html`<dt><${Hostile}>${one[0].replaceAll("_", " ")}<//></dt><dd>${value(one)}</dd>`)}</dl>`;
+  return html`<dl>${known.map(one => html`<dt><bdi>${one[0].replaceAll("_", " ")}<//></dt><dd>${value(one)}</dd>`)}</dl>`;
 }
 
 export const facts = of => html`<${Value} of=${of} />`;
@@ -58,18 +58,13 @@ const TABS = {
   },
   async Raw({ taskId, seq }) {
     const [line] = linesOf(await requestText(`${taskPath(taskId, "history")}?start=${seq}&limit=1`));
-    return html`<${Hostile} tag="pre" data-raw>${json(indent(line), 100000)}<//>`;
+    return html`<pre dir="auto" data-raw>${json(indent(line), 100000)}<//>`;
   },
   async Digest({ taskId, seq, step }) {
     const { digests, wrong } = await verifyHistory(taskId);
     return html`<p role="status" data-chain=${wrong ? "broken" : "intact"}>${wrong ? `Step ${wrong.seq} is wrong: ${wrong.why}. The steps before it are intact.`
       : `${number(digests.length)} steps, each intact and following the one before.`}</p>
       ${facts({ shown: step.digest, computed: digests[seq], "step before": step.prev_digest })}`;
-  },
-  Events({ seq, frames = [] }) {
-    const at = frames.findLastIndex(({ data }) => data.step?.seq === seq);
-    const first = frames.findLastIndex(({ data }, index) => index < at && data.step);
-    return html`<${Hostile} tag="pre">${json(frames.slice(first + 1, at + 4), 100000)}<//>`;
   },
 };
 

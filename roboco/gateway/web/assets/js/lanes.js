@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { clock, duration, statusName } from "./format.js";
 import { ROW, firstIndex, layOut, newScale, spans, ticks } from "./lanes_layout.js";
-import { coloured, useClock, useFrame } from "./ui.js";
+import { addressOf, coloured, useClock, useFrame } from "./ui.js";
 
 const HEAD = 110; // pixels of the names of lanes
 const AXIS = 20;
@@ -13,7 +13,6 @@ export function Lanes({ task, selected, onSelect }) {
   const held = useRef({}).current;
   const [, changed] = useFrame();
   const [zoom, setZoom] = useState(0); // pixels for a millisecond; the task always fills the width
-  const [active, setActive] = useState(null);
   const live = !task.endedAt && !task.past;
   const present = useClock(live ? 200 : 0);
   const layout = (held.layout = layOut(task, held.layout));
@@ -26,32 +25,17 @@ export function Lanes({ task, selected, onSelect }) {
   const rate = Math.max(zoom, (width - HEAD) / total);
   const x = at => HEAD + scale.units(Math.min(at, now)) * rate;
   const axis = { x, time: place => scale.time((place - HEAD) / rate) };
-  const chosen = selected == null ? null : bars.find(bar => bar.seq === selected);
-  const current = bars.find(bar => bar.id === active) ?? chosen ?? bars.at(-1);
+  const chosen = selected != null && bars.find(bar => bar.seq === selected);
 
   const enlarge = factor => {
     held.left = (left + width / 2) * factor - width / 2;
     setZoom(Math.min(rate * factor, 0.5, 4e5 / total));
   };
-  const show = bar => {
-    if (!bar) return;
-    if (x(bar.from) > right - 20 || x(bar.to) < left + HEAD) held.left = x(bar.from) - width / 3;
-    setActive(bar.id);
+  useEffect(() => {
+    if (!chosen || (x(chosen.from) < right - 20 && x(chosen.to) > left + HEAD)) return;
+    held.left = x(chosen.from) - width / 3;
     changed();
-  };
-  const pressed = event => {
-    const at = bars.indexOf(current);
-    const rows = lanes.flatMap(lane => lane.rows);
-    const row = rows.indexOf(current?.lane.rows[current.row]);
-    const beside = others => others?.[firstIndex(others, bar => bar.to >= current.from)] ?? others?.at(-1);
-    const bar = { ArrowRight: bars[at + 1], ArrowLeft: bars[at - 1], Home: bars[0], End: bars.at(-1), ArrowDown: beside(rows[row + 1]), ArrowUp: beside(rows[row - 1]) }[event.key];
-    if (!bar || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    held.focus = true;
-    show(bar);
-  };
-
-  useEffect(() => show(chosen), [chosen?.id]);
+  }, [chosen?.id]);
   useEffect(() => {
     const sized = new ResizeObserver(changed);
     sized.observe(box.current);
@@ -60,10 +44,6 @@ export function Lanes({ task, selected, onSelect }) {
   useLayoutEffect(() => {
     if (held.left != null || held.atEnd) box.current.scrollLeft = held.left ?? 1e9;
     held.left = null;
-    const button = box.current.querySelector("[tabindex='0']");
-    if (!held.focus || !button) return;
-    button.focus();
-    held.focus = false;
   });
 
   const plot = useMemo(() => {
@@ -73,11 +53,9 @@ export function Lanes({ task, selected, onSelect }) {
       return x(to) >= left && x(from) <= right && html`<i class=${kind} title=${text} style=${{ left: x(from), width: wide, ...style }}>${(wide > 30 || kind === "tick") && text}</i>`;
     };
     const button = ({ bar, x0, x1, count }) => {
-      const { id, seq, says = (bar.says = describe(bar)) } = bar;
       const [begin, token] = [bar.begin, bar.token].map(at => `${count > 1 ? 0 : x(at) - x0}px`);
-      return html`<button key=${id} class=${bar.state} data-bar=${id} data-turn=${seq} tabindex=${id === current.id ? 0 : -1} aria-label=${says} title=${says}
-        aria-current=${seq != null && seq === selected ? "step" : null} onClick=${() => [setActive(id), seq != null && onSelect(seq)]}
-        style=${{ left: x0, width: x1 - x0, top: 4 + bar.row * ROW, "--begin": begin, "--token": token }}>${x1 - x0 > 24 && bar.text}</button>`;
+      return html`<button key=${bar.id} class=${bar.state} data-turn=${bar.seq} tabindex="-1" title=${(bar.says ??= describe(bar))} aria-current=${bar === chosen ? "step" : null}
+        onClick=${() => bar.seq != null && onSelect(bar.seq)} style=${{ left: x0, width: x1 - x0, top: 4 + bar.row * ROW, "--begin": begin, "--token": token }}>${x1 - x0 > 24 && bar.text}</button>`;
     };
     let last = 0;
     const arrows = task.handoffs.slice(firstIndex(task.handoffs, one => one.at >= axis.time(left))).map(({ from, to, at }) => {
@@ -91,20 +69,20 @@ export function Lanes({ task, selected, onSelect }) {
         ${scale.breaks.map(({ from, to }) => mark("break", from, to))} ${ticks(axis, start, left + HEAD, right).map(({ at, text }) => mark("tick", at, at, text))}
       </div>
       ${lanes.map(({ kind, name, taskId, rows, height }) => html`<div key=${kind + taskId + name} data-lane=${name} ...${coloured(task, kind === "agent" && name, "lane")}>
-        <div class="lane-head" style=${{ height }} title=${name}><bdi>${taskId ? html`<a href=${`#/tasks/${encodeURIComponent(taskId)}`}>↳ ${name}</a>` : name}</bdi></div>
-        ${rows.map(row => spans(row, axis, left, right, current.id).map(button))}
+        <div class="lane-head" style=${{ height }} title=${name}><bdi>${taskId ? html`<a href=${addressOf(taskId)}>↳ ${name}</a>` : name}</bdi></div>
+        ${rows.map(row => spans(row, axis, left, right, chosen?.id).map(button))}
       </div>`)}
       ${waits.map(({ status, from, to }) => mark(`wait ${status}`, from, to, `${statusName(status)} · ${duration(Math.min(to, now) - from)}`))}
       ${arrows} ${live && mark("now", now, now)}
     </div>`;
-  }, [bars, bars.length, task.integrity.events, now, left, width, zoom, current?.id, selected]);
+  }, [bars, bars.length, task.integrity.events, now, left, width, zoom, chosen]);
   const tool = (label, name, run) => html`<button class="quiet" title=${name} aria-label=${name} onClick=${run}>${label}</button>`;
   return html`<section class="lanes" aria-label="Lanes">
     <div class="lanes-tools">
       ${tool("−", "Zoom out", () => enlarge(1 / 1.5))} ${tool("+", "Zoom in", () => enlarge(1.5))} ${tool("Fit", "Show all", () => setZoom(0))}
-      <span class="hostile dim" dir="auto">${current && describe(current)}</span>
+      <bdi class="dim">${chosen && describe(chosen)}</bdi>
     </div>
-    <div class="lanes-box" tabindex="0" role="group" aria-label="Steps of the task. Arrows go to other steps and lanes." ref=${box} onKeyDown=${pressed} onScroll=${({ target }) => {
+    <div class="lanes-box" tabindex="0" role="group" aria-label="Who worked when" ref=${box} onScroll=${({ target }) => {
       held.atEnd = target.scrollLeft + width > target.scrollWidth - 3;
       changed();
     }}>${plot}</div>
@@ -113,11 +91,10 @@ export function Lanes({ task, selected, onSelect }) {
 
 /** Return what a bar says. */
 const describe = ({ lane, text, state, from, begin, token, to, reason }) => [
-  lane.name,
-  text,
+  `${lane.name} ${text}`,
   clock(from),
   to < Infinity ? duration(to - from) : "not done",
-  begin === Infinity ? statusName("approval") : begin - from > 100 && `${duration(begin - from)} before it began`,
+  begin < Infinity && begin - from > 100 && `${duration(begin - from)} before it began`,
   token > begin && token < to && `first token after ${duration(token - begin)}`,
   state,
   reason,

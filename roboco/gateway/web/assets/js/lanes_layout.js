@@ -9,7 +9,7 @@ import { WAITING, isAgent } from "./task_state.js";
 
 const SKEW = 50; // milliseconds by which bars of a row may overlap
 const NEAR = 6; // pixels
-const KINDS = ["user", "agent", "coordinator", "tools", "sub"]; // from top to bottom
+const ORDER = ["user", "agent", "coordinator", "tools", "sub"]; // from top to bottom
 const ROUND = [0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21600, 86400]; // seconds between ticks
 export const ROW = 18; // pixels
 
@@ -36,7 +36,7 @@ export function layOut(task, layout) {
   layout.final = bars.length;
   for (const turn of task.open) addTurn(layout, task, turn);
   for (const id of calls) addCall(layout, task, id);
-  layout.lanes = layout.lanes.filter(lane => lane.rows.length).sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
+  layout.lanes = layout.lanes.filter(lane => lane.rows.length).sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind));
   let height = 0;
   for (const lane of layout.lanes) {
     lane.y = height;
@@ -49,14 +49,14 @@ export function layOut(task, layout) {
 
 /** Add the failed attempts of a turn, then the last one. Its work begins at `begin`, its first token comes at `token`. */
 function addTurn(layout, task, turn = {}, step) {
-  const { restarts = [], stepId: id = step.step_id, agent: name = step.agent_name, reason } = turn;
+  const { voids = [], stepId: id = step.step_id, agent: name = step.agent_name, reason } = turn;
   const { timings: { duration_ms: worked, first_token_ms: silent = 0 } = {}, interrupted } = step?.metadata ?? {};
   const to = Date.parse(step?.created_at);
   const kind = isAgent(name) ? "agent" : name === "user" ? name : "coordinator";
   const put = bar => add(layout, kind, name, { id, seq: step?.seq, text: step ? `#${step.seq}` : "…", reason, ...bar });
-  let from = turn.at ?? restarts[0]?.at ?? to - (worked ?? 0);
+  let from = turn.at ?? voids[0]?.at ?? to - (worked ?? 0);
   if (Number.isNaN(from)) return;
-  restarts.forEach(({ reason, at }, i) => {
+  voids.forEach(({ reason, at }, i) => {
     put({ id: `${id} ${i}`, from, to: at, state: "void", reason });
     from = Math.max(from, at);
   });
@@ -64,7 +64,7 @@ function addTurn(layout, task, turn = {}, step) {
     const begin = Math.max(from, to - (worked ?? Infinity));
     put({ from, begin, token: begin + silent, to, state: step.parts.some(part => part.type === "error") ? "failed" : interrupted && "interrupted" });
   } else if (!turn.replaced) put({ from, token: turn.text || turn.calls.length ? from : Infinity, to: Infinity });
-  else if (turn.text || !restarts.length) put({ from, to: task.endedAt ?? from, state: "void", reason: "another step replaced this turn" });
+  else if (turn.text || !voids.length) put({ from, to: task.endedAt ?? from, state: "void", reason: "another step replaced this turn" });
 }
 
 /** Add the bar of a call, which begins after the wait for a person, and that of its sub-task. */

@@ -5,12 +5,12 @@
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { post, request, taskPath } from "./api.js";
 import { CallActions, Controls } from "./controls.js";
-import { duration, json, money, number, statusName, tokens } from "./format.js";
+import { duration, json, money, number, plural, statusName, tokens } from "./format.js";
 import { follow } from "./streams.js";
 import { ENDED, WAITING, newTask } from "./task_state.js";
-import { Age, Banner, Dialog, Hostile, Problem, Status, useAction, useFrame, useLoad } from "./ui.js";
+import { addressOf, Age, Banner, Dialog, Problem, Status, useAction, useFrame, useLoad } from "./ui.js";
 
-const MOST = 1000; // tasks that the page keeps
+const MOST_TASKS = 1000; // tasks that the page keeps
 const STATUSES = ["queued", "running", ...WAITING, ...ENDED];
 const GROUPS = { waiting: [...WAITING], open: STATUSES.filter(status => !ENDED.has(status)), ended: [...ENDED] };
 const HOURS = { "1h": 1, "1d": 24, "7d": 168, "30d": 720 };
@@ -29,9 +29,9 @@ export function ListPage({ me, can, query }) {
     <${Problem} problem=${list.problem} retry=${() => list.load()} />
     ${waiting.length > 0 && html`<section class="waits" aria-label="Tasks that wait for you">
       <h2>Waits for you ${waiting.length}</h2>
-      ${waiting.map(entry => html`<${Row} key=${entry.task_id} entry=${entry} can=${can} />`)}
+      ${waiting.map(entry => html`<${TaskRow} key=${entry.task_id} entry=${entry} can=${can} />`)}
     </section>`}
-    <section aria-label="Tasks">${others.map((entry, i) => html`<${Row} key=${entry.task_id} entry=${entry} live=${i < 60} />`)}</section>
+    <section aria-label="Tasks">${others.map((entry, i) => html`<${TaskRow} key=${entry.task_id} entry=${entry} live=${i < 60} />`)}</section>
     ${list.cursor && html`<button disabled=${list.loading} onClick=${() => list.load(list.cursor)}>Older tasks</button>`}
     ${!shown.length && !list.loading && !list.problem && html`<p class="empty dim">No task meets these conditions.</p>`}
   </main>`;
@@ -51,7 +51,7 @@ function useTasks(filters) {
     if (before && (before.epoch - entry.epoch || (before.updated_at > entry.updated_at ? 1 : -1)) > 0) return;
     list.entries.delete(entry.task_id); // the latest change is the last one
     list.entries.set(entry.task_id, entry);
-    if (list.entries.size > MOST) list.entries.delete(list.entries.keys().next().value);
+    if (list.entries.size > MOST_TASKS) list.entries.delete(list.entries.keys().next().value);
   };
   list.load = async (cursor = "") => {
     list.loading = true;
@@ -83,19 +83,19 @@ function useTasks(filters) {
   return list;
 }
 
-function Row({ entry, can, live }) {
+function TaskRow({ entry, can, live }) {
   const { task_id: taskId, status, reason } = entry;
   const [open, setOpen] = useState(false);
   const waits = WAITING.has(status);
   return html`<article data-task=${taskId}>
-    <a href=${pageOf(taskId)}><${Hostile}>${entry.title || taskId}<//></a>
-    <${Hostile}>${entry.team}<//>
+    <a href=${addressOf(taskId)}><bdi>${entry.title || taskId}<//></a>
+    <bdi>${entry.team}<//>
     <${Status} value=${status} />
-    <span>${number(entry.steps)} ${entry.steps === 1 ? "step" : "steps"}</span>
+    <span>${plural(entry.steps, "step")}</span>
     <span>${tokens(entry.tokens_in + entry.tokens_out)} tokens</span>
     <span>${money(entry.cost)}</span>
     <${Age} at=${Date.parse(waits ? entry.updated_at : entry.created_at)} />
-    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<${Hostile}>${reason}<//>`}</div>
+    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<bdi>${reason}<//>`}</div>
     ${waits && html`<button data-open aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Close" : "Answer"}</button>`}
     ${open && waits && html`<${Answer} entry=${entry} can=${can} />`}
   </article>`;
@@ -104,7 +104,7 @@ function Row({ entry, can, live }) {
 function Latest({ taskId }) {
   const [said, say] = useState(null);
   useEffect(() => follow("latest", taskId, ({ frames, all }) => say(before => frames.reduce(hear, all ? null : before))), [taskId]);
-  return said && html`<b>${said.agent}</b><span class="tail"><${Hostile}>${said.text}<//></span>`;
+  return said && html`<b>${said.agent}</b><span class="tail"><bdi>${said.text}<//></span>`;
 }
 
 function hear(said, { type, data: { agent_name: agent, step_id: step, attempt, replace, text, part } }) {
@@ -122,9 +122,9 @@ function Answer({ entry, can }) {
   return html`<div class="answer">
     <${Problem} problem=${problem} retry=${reload} />
     ${isTurn && html`
-      ${data?.text && html`<${Hostile} tag="blockquote" tabindex="0">${data.text.slice(-2000)}<//>`}
+      ${data?.text && html`<blockquote dir="auto" tabindex="0">${data.text.slice(-2000)}<//>`}
       <${Controls} taskId=${taskId} task=${{ ...newTask(taskId), status, team, steps: Array(steps) }} summary=${entry} can=${can} />`}
-    ${calls.map(([wants, waiting]) => waiting.map(({ id, tool_name: tool, args }) => html`<div key=${id}><${Hostile} tag="code">${tool} ${json(args, 400)}<//>
+    ${calls.map(([wants, waiting]) => waiting.map(({ id, tool_name: tool, args }) => html`<div key=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
       <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${data.changes[id]} call=${{ id, tool, args, result: null }} /></div>`))}
   </div>`;
 }
@@ -150,7 +150,6 @@ function Filters({ filters, me }) {
   </form>`;
 }
 
-const pageOf = taskId => `#/tasks/${encodeURIComponent(taskId)}`;
 const ROOT = "v1/operations";
 const EFFECTS = {
   Requeue: "Sends it again. Remove the cause first, or it returns.",
@@ -215,7 +214,7 @@ function Decide({ letter, action, onDone, onClose }) {
     onDone(`${action.replace(/e?$/, "ed")}: ${letter.letter_id}`);
   });
   return html`<${Dialog} title=${`${action} this dead letter?`} onClose=${onClose}>
-    <p><${Hostile}>${letter.name} ${letter.task_id}<//> ${outside(path, "Headers and body ↗")}</p>
+    <p><bdi>${letter.name} ${letter.task_id}<//> ${outside(path, "Headers and body ↗")}</p>
     <p>${EFFECTS[action]}</p>
     <${Problem} problem=${problem} />
     <button class="danger" data-confirm disabled=${busy} onClick=${decide}>${action}</button> <button onClick=${onClose}>Cancel</button>
@@ -223,8 +222,8 @@ function Decide({ letter, action, onDone, onClose }) {
 }
 
 const fact = (name, value, bad) => html`<span class=${bad ? "bad" : ""}><b>${value == null ? "–" : number(value)}</b> ${name}</span>`;
-const outside = (href, text) => html`<a href=${href} target="_blank" rel="noreferrer"><${Hostile}>${text}<//></a>`;
-const taskLink = (id, text = id) => html`<a href=${pageOf(id)}>${text}</a>`;
+const outside = (href, text) => html`<a href=${href} target="_blank" rel="noreferrer"><bdi>${text}<//></a>`;
+const taskLink = (id, text = id) => html`<a href=${addressOf(id)}>${text}</a>`;
 const seconds = value => value > 0 && duration(value * 1000);
 const use = (used, limit) => limit && html`${number(used)} of ${number(limit)} <meter max=${limit} high=${limit * 0.9} value=${used} aria-label="used" />`;
 
@@ -237,7 +236,7 @@ function Part({ name, part: { data, problem, reload }, heads, row, empty }) {
     <${Problem} problem=${problem} retry=${reload} />
     ${entries.length > 0 && html`<table><thead><tr>${titles.map(title => html`<th>${title}</th>`)}</tr></thead>
       <tbody>${entries.map(one => html`<tr key=${one.letter_id ?? one.name} data-letter=${one.letter_id}>
-        ${row(one).map((cell, i) => html`<${Hostile} tag="td" data-head=${titles[i]}>${cell}<//>`)}</tr>`)}</tbody></table>`}
+        ${row(one).map((cell, i) => html`<td dir="auto" data-head=${titles[i]}>${cell}<//>`)}</tr>`)}</tbody></table>`}
     ${!entries.length && !problem && html`<p class="dim">${data ? empty : "reading …"}</p>`}
   </section>`;
 }

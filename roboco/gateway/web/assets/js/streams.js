@@ -13,8 +13,7 @@ const KINDS = { // connections, frames kept for further tabs, milliseconds betwe
   list: { most: 1, kept: 0, interval: 100 },
 };
 const MOST_FEEDS = 20;
-const SILENCE = 45000; // milliseconds, after which a connection is taken for dead
-const WAIT = 4000;
+const DEAD_AFTER = 45000; // milliseconds, after which a connection is taken for dead
 const ANEW = "the feeds have changed";
 
 class Stream {
@@ -45,7 +44,7 @@ class Stream {
     if (answer.status === 204) return this.tell({ state: "ended" });
     const [reader, decoder] = [answer.body.getReader(), new TextDecoder()];
     for (let rest = ""; ; ) {
-      const silence = setTimeout(() => abort.abort("silent"), SILENCE);
+      const silence = setTimeout(() => abort.abort("silent"), DEAD_AFTER);
       const { value, done } = await reader.read().finally(() => clearTimeout(silence));
       if (done) throw new Error("cut");
       const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
@@ -170,7 +169,6 @@ if (globalThis.SharedWorkerGlobalScope) {
   globalThis.onconnect = ({ ports: [port] }) => {
     port.onmessage = ({ data: [method, feed] }) => hub[method](port, feed);
     port.onclose = () => hub.leave(port); // of a tab that crashed
-    port.postMessage([]);
   };
 }
 
@@ -200,18 +198,11 @@ function shareHub() {
   addEventListener("pageshow", event => event.persisted && location.reload());
   if (!globalThis.SharedWorker) return ownHub();
   const worker = new SharedWorker(import.meta.url, { type: "module", name: "roboco" });
-  const giveUp = () => {
-    clearTimeout(timer);
+  worker.port.onmessage = ({ data }) => receive(data);
+  worker.onerror = () => {
     worker.onerror = null;
-    worker.port.close();
     hub = ownHub();
     for (const feed of followers.keys()) tell("follow", feed);
-  };
-  const timer = setTimeout(giveUp, WAIT);
-  worker.onerror = giveUp;
-  worker.port.onmessage = ({ data }) => {
-    clearTimeout(timer);
-    receive(data);
   };
   return worker.port;
 }

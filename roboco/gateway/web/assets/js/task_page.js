@@ -6,11 +6,10 @@ import { Controls } from "./controls.js";
 import { Conversation } from "./conversation.js";
 import { duration, money, number, tokens } from "./format.js";
 import { Inspector } from "./inspector.js";
-import { Banners, Integrity } from "./integrity.js";
 import { Lanes } from "./lanes.js";
 import { Replay } from "./replay.js";
-import { addressOf, Hostile, Problem, Status, useClock, useLoad } from "./ui.js";
-import { useTask } from "./use_task.js";
+import { addressOf, Problem, Status, useClock, useLoad } from "./ui.js";
+import { Banners, Integrity, useTask } from "./use_task.js";
 
 export function TaskPage({ taskId, step, can }) {
   const { task: current, problem, reload, ...followed } = useTask(taskId);
@@ -29,7 +28,7 @@ export function TaskPage({ taskId, step, can }) {
     <div>
       <${Problem} problem=${problem} />
       <${Banners} ...${shared} task=${current} />
-      ${current.errors.slice(-3).map(({ code, message }) => code !== "events_lost" && html`<${Hostile} tag="p" class="problem" data-error=${code}>${message}<//>`)}
+      ${current.errors.slice(-3).map(({ code, message }) => code !== "events_lost" && html`<p dir="auto" class="problem" data-error=${code}>${message}<//>`)}
     </div>
     <details class="timeline" open=${innerWidth > 760}><summary>Timeline</summary><${Lanes} ...${shared} /><${Replay} ...${shared} onReplay=${setReplayed} /></details>
     <div class="talk"><${Conversation} ...${shared} />${!replayed && html`<${Controls} ...${shared} />`}</div>
@@ -48,18 +47,18 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
   const amount = (name, used, limit, show) => [name, html`${show(used)}${limit != null && html` of ${show(limit)}
     <meter max=${limit} high=${limit * 0.8} optimum="0" value=${used} aria-label=${`${name} of the limit`} />`}`];
   const facts = [
-    ["Team", html`<${Hostile}>${known.team}<//>`],
+    ["Team", html`<bdi>${known.team}<//>`],
     ["Time", startedAt && duration((endedAt ?? past?.at ?? now) - startedAt)],
     amount("Steps", known.steps, limits.max_steps, number),
     amount("Tokens", known.tokens_in + known.tokens_out, limits.max_tokens, tokens),
     amount("Cost", known.cost, limits.max_cost, money),
     ["Id", html`<code>${summary.task_id ?? taskId}</code>`],
   ];
-  if (parent && parent.child === summary.task_id) facts.push(["Works for", html`<${Hostile} tag="a" data-parent href=${addressOf(parent.task_id, Number(parent.at_seq))}>${parent.task_id}<//>`]);
+  if (parent && parent.child === summary.task_id) facts.push(["Works for", html`<a dir="auto" data-parent href=${addressOf(parent.task_id, Number(parent.at_seq))}>${parent.task_id}<//>`]);
   useEffect(() => void (document.title = `${title} · Roboco`), [title]);
   return html`<header>
-    <div class="row"><${Hostile} tag="h1">${title}<//><${Status} value=${known.status} /></div>
-    ${reason && html`<${Hostile} tag="p" class="dim" tabindex=${reason.length > 200 ? 0 : null}>${reason}<//>`}
+    <div class="row"><h1 dir="auto">${title}<//><${Status} value=${known.status} /></div>
+    ${reason && html`<p dir="auto" class="dim" tabindex=${reason.length > 200 ? 0 : null}>${reason}<//>`}
     <dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd data-fact=${name}>${value}</dd></div>`)}</dl>
   </header>`;
 }

@@ -8,14 +8,13 @@ export const newTask = taskId => ({
   used: { tokens_in: 0, tokens_out: 0, cost: 0 },
   usage: null,
   limitsAt: -1, // position of the step that last changed limits
-  waitingCalls: [],
-  changes: [],
+  waitingCalls: [], changes: [],
   steps: [],
   turns: new Map(), // step id ─► turn, also of committed steps
   open: new Set(), // turns without a step
   hues: new Map(), // agent ─► degrees of its colour
   calls: new Map(), // call id ─► call
-  statuses: [], handoffs: [], interrupts: [], errors: [], resets: [],
+  statuses: [], handoffs: [], errors: [], resets: [],
   unknown: 0, // frames of a newer release
   integrity: { generation: "", events: 0, chunks: 0, generations: 0, gaps: [], mismatches: [] },
 });
@@ -33,9 +32,7 @@ export function foldAll(taskId, frames, count = frames.length) {
 }
 
 export const openTurns = task => [...task.open].filter(turn => !turn.replaced);
-
-export const textOf = step => step.parts.map(part => (part.type === "text" ? part.text : "")).join("");
-
+export const textOf = step => step.parts.map(part => part.text ?? "").join("");
 export const ENDED = new Set(["completed", "failed", "cancelled", "goals_failed"]);
 export const WAITING = new Set(["user_turn", "client_tool_turn", "approval", "paused"]);
 export const isAgent = name => !["user", "tool_executor", "orchestrator"].includes(name);
@@ -45,16 +42,16 @@ const FOLDS = {
     task.team = team;
     task.startedAt ??= at;
   },
-  event_status(task, { status, reason, calls, changes, by }, at) {
-    Object.assign(task, { status, reason, statusAt: at, waitingCalls: calls ?? [], changes: changes ?? [] });
-    task.statuses.push({ status, reason, at, by });
+  event_status(task, { status, reason, calls = [], changes = [] }, at) {
+    Object.assign(task, { status, reason, statusAt: at, waitingCalls: calls, changes });
+    task.statuses.push({ status, at });
   },
-  event_agent_select(task, { agent_name: agent, step_id, reason, routing, timestamp }, at) {
-    Object.assign(turnOf(task, step_id, agent), { agent, reason, routing, at });
+  event_agent_select(task, { agent_name: agent, step_id, reason, timestamp }, at) {
+    Object.assign(turnOf(task, step_id, agent), { agent, reason, at });
     if (WAITING.has(task.status) || task.status === "queued") FOLDS.event_status(task, { status: "running", reason: "", timestamp }, at);
   },
-  event_agent_handoff(task, { from_agent: from, to_agent: to, reason }, at) {
-    task.handoffs.push({ from, to, reason, at });
+  event_agent_handoff(task, { from_agent: from, to_agent: to }, at) {
+    task.handoffs.push({ from, to, at });
   },
   text_part_delta(task, { text, step_id, agent_name, attempt, replace }) {
     const turn = turnOf(task, step_id, agent_name);
@@ -75,9 +72,7 @@ const FOLDS = {
     callOf(task, tool_call_id, { tool, unknown: { reason, at } });
   },
   event_user_message() {}, // its step follows
-  event_user_interrupt(task, { reason, receipt }, at) {
-    task.interrupts.push({ reason, receipt, at });
-  },
+  event_user_interrupt() {},
   event_turn_restart(task, { step_id, attempt, reason, replaced }, at) {
     const turn = turnOf(task, step_id);
     voidText(turn, reason, at);
@@ -88,8 +83,8 @@ const FOLDS = {
     for (const turn of openTurns(task)) voidText(turn, "the live log was lost", at);
     task.resets.push({ steps, at });
   },
-  event_error(task, { code, message }, at) {
-    task.errors.push({ code, message, at });
+  event_error(task, { code, message }) {
+    task.errors.push({ code, message });
     if (code === "events_lost") task.integrity.gaps.push(message);
   },
   event_task_end(task, { status, reason, usage }, at) {
@@ -115,7 +110,7 @@ export function addStep(task, step) {
   if (isAgent(agent)) {
     const turn = turnOf(task, stepId, agent);
     if (turn.text && turn.text !== textOf(step)) mismatches.push(seq);
-    Object.assign(turn, { committed: true, text: "" });
+    turn.text = "";
     task.open.delete(turn);
   }
   for (const { type, tool_call: call, tool_result: result } of step.parts) {
@@ -126,7 +121,7 @@ export function addStep(task, step) {
 
 function turnOf(task, stepId, agent = "") {
   if (!task.turns.has(stepId)) {
-    const turn = { stepId, agent, attempt: 1, text: "", calls: [], voids: [], restarts: [], at: null, reason: "", routing: null, committed: false };
+    const turn = { stepId, agent, attempt: 1, text: "", calls: [], voids: [], at: null, reason: "" };
     task.turns.set(stepId, turn);
     task.open.add(turn);
   }
@@ -140,9 +135,8 @@ function callOf(task, id, changes) {
 }
 
 function voidText(turn, reason, at) {
-  const { text, calls, attempt } = turn;
-  turn.restarts.push({ attempt, reason, at }); // also of an attempt without text
-  if (text || calls.length) turn.voids.push({ text, calls, attempt, reason, at });
+  const { text, attempt } = turn;
+  turn.voids.push({ text, attempt, reason, at });
   Object.assign(turn, { text: "", calls: [] });
 }
 

@@ -1,14 +1,12 @@
-// ui: the parts that all pages share.
+// ui: the parts that all pages share. Text of models, tools and users is in a <bdi>, or has dir="auto": its direction does not leak.
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { age, statusName } from "./format.js";
 
-/** Text of models, tools and users: text alone, and its direction does not leak. */
-export const Hostile = ({ children, tag = "span", ...rest }) => html`<${tag} dir="auto" ...${rest} class="hostile ${rest.class ?? ""}">${children}<//>`;
 export const Status = ({ value }) => html`<span class="status ${value}" data-status=${value}>${statusName(value)}</span>`;
 export const Banner = ({ kind, children }) => html`<div class="banner" data-banner=${kind} role="status">${children}</div>`;
 export const Problem = ({ problem, retry }) => problem && html`<div class="problem" role="alert">
-  <${Hostile} tag="strong">${problem.message}<//> <${Hostile}>${problem.remedy}<//> ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+  <strong dir="auto">${problem.message}<//> <bdi>${problem.remedy}<//> ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
 </div>`;
 
 /** Return the address of a task's page, at a step if one is given. */
@@ -88,12 +86,8 @@ export function Dialog({ title, onClose, children }) {
 /** Return [version, changed]: render at most once for each frame of the screen. */
 export function useFrame() {
   const [version, setVersion] = useState(0);
-  const asked = useRef(0);
-  const changed = useCallback(() => {
-    asked.current ||= requestAnimationFrame(() => {
-      asked.current = 0;
-      setVersion(before => before + 1);
-    });
-  }, []);
-  return [version, changed];
+  const asked = useRef();
+  return [version, useCallback(() => {
+    asked.current ||= requestAnimationFrame(() => setVersion((asked.current = 0) || (before => before + 1)));
+  }, [])];
 }
