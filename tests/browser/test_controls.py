@@ -13,6 +13,7 @@ from tests.support.browser.page import assert_page_equals_history, button
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import open_task, run_example
 from tests.support.browser.watch import OUTAGE
+from tests.support.servers.model_server import Reply
 from tests.support.stack import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
@@ -221,6 +222,26 @@ def test_a_raised_limit_lets_a_paused_task_continue(web: WebStack, light_page: P
     confirm(light_page, max_steps="40")
     web.wait_status(task, "completed")
     assert_page_equals_history(light_page, task)
+
+
+def test_a_failed_task_is_retried_and_all_pages_go_on(web: WebStack, open_watched: OpenContext) -> None:
+    web.model.fail_next(1, Reply(status=400, text="the model refuses"))
+    task = web.run("line", "Write about the sea.")
+    web.wait_status(task, "failed")
+    pages = [open_watched().page for _ in range(2)]
+    for page in pages:
+        open_task(page, web, task)
+        expect(page.locator('main [data-status="failed"]')).to_be_visible()
+    button(pages[0], "retry").click()
+    confirm(pages[0], reason="it answers <b>again</b>")
+    web.wait_status(task, "completed")
+    for page in pages:
+        expect(page.locator('main [data-status="completed"]')).to_be_visible()
+        expect(button(page, "retry")).to_have_count(0)
+        assert_page_equals_history(page, task)
+        page.reload()
+        assert_page_equals_history(page, task)
+        expect(page.locator('main [data-status="completed"]')).to_be_visible()
 
 
 def test_a_fork_is_a_new_task_with_the_steps_before(web: WebStack, light_page: Page) -> None:

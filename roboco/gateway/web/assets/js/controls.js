@@ -79,6 +79,13 @@ const TEXT = { type: "string" };
 const ANY = { description: "JSON or text" };
 const askReason = () => ({ properties: { reason: TEXT } });
 
+async function askLimits({ taskId }, more) {
+  const { limits } = await request(taskPath(taskId, "usage"));
+  const numbers = LIMITS.map(name => [name, { type: "number", default: limits[name] }]);
+  const body = ({ reason, ...wanted }) => ({ reason, limits: changedLimits(limits, wanted) });
+  return { properties: { ...more, ...Object.fromEntries(numbers) }, body };
+}
+
 // `statuses` in which a control is possible: else until the end. `form` returns the properties of its arguments.
 const CONTROLS = {
   send: { path: "messages", kind: "primary" },
@@ -86,13 +93,10 @@ const CONTROLS = {
   pause: { statuses: OPEN, holds: true },
   step: { statuses: ["queued", "running", "paused"], holds: true },
   resume: { statuses: ["paused"], holds: true },
-  limits: {
-    hint: "They count from the next step on. An empty field is no limit.",
-    async form({ taskId }) {
-      const { limits } = await request(taskPath(taskId, "usage"));
-      const properties = Object.fromEntries(LIMITS.map(name => [name, { type: "number", default: limits[name] }]));
-      return { properties, body: wanted => ({ limits: changedLimits(limits, wanted) }) };
-    },
+  limits: { hint: "They count from the next step on. An empty field is no limit.", form: given => askLimits(given) },
+  retry: {
+    kind: "primary", statuses: ["failed"], hint: "The task continues after its last good step. No call is run again.",
+    form: given => askLimits(given, { reason: TEXT }),
   },
   fork: {
     hint: "A new task begins with the steps up to this one. Their calls are not run again.",
@@ -127,7 +131,7 @@ const CONTROLS = {
 export function whyNot(name, status, can) {
   const { scope = "control", statuses = [status] } = CONTROLS[name];
   if (!can(scope)) return `your key lacks the scope ${scope}`;
-  if (ENDED.has(status) && name !== "fork") return "the task has ended";
+  if (ENDED.has(status) && !["fork", "retry"].includes(name)) return "the task has ended";
   return statuses.includes(status) ? "" : `not possible with the status: ${statusName(status)}`;
 }
 
@@ -218,7 +222,7 @@ function Receipt({ taskId, id, name, holds }) {
     ${receiptLines(receipt, holds).map(line => html`<li>${line}</li>`)}<bdi>${receipt.by}</bdi></ol>`;
 }
 
-export function Controls({ taskId, task, summary, selected, can }) {
+export function Controls({ taskId, task, summary, ready, selected, can }) {
   const [text, setText] = useState("");
   const done = body => setText(now => (now === body?.message ? "" : now));
   const [button, rest, run] = useControls({ taskId, task, seq: selected ?? task.steps.length - 1, can, done });
@@ -229,7 +233,7 @@ export function Controls({ taskId, task, summary, selected, can }) {
     if (message) run("send", message);
   };
   return html`<section class="controls" aria-label="Controls">
-    ${[task, summary].some(one => ENDED.has(one?.status)) ? html`<p>The task has ended. ${button("fork")}</p>` : html`
+    ${ENDED.has((ready ? task : summary)?.status) ? html`<div class="row"><span>The task has ended.</span> ${task.status === "failed" && button("retry")} ${button("fork")}</div>` : html`
       <textarea value=${text} aria-label="Message" dir="auto" placeholder="Message (Enter sends, Shift+Enter starts a line)" onInput=${event => setText(event.target.value)} onKeyDown=${pressed} />
       <div class="row">${button("send", message)} ${button("interrupt", message ?? {})} ${["pause", "step", "resume", "limits", "fork", "stop"].map(name => button(name))}</div>`}
     ${rest}

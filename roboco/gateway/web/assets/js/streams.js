@@ -97,7 +97,7 @@ class Stream {
     feed.unsent.push(frame);
     feed.frames.push(frame);
     if (feed.frames.length > this.kept) feed.frames.shift();
-    if (type === "event_task_end") feed.state = "ended";
+    feed.state = type === "event_task_end" ? "ended" : "live"; // a retried task has frames after its end
     return false;
   }
 
@@ -151,6 +151,17 @@ class Hub {
     tab.postMessage([{ ...messageOf(feed, feed.frames), all: true }]);
   }
 
+  /** Ask for more of a feed that has ended. */
+  resume(tab, name) {
+    for (const stream of this.streams) {
+      for (const feed of stream.feeds.values()) {
+        if (feed.name !== name || feed.state !== "ended") continue;
+        feed.state = "connecting";
+        stream.run();
+      }
+    }
+  }
+
   /** The tab leaves a feed, or all of them. */
   leave(tab, name) {
     for (const stream of this.streams) {
@@ -185,6 +196,8 @@ export function follow(kind, id, callback) {
     tell("leave", feed);
   };
 }
+
+export const resume = (kind, id) => tell("resume", `${kind} ${id}`);
 
 function tell(...message) {
   hub ??= shareHub();
