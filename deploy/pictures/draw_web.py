@@ -1,4 +1,4 @@
-"""Draw a real run of `roboco demo --web`: draw_web.py FOLDER [--team NAME] writes web-task.png and web-step.png.
+"""Draw a real run of `roboco demo --web`: draw_web.py FOLDER [--team NAME] writes web-NAME.png for each view.
 
 The command runs with its local model. Once the task has ended, Chromium opens its page. It needs the extra `browser`
 and an installed Chromium.
@@ -16,6 +16,7 @@ from typing import Final
 from playwright.sync_api import Page, sync_playwright
 
 SIZE: Final = {"width": 1280, "height": 860}
+PHONE: Final = {"width": 390, "height": 844}
 _ADDRESS: Final = re.compile(r"http://127\.0\.0\.1:\d+/#/tasks/\S+")
 
 
@@ -40,18 +41,29 @@ def main() -> None:
 
 
 def draw(address: str, folder: Path) -> None:
-    """Save the pictures of the task at this address."""
+    """Save the pictures of the task at this address, of the list and of the operations page."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    root = address.partition("#")[0]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_context(viewport=SIZE, device_scale_factor=1.5, color_scheme="light").new_page()
         page.goto(address)
         page.wait_for_selector("[data-integrity]:has-text('complete')")
         _save(page, folder / "web-task.png")
+        page.goto(f"{root}#/")
+        page.wait_for_selector("[data-task]")
+        _save(page, folder / "web-list.png")
+        page.goto(f"{root}#/operations")
+        page.wait_for_selector("[data-page=operations] td")
+        _save(page, folder / "web-operations.png")
         page.emulate_media(color_scheme="dark")
         page.goto(f"{address}/steps/1")
         page.wait_for_selector("[data-inspector]")
         _save(page, folder / "web-step.png")
+        page.set_viewport_size(PHONE)
+        page.goto(address)
+        page.wait_for_selector("[data-integrity]:has-text('complete')")
+        _save(page, folder / "web-phone.png")
         browser.close()
 
 

@@ -75,7 +75,7 @@ class StepRow extends Component {
         <bdi class="name">${NAMES[name] ?? name}<//>
         ${marks.map(mark => mark && html`<span class="tag">${mark}</span>`)}
         <span class="dim grow">${by && html`by <bdi>${by}<//>`}</span>
-        <span class="hint" title=${dateTime(at)}>${duration(timings?.duration_ms)} ${clock(at)}</span>
+        <span class="hint" title=${dateTime(at)}>${timings && `${duration(timings.duration_ms)} · `}${clock(at)}</span>
         ${step && html`<a href=${addressOf(taskId, index)}>#${index}</a>`}
       </header>
       ${turn?.voids.map(({ attempt, reason, text }) => html`<details class="void" open=${!step}>

@@ -28,7 +28,7 @@ export function ListPage({ me, can, query }) {
     ${!list.complete && html`<${Banner} kind="rebuild">The task index is being rebuilt: tasks may be missing.<//>`}
     <${Problem} problem=${list.problem} retry=${() => list.load()} />
     ${waiting.length > 0 && html`<section class="waits" aria-label="Tasks that wait for you">
-      <h2>Waits for you ${waiting.length}</h2>
+      <h2>${plural(waiting.length, "task")} for you</h2>
       ${waiting.map(entry => html`<${TaskRow} key=${entry.task_id} entry=${entry} can=${can} />`)}
     </section>`}
     <section aria-label="Tasks">${others.map((entry, i) => html`<${TaskRow} key=${entry.task_id} entry=${entry} live=${i < 60} />`)}</section>
@@ -192,7 +192,7 @@ function Parts() {
       row=${one => [
         flower ? outside(`${flower}/worker/${encodeURIComponent(one.name)}`, one.name) : one.name,
         one.pools.join(", "),
-        (one.alive ? "" : "silent for ") + duration(one.silent_for * 1000),
+        one.alive ? `${duration(one.silent_for * 1000)} ago` : `silent for ${duration(one.silent_for * 1000)}`,
         one.running.map(id => html`<div>${id.includes("/") ? taskLink(id.split("/")[0], id) : id}</div>`),
       ]} />
     <${Part} name="Dead letters" part=${letters} heads="Message,Of,Reason,Age,Actions" empty="There are none."

@@ -6,7 +6,7 @@ import { age, statusName } from "./format.js";
 export const Status = ({ value }) => html`<span class="status ${value}" data-status=${value}>${statusName(value)}</span>`;
 export const Banner = ({ kind, children }) => html`<div class="banner" data-banner=${kind} role="status">${children}</div>`;
 export const Problem = ({ problem, retry }) => problem && html`<div class="problem" role="alert">
-  <strong dir="auto">${problem.message}<//> <bdi>${problem.remedy}<//> ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+  <strong dir="auto">${problem.message}<//> <bdi>${problem.remedy && `· ${problem.remedy}`}<//> ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
 </div>`;
 
 /** Return the address of a task's page, at a step if one is given. */
