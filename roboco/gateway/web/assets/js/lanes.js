@@ -66,7 +66,7 @@ export function Lanes({ task, selected, onSelect }) {
     });
     return html`<div class="lanes-all" style=${{ width: HEAD + total * rate }}>
       <div class="lanes-axis">
-        ${scale.breaks.map(({ from, to }) => mark("break", from, to))} ${ticks(axis, start, left + HEAD, right - 40).map(({ at, text }) => mark("tick", at, at, text))}
+        ${scale.breaks.map(({ from, to }) => mark("break", from, to))} ${ticks(axis, start, left + HEAD, right - 70).map(({ at, text }) => mark("tick", at, at, text))}
       </div>
       ${lanes.map(({ kind, name, taskId, rows, height }) => html`<div key=${kind + taskId + name} data-lane=${name} ...${coloured(task, kind === "agent" && name, "lane")}>
         <div class="lane-head" style=${{ height }} title=${name}><bdi>${taskId ? html`<a href=${addressOf(taskId)}>↳ ${name}</a>` : name}</bdi></div>

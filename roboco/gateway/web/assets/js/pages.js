@@ -80,6 +80,10 @@ function useTasks(filters) {
       stop();
     };
   }, [list]);
+  useEffect(() => {
+    const again = !list.complete && setInterval(() => list.load(), 5000);
+    return () => clearInterval(again);
+  }, [list, list.complete]);
   return list;
 }
 
