@@ -39,3 +39,19 @@ def test_an_operator_sees_the_deployment_and_dismisses_a_dead_letter(
     expect(row).to_have_count(0)
     expect(page.locator("[data-banner=done]")).to_have_text(f"Dismissed: {lost.letter_id}")
     assert engine.dead_letters.get(lost.letter_id) is None
+
+
+def test_an_operator_switches_a_team_off_and_on(web: WebStack, open_watched: OpenContext) -> None:
+    page = open_watched(width=390).page
+    open_view(page, web.url, "#/operations", "operations")
+    page.get_by_role("textbox", name="What to switch off").fill("team:no-such-team")
+    page.get_by_role("textbox", name="Reason").fill(HOSTILE_TEXT[:200])
+    page.get_by_role("button", name="Switch off").click()
+    region = page.get_by_role("region", name="Switches")
+    expect(region).to_contain_text("team:no-such-team")
+    assert [one.target for one in web.stack.orchestrator.switches()] == ["team:no-such-team"]
+    assert_no_injection(page)
+    assert_no_sideways_scroll(page)
+    region.get_by_role("button", name="Switch on").click()
+    expect(region).to_contain_text("Nothing is switched off.")
+    assert web.stack.orchestrator.switches() == []

@@ -172,6 +172,9 @@ function Parts() {
   const [chosen, choose] = useState(null); // [letter, action]
   const overview = usePoll("");
   const [queues, workers, rates] = [usePoll("/queues"), usePoll("/workers"), usePoll("/rates")];
+  const switches = usePoll("/switches");
+  const [turn, { problem: refused }] = useAction(async (to, body) => [await post(`${ROOT}/switches/${to}`, body), switches.reload()]);
+  const turnOff = event => [event.preventDefault(), turn("off", Object.fromEntries(new FormData(event.target)))];
   const letters = usePoll(`/dead-letters?cursor=${encodeURIComponent(cursor)}`);
   const { open_tasks: open, dead_letters: dead, flower_url: flower } = overview.data ?? {};
   const [done, setDone] = useState("");
@@ -199,6 +202,13 @@ function Parts() {
         one.alive ? `${duration(one.silent_for * 1000)} ago` : `silent for ${duration(one.silent_for * 1000)}`,
         one.running.map(id => html`<div>${id.includes("/") ? taskLink(id.split("/")[0], id) : id}</div>`),
       ]} />
+    <${Part} name="Switches" part=${switches} heads="Switched off,Reason,By,For,Action" empty="Nothing is switched off."
+      row=${one => [one.target, one.reason, one.by, html`<${Age} at=${Date.parse(one.since)} />`, html`<button onClick=${() => turn("on", { target: one.target })}>Switch on</button>`]} />
+    <form class="row" onSubmit=${turnOff}>
+      <input name="target" required aria-label="What to switch off" placeholder="team:NAME, model:NAME, tool:NAME …" />
+      <input name="reason" required aria-label="Reason" placeholder="Reason" /> <button class="danger">Switch off</button>
+    </form>
+    <${Problem} problem=${refused} />
     <${Part} name="Dead letters" part=${letters} heads="Message,Of,Reason,Age,Actions" empty="There are none."
       row=${one => [
         one.name, [one.task_id ? taskLink(one.task_id) : one.queue, " ", one.detail], one.reason, html`<${Age} at=${Date.parse(one.time)} />`,
@@ -239,7 +249,7 @@ function Part({ name, part: { data, problem, reload }, heads, row, empty }) {
     <h2>${name}</h2>
     <${Problem} problem=${problem} retry=${reload} />
     ${entries.length > 0 && html`<table><thead><tr>${titles.map(title => html`<th>${title}</th>`)}</tr></thead>
-      <tbody>${entries.map(one => html`<tr key=${one.letter_id ?? one.name} data-letter=${one.letter_id}>
+      <tbody>${entries.map(one => html`<tr key=${one.letter_id ?? one.name ?? one.target} data-letter=${one.letter_id}>
         ${row(one).map((cell, i) => html`<td dir="auto" data-head=${titles[i]}>${cell}<//>`)}</tr>`)}</tbody></table>`}
     ${!entries.length && !problem && html`<p class="dim">${data ? empty : "reading …"}</p>`}
   </section>`;
