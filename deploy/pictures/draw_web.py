@@ -52,7 +52,6 @@ def draw(address: str, folder: Path) -> None:
         _save(page, folder / "web-task.png")
         page.goto(f"{root}#/")
         page.wait_for_selector("[data-task]")
-        page.wait_for_selector("[data-banner]", state="detached", timeout=60_000)  # the index is complete by then
         _save(page, folder / "web-list.png")
         page.goto(f"{root}#/operations")
         page.wait_for_selector("[data-page=operations] td")

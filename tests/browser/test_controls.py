@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from roboco import Task
 from tests.support.browser.fixtures import OpenContext
-from tests.support.browser.page import assert_page_equals_history, button
+from tests.support.browser.page import assert_page_equals_history, button, open_view
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import open_task, run_example
 from tests.support.browser.watch import OUTAGE
@@ -273,3 +273,19 @@ def test_a_message_that_is_sent_while_the_gateway_restarts_arrives_once(
     web.wait_status(task, "user_turn")
     assert [step.text for step in task.history()].count("Is anyone there?") == 1
     assert_page_equals_history(watched.page, task)
+
+
+def test_an_operator_stops_all_tasks_that_a_filter_shows(web: WebStack, light_page: Page) -> None:
+    tasks = [web.run("chat", ENDLESS, title="one of two") for _ in range(2)]
+    other = run_example(web, "chat")
+    open_view(light_page, web.url, "#/?text=one+of+two", "list")
+    for task in tasks:
+        expect(light_page.locator(f'[data-task="{task.task_id}"]')).to_be_visible()
+    button(light_page, "stop-all").click()
+    expect(light_page.get_by_role("dialog", name="Stop 2 open tasks?")).to_be_visible()
+    confirm(light_page, reason="too many")
+    for task in tasks:
+        web.wait_status(task, "cancelled")
+        assert task.summary().reason.endswith("too many")
+    expect(light_page.get_by_text("2 tasks stopped.")).to_be_visible()
+    assert other.summary().status == "user_turn"

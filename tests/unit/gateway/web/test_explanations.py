@@ -253,7 +253,7 @@ def test_a_receipt_names_each_moment() -> None:
 
 def test_a_step_says_who_decided_what() -> None:
     verdict = {"approved": True, "reason": "fine", "args": {"n": 1}, "item_id": "verdict-a", "by": "alice"}
-    metadata = {
+    metadata: dict[str, Any] = {
         "approvals": {"a": verdict, "b": {"approved": False, "reason": "", "args": None}},
         "resolved": {"a": "verdict-a", "c": "answer-c", "d": "0f"},
         "resolved_by": {"c": "bob"},

@@ -3,7 +3,7 @@
 //   pages of GET v1/tasks ─► entries ◄─ task_listed, if it is newer      list_gap ─► read the pages again
 
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
-import { post, request, taskPath } from "./api.js";
+import { newKey, post, request, taskPath } from "./api.js";
 import { CallActions, Controls } from "./controls.js";
 import { duration, json, money, number, plural, statusName, tokens } from "./format.js";
 import { follow } from "./streams.js";
@@ -24,6 +24,7 @@ export function ListPage({ me, can, query }) {
   return html`<main tabindex="0" data-page="list">
     <h1 class="visually-hidden">Tasks</h1>
     <${Filters} filters=${filters} me=${me} />
+    ${can("operate") && query.size > 0 && html`<${StopAll} key=${query} filters=${filters} />`}
     ${list.state === "lost" && html`<${Banner} kind="lost">The gateway does not answer. This is the last state.<//>`}
     ${!list.complete && html`<${Banner} kind="rebuild">The task index is being rebuilt: tasks may be missing.<//>`}
     <${Problem} problem=${list.problem} retry=${() => list.load()} />
@@ -152,6 +153,31 @@ function Filters({ filters, me }) {
     ${select("since", "Any time", Object.keys(HOURS))}
     ${me.tenant === null && input("tenant", "Any tenant")}
   </form>`;
+}
+
+/** Stops the open tasks that meet the filters: they are counted first. The same attempt again stops none twice. */
+function StopAll({ filters: { status, team, ...others } }) {
+  const [asked, ask] = useState(null);
+  const [done, setDone] = useState("");
+  const send = more => post(`${ROOT}/bulk`, { control: "stop", ...others, status: status ? [status] : [], team: team ? [team] : null, ...more });
+  const [count, { problem }] = useAction(async () => ask({ ...(await send({ dry_run: true })), bulk_id: newKey() }));
+  const [stop, { busy, problem: failed }] = useAction(async event => {
+    event.preventDefault();
+    const reason = event.target.reason.value;
+    let accepted = 0;
+    for (let cursor = ""; ; ) {
+      const page = await send({ reason, cursor, ...(!cursor && { bulk_id: asked.bulk_id }) });
+      accepted += page.counts.accepted + page.counts.repeated;
+      if (!(cursor = page.cursor)) break;
+    }
+    ask(null);
+    setDone(`${plural(accepted, "task")} stopped.`);
+  });
+  return html`<div class="row"><button class="danger" data-action="stop-all" onClick=${count}>Stop all of these …</button> <span role="status">${done}</span><${Problem} problem=${problem} /></div>
+    ${asked && html`<${Dialog} title=${`Stop ${plural(asked.matching, "open task")}?`} onClose=${() => ask(null)}><form onSubmit=${stop}>
+      <label>Reason <input name="reason" required /></label><${Problem} problem=${failed} />
+      <div class="row"><button type="button" onClick=${() => ask(null)}>Cancel</button><button class="danger" data-action="confirm" disabled=${busy || !asked.matching}>Stop</button></div>
+    </form><//>`}`;
 }
 
 const ROOT = "v1/operations";
