@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def draw(address: str, folder: Path) -> None:
-    """Save the pictures of the task at this address, of the list and of the operations page."""
+    """Save the pictures of the task at this address, and of the operations page."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     root = address.partition("#")[0]
     with sync_playwright() as playwright:
@@ -50,9 +50,6 @@ def draw(address: str, folder: Path) -> None:
         page.goto(address)
         page.wait_for_selector("[data-integrity]:has-text('complete')")
         _save(page, folder / "web-task.png")
-        page.goto(f"{root}#/")
-        page.wait_for_selector("[data-task]")
-        _save(page, folder / "web-list.png")
         page.goto(f"{root}#/operations")
         page.wait_for_selector("[data-page=operations] td")
         _save(page, folder / "web-operations.png")
