@@ -1,11 +1,12 @@
 #!/bin/sh
-# Start Redis with the users of redis-users.acl: redis-start.sh CONFIGURATION USERS
+# Start Redis with the users of redis-users.acl: redis-start.sh CONFIGURATION USERS [OPTION...]
 #
 # The password of user roboco-NAME is in the variable REDIS_PASSWORD_NAME ("-" is "_"). A user without a password is
 # left out. The server gets SHA-256 digests of the passwords in a file that only its own user can read.
 set -eu
 umask 077
 configuration=$1 users=$2
+shift 2
 made=${REDIS_USERS_MADE:-/run/redis/users.acl}
 : >"$made"
 while read -r word name rules; do
@@ -26,4 +27,4 @@ while read -r word name rules; do
     echo "$word $name $rules" | sed "s/>REPLACE-THIS/#$digest/" >>"$made"
     unset "$variable"
 done <"$users"
-exec redis-server "$configuration" --aclfile "$made"
+exec redis-server "$configuration" --aclfile "$made" "$@"

@@ -1,0 +1,82 @@
+#!/bin/sh
+# Run a Docker engine of Debian 13 beside the machine: room.sh make FOLDER | run FOLDER | online FOLDER | offline FOLDER | in FOLDER COMMAND...
+#
+# `make` installs Debian 13 with Docker, Compose, a registry and Kustomize into FOLDER/root. `run` starts the engine in its own
+# network, mount and process namespaces, and stays; when it ends, all of them end with it. `in` runs a command there. The
+# machine's own engine, network rules and services are not touched. It needs root, debootstrap and cgroups.
+#
+# DEBIAN_MIRROR is the mirror. ROOM_MOUNTS names folders that appear in the room at the same path, such as the checkout.
+set -eu
+command=$1 folder=$2
+shift 2
+root=$folder/root
+mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+packages=docker.io,docker-cli,docker-compose,docker-buildx,docker-registry,iptables,iproute2,procps,slirp4netns,ca-certificates
+packages=$packages,debootstrap,kustomize,kubernetes-client
+
+# Return the process of the room that is process 1 inside it.
+init() { cat "$folder/pid"; }
+
+# Make the file systems of the machine that Docker needs visible below $root. It runs in the room's own mount namespace.
+mount_all() {
+    mount --make-rprivate /
+    mount --bind "$root" "$root"
+    mount -t proc proc "$root/proc"
+    mount -t sysfs sysfs "$root/sys"
+    mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs tmpfs "$root/run"
+    mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+    mkdir -p "$folder/data" "$root/var/lib/docker"
+    mount --bind "$folder/data" "$root/var/lib/docker"
+    for place in ${ROOM_MOUNTS:-}; do
+        mkdir -p "$root$place"
+        mount --bind "$place" "$root$place"
+    done
+    cat /etc/resolv.conf >"$root/etc/resolv.conf"
+}
+
+case $command in
+make)
+    [ -e "$root/.made" ] && exit 0
+    debootstrap --variant=minbase --include=$packages trixie "$root" "$mirror"
+    rm -rf "$root"/var/cache/apt/archives/*.deb
+    cat >"$root/etc/docker/registry.yaml" <<CONFIGURATION
+version: 0.1
+storage: {filesystem: {rootdirectory: /var/lib/docker/registry}}
+http: {addr: "127.0.0.1:5000", secret: not-used}
+log: {level: error}
+CONFIGURATION
+    touch "$root/.made"
+    ;;
+run)
+    unshare --fork --pid --kill-child --mount --net --uts --ipc sh "$0" inside "$folder" &
+    outer=$!
+    trap 'kill -KILL $outer; wait $outer || true; rm -f "$folder/pid"; find /sys/fs/cgroup/*/roboco-room -depth -type d -exec rmdir {} + 2>/dev/null; exit 0' TERM INT
+    until pgrep --parent $outer >"$folder/pid"; do sleep 0.1; done
+    wait $outer
+    ;;
+inside)
+    mount_all
+    ip link set lo up
+    exec >"$folder/engine.log" 2>&1
+    # Not chroot: the containers of an engine in a chroot would begin in a mount namespace whose root is that of the machine.
+    cd "$root"
+    mkdir -p mnt/machine
+    pivot_root . mnt/machine
+    umount --lazy /mnt/machine
+    mkdir -p /var/lib/docker/registry
+    docker-registry serve /etc/docker/registry.yaml &
+    exec dockerd --cgroup-parent=/roboco-room --log-level=warn
+    ;;
+online)
+    nsenter --target "$(init)" --mount --pid \
+        slirp4netns --configure --mtu=1500 --disable-host-loopback 1 tap0 >"$folder/network.log" 2>&1 &
+    ;;
+offline)
+    nsenter --target "$(init)" --mount --pid pkill slirp4netns
+    ;;
+in)
+    exec nsenter --target "$(init)" --mount --net --pid --uts --ipc --wd=/ "$@"
+    ;;
+esac
