@@ -1,0 +1,162 @@
+"""Faults between hosts, each during a load whose histories are checked: python -m tests.deployment.containers.faults FOLDER
+
+FOLDER keeps the engine and the images for the next run. `--only agents` runs the cases whose names contain "agents". Each case
+prints a line; the command exits with 1 if one of them contradicts a guarantee.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.deployment.containers.deployment import POOLS, Deployment, variables
+from tests.deployment.containers.room import Room, missing
+
+LEASE_SECONDS = 6
+SHORT, LONG = LEASE_SECONDS / 3, LEASE_SECONDS * 2.5
+SCALE = tuple(word for pool in POOLS for word in ("--scale", f"{pool}=2"))
+SERVERS = ("redis", "s3")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a service for some seconds. `begin` causes it and `end` repairs it."""
+
+    name: str
+    service: str
+    begin: Callable[[Deployment, str], None]
+    end: Callable[[Deployment, str], None]
+    seconds: float
+
+    def strike(self, deployment: Deployment) -> None:
+        """Cause the fault, wait, and repair it."""
+        self.begin(deployment, self.service)
+        time.sleep(self.seconds)
+        self.end(deployment, self.service)
+
+
+def _nothing(deployment: Deployment, service: str) -> None:
+    """Repair nothing: Docker starts the container again."""
+
+
+def _reconnect(deployment: Deployment, service: str) -> None:
+    deployment.reconnect()
+
+
+def _drop(chain: str, change: str) -> Callable[[Deployment, str], None]:
+    """Return a function that adds ("-A") or removes ("-D") the rule that loses the packets of one direction."""
+    interface = "--out-interface" if chain == "OUTPUT" else "--in-interface"
+    return lambda deployment, service: deployment.in_network(
+        service, "iptables", change, chain, "!", interface, "lo", "--jump", "DROP"
+    )
+
+
+def _slow(deployment: Deployment, service: str) -> None:
+    """Limit what the container sends to 64 kbit/s, with a queue of a second."""
+    for interface in _interfaces(deployment, service):
+        limits = ("tbf", "rate", "64kbit", "burst", "4kb", "latency", "1s")
+        deployment.in_network(service, "tc", "qdisc", "add", "dev", interface, "root", *limits)
+
+
+def _fast(deployment: Deployment, service: str) -> None:
+    for interface in _interfaces(deployment, service):
+        deployment.in_network(service, "tc", "qdisc", "del", "dev", interface, "root")
+
+
+def _interfaces(deployment: Deployment, service: str) -> list[str]:
+    return [f"eth{number}" for number in range(len(deployment.inspect(deployment.first(service))["NetworkSettings"]["Networks"]))]
+
+
+def _fill(deployment: Deployment, service: str) -> None:
+    """Fill the disk of the service. Its volume is a small one."""
+    deployment.run_in(service, "sh", "-c", "dd if=/dev/zero of=/data/filler bs=64k 2>/dev/null; true")
+
+
+def _empty(deployment: Deployment, service: str) -> None:
+    deployment.run_in(service, "rm", "/data/filler")
+
+
+def faults() -> Iterator[Fault]:
+    """Yield every fault of every service."""
+    for service in (*POOLS, *SERVERS):
+        yield Fault("kill", service, Deployment.kill, _nothing, 0)
+        for length, seconds in (("short", SHORT), ("long", LONG)):
+            yield Fault(f"pause, {length}", service, Deployment.pause, Deployment.unpause, seconds)
+            yield Fault(f"disconnect, {length}", service, Deployment.disconnect, _reconnect, seconds)
+        yield Fault("sends, receives nothing", service, _drop("INPUT", "-A"), _drop("INPUT", "-D"), LONG)
+        yield Fault("receives, sends nothing", service, _drop("OUTPUT", "-A"), _drop("OUTPUT", "-D"), LONG)
+        yield Fault("slow link", service, _slow, _fast, LONG)
+
+
+def disk_faults() -> Iterator[Fault]:
+    """Yield the full disks, for a deployment with small ones."""
+    for service in SERVERS:
+        yield Fault("full disk", service, _fill, _empty, LONG)
+
+
+def run(deployment: Deployment, fault: Fault, tasks: int = 6) -> dict[str, Any]:
+    """Strike while a load runs. Return the findings of the load, and add the seconds that it took."""
+    deployment.wait_healthy((*POOLS, *SERVERS))
+    began = time.monotonic()
+    load = deployment.start_load(tasks)
+    try:
+        fault.strike(deployment)
+    finally:
+        found = load.finish()
+    return found | {"seconds": round(time.monotonic() - began)}
+
+
+@contextmanager
+def deployed(folder: Path, small_disks: bool = False) -> Iterator[Deployment]:
+    """Yield a deployment with two workers of each pool, in a room in this folder."""
+    with Room(folder) as room:
+        images = load_or_build(room)
+        files = ("tests/deployment/containers/compose.disks.yaml",) if small_disks else ()
+        deployment = Deployment(room, variables(images) | {"LEASE_SECONDS": str(LEASE_SECONDS)})
+        deployment.files += files
+        with ExitStack() as exits:
+            deployment.down()
+            exits.callback(deployment.down)
+            deployment.up(*SCALE)
+            yield deployment
+
+
+def load_or_build(room: Room) -> dict[str, str]:
+    """Return the names of the images, which an earlier run may have built. Roboco's image is built anew."""
+    made = room.folder / "images.json"
+    room.online()
+    images: dict[str, str] = json.loads(made.read_text()) if made.exists() else room.build_bases()
+    made.write_text(json.dumps(images))
+    room.build(images["PYTHON_IMAGE"])
+    room.offline()
+    return images
+
+
+def main() -> None:
+    """Run the cases, and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    if reason := missing():
+        sys.exit(f"no engine can run here: {reason}")
+    failed = 0
+    for cases, small in ((faults(), False), (disk_faults(), True)):
+        chosen = [fault for fault in cases if options.only in f"{fault.service}: {fault.name}"]
+        if not chosen:
+            continue
+        with deployed(options.folder.resolve(), small) as deployment:
+            for fault in chosen:
+                found = run(deployment, fault)
+                failed += bool(found["findings"])
+                print(f"{fault.service}: {fault.name}: {json.dumps(found)}", flush=True)
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

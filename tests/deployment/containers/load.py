@@ -1,0 +1,99 @@
+"""Tasks with followers, in a container: `python -m tests.deployment.containers.load --tasks 6`.
+
+It prints a line "running" when every task has written text, and at the end one line of JSON with all findings that contradict
+the guarantees: a task without an end, a step that is lost or doubled, a gap in a stream, a payment that was made twice.
+"""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from roboco import Orchestrator, Task
+from roboco.domain.history.step import verify_chain
+from roboco.errors import TransientError
+from tests.deployment.containers.shop import TEAM, TURNS
+from tests.support.transcript import Transcript
+
+END_SECONDS = 240.0
+"""Seconds after which a task without an end hangs."""
+
+
+class Followed:
+    """A task, and the transcript of its follower."""
+
+    def __init__(self, orchestrator: Orchestrator, number: int) -> None:
+        self._orchestrator = orchestrator
+        self.task: Task = orchestrator.run(TEAM, f"Order {number}.")
+        self.transcript = Transcript()
+        self.writing = threading.Event()
+        self.interruptions = 0
+
+    def follow(self) -> list[str]:
+        """Read the stream to its end, and return the findings. Resume after an error that says to try again."""
+        deadline = time.monotonic() + END_SECONDS
+        cursor = None
+        while True:
+            try:
+                for item in self.task.stream(cursor):
+                    self.transcript.take(item)
+                    self.writing.set()
+                    cursor = item.cursor
+                break
+            except TransientError as error:
+                self.interruptions += 1
+                if time.monotonic() > deadline:
+                    return [f"{self.task.task_id}: its stream ended with {error!r}"]
+                time.sleep(1)
+        return [f"{self.task.task_id}: {finding}" for finding in self._findings(deadline)]
+
+    def _findings(self, deadline: float) -> Iterator[str]:
+        result = self.task.result(max(1.0, deadline - time.monotonic()))
+        if result.status != "completed":
+            yield f"it ended as {result.status}: {self.task.summary().reason}"
+        steps = self.task.history()
+        if [step.seq for step in steps] != list(range(len(steps))):
+            yield f"its steps are {[step.seq for step in steps]}"
+        if (chained := verify_chain(self._orchestrator._engine.histories.lines(self.task.task_id))) != len(steps):
+            yield f"the chain holds for {chained} of {len(steps)} steps"
+        if self.transcript.finals != list(range(len(steps))):
+            yield f"its follower saw the steps {self.transcript.finals} of {len(steps)}"
+        turns = [step for step in steps if step.by_agent]
+        if len(turns) != TURNS:
+            yield f"it has {len(turns)} turns"
+        texts = {step.step_id: step.text for step in turns}
+        if {step_id: text for step_id, text in self.transcript.texts.items() if text} != texts:
+            yield "its follower read other texts than those of the history"
+        paid = Counter(Path(os.environ["PAYMENTS"]).read_text().split())
+        for outcome in (outcome for step in steps for outcome in step.results):
+            times = paid[outcome.tool_call_id]
+            if times > 1 or (outcome.result == "paid" and times != 1):
+                yield f"call {outcome.tool_call_id} paid {times} times, and its result is {outcome.result!r}"
+
+
+def main() -> None:
+    """Submit, follow, and print the findings. Exit with 1 if there are any."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tasks", type=int, default=6)
+    options = parser.parse_args()
+    with Orchestrator() as orchestrator, ThreadPoolExecutor(options.tasks) as threads:
+        all_followed = [Followed(orchestrator, number) for number in range(options.tasks)]
+        futures = [threads.submit(followed.follow) for followed in all_followed]
+        for followed in all_followed:
+            followed.writing.wait(END_SECONDS)
+        print("running", flush=True)
+        findings = [finding for future in futures for finding in future.result()]
+        restarts = sum(one.transcript.types.count("event_turn_restart") for one in all_followed)
+        resumed = sum(one.interruptions for one in all_followed)
+    print(json.dumps({"findings": findings, "restarts": restarts, "resumed": resumed}), flush=True)
+    sys.exit(bool(findings))
+
+
+if __name__ == "__main__":
+    main()

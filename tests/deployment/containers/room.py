@@ -1,0 +1,144 @@
+"""A Docker engine beside the machine, for a test: commands in it, and the images of the deployment."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from tests.deployment.files import ROOT
+
+SCRIPT = Path(__file__).with_name("room.sh")
+REGISTRY = "127.0.0.1:5000"
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+IMAGES = ("python", "redis", "seaweedfs", "prometheus")
+_START_SECONDS = 60.0
+
+
+def missing() -> str | None:
+    """Return the reason why no engine can run here, or None."""
+    if os.geteuid() != 0:
+        return "only root can start a Docker engine"
+    for program in ("debootstrap", "unshare", "nsenter", "pivot_root"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    if "overlay" not in Path("/proc/filesystems").read_text():
+        return "the kernel has no overlay file system"
+    if not Path("/dev/net/tun").exists():
+        return "the kernel has no /dev/net/tun"
+    probe = ["unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", "mount -t tmpfs none /mnt && ip link set lo up"]
+    if subprocess.run(probe, capture_output=True).returncode:
+        return "this user may create no namespaces"
+    if not list(Path("/sys/fs/cgroup").glob("*memory*")) and not Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        return "there are no cgroups"
+    return None
+
+
+class Room:
+    """A running engine between entering and leaving. `folder` keeps what was installed and built for the next start."""
+
+    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+        self.folder = folder
+        self.root = root
+        self.shared = folder / "shared"
+        """A folder of the machine that the room sees at the same path."""
+
+    def __enter__(self) -> Self:
+        self.shared.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "make.log").open("w") as log:
+            subprocess.run(["sh", SCRIPT, "make", self.folder], check=True, stdout=log, stderr=log)
+        environment = os.environ | {"ROOM_MOUNTS": f"{self.root} {self.shared}"}
+        (self.folder / "pid").unlink(missing_ok=True)
+        self._process = subprocess.Popen(["sh", SCRIPT, "run", self.folder], env=environment, start_new_session=True)
+        try:
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the engine, and with it all containers and networks."""
+        self._process.terminate()
+        self._process.wait(30)
+
+    def run(self, *command: str | Path, check: bool = True, timeout: float = 600, **changes: str) -> str:
+        """Run a command in the checkout as the room sees it. Return its output; stderr is part of the error."""
+        words = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.root), *map(str, command)]
+        ran = subprocess.run(
+            ["sh", str(SCRIPT), "in", str(self.folder), *words],
+            env={"PATH": os.environ["PATH"], "HOME": "/root", **changes},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and ran.returncode:
+            raise AssertionError(f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
+        return ran.stdout if check else ran.stdout + ran.stderr
+
+    def popen(self, *command: str, **changes: str) -> subprocess.Popen[str]:
+        """Start a command in the checkout, with a pipe for its output."""
+        words = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.root), *command]
+        return subprocess.Popen(
+            ["sh", str(SCRIPT), "in", str(self.folder), *words],
+            env={"PATH": os.environ["PATH"], "HOME": "/root", **changes},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def build_bases(self, names: Sequence[str] = IMAGES) -> dict[str, str]:
+        """Build the images of other services from packages. Return the variables of compose.yaml that name them."""
+        lines = self.run("deploy/debian/build.sh", REGISTRY, *names, timeout=900, **self._online(), TMPDIR="/var/tmp")
+        return dict(line.split("=", 1) for line in lines.splitlines())
+
+    def build(self, python_image: str, tag: str = "roboco", context: str = ".") -> None:
+        """Build the image of Roboco from this base."""
+        secrets = self._online()
+        self.run(
+            *("docker", "build", "--network", "host", "--tag", tag, "--file", f"{context}/deploy/Dockerfile"),
+            *("--build-arg", f"PYTHON_IMAGE={python_image}"),
+            *("--secret", f"id=pip,src={secrets['PIP_CONF']}", "--secret", f"id=ca,src={secrets['PIP_CA']}"),
+            context,
+            timeout=900,
+        )
+
+    def online(self) -> None:
+        """Give the room a way out, for builds alone."""
+        subprocess.run(["sh", SCRIPT, "online", self.folder], check=True)
+        self._until("ip", "route", "get", "192.0.2.1")
+
+    def offline(self) -> None:
+        """Take the way out away."""
+        subprocess.run(["sh", SCRIPT, "offline", self.folder], check=True)
+
+    def _online(self) -> dict[str, str]:
+        """Return the variables for builds: pip trusts the certificates that this machine trusts."""
+        (self.shared / "ca.pem").write_bytes(CERTIFICATES.read_bytes() if CERTIFICATES.exists() else b"")
+        trusted = "[global]\ncert = /run/secrets/ca\n" if CERTIFICATES.exists() else "[global]\n"
+        (self.shared / "pip.conf").write_text(f"{trusted}timeout = 180\n")
+        return {
+            "PIP_CONF": str(self.shared / "pip.conf"),
+            "PIP_CA": str(self.shared / "ca.pem"),
+            "BUILD_NETWORK": "host",
+            "DEBIAN_MIRROR": os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian"),
+        }
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not (self.folder / "pid").exists() or not (self.folder / "pid").read_text():
+            assert time.monotonic() < deadline, "the room did not start"
+            time.sleep(0.1)
+        self._until("docker", "version")
+
+    def _until(self, *command: str) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while subprocess.run(["sh", SCRIPT, "in", self.folder, *command], capture_output=True).returncode:
+            assert self._process.poll() is None, (self.folder / "engine.log").read_text()[-2000:]
+            assert time.monotonic() < deadline, f"{command}: {(self.folder / 'engine.log').read_text()[-2000:]}"
+            time.sleep(0.2)
