@@ -3,7 +3,7 @@
 # deploy/pin-images.sh does for published images: build.sh REGISTRY [NAME...]
 #
 # It needs root, debootstrap, Docker with buildx, and a registry, such as Debian's docker-registry at 127.0.0.1:5000.
-# Environment: DEBIAN_MIRROR, the mirror. PIP_CONF, a pip.conf for the build, and PIP_CA, the certificates that pip trusts.
+# Environment: DEBIAN_MIRROR, the mirror, if not debootstrap's own. PIP_CONF, a pip.conf for the build, and PIP_CA, the certificates that pip trusts.
 set -eu
 registry=$1
 shift
@@ -19,7 +19,7 @@ push() {
 }
 
 root=${DEBIAN_ROOT:-$made/root} # a folder where debootstrap has installed Debian already
-[ -e "$root" ] || debootstrap --variant=minbase trixie "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >&2
+[ -e "$root" ] || debootstrap --variant=minbase trixie "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >&2
 tar --create --directory "$root" --one-file-system --numeric-owner \
     --exclude './var/cache/apt/*' --exclude './var/lib/apt/lists/*' --exclude './var/log/*' --exclude './proc/*' --exclude './sys/*' --exclude './dev/*' \
     --exclude './usr/share/doc/*' --exclude './usr/share/man/*' --exclude './usr/share/locale/*' --exclude './usr/share/info/*' . \

@@ -78,9 +78,12 @@ class Deployment:
         deadline = time.monotonic() + seconds
         for service in services:
             while not all(
-                self.inspect(one)["State"].get("Health", {}).get("Status") == "healthy" for one in self.containers(service)
+                self.inspect(one)["State"].get("Health", {}).get("Status") == "healthy"
+                for one in self.containers(service)
             ):
-                assert time.monotonic() < deadline, f"{service}: {self.states()}\n{self.compose('logs', '--tail=30', service)}"
+                assert time.monotonic() < deadline, (
+                    f"{service}: {self.states()}\n{self.compose('logs', '--tail=30', service)}"
+                )
                 time.sleep(0.5)
 
     def kill(self, service: str) -> None:
@@ -112,10 +115,10 @@ class Deployment:
             options = [word for alias in aliases for word in ("--alias", alias)]
             self.room.run("docker", "network", "connect", *options, network, container)
 
-    def in_network(self, service: str, *command: str) -> None:
-        """Run a command of the room, such as tc or iptables, in the network namespace of a container."""
+    def in_network(self, service: str, *command: str) -> str:
+        """Run a command of the room, such as tc or iptables, in the network namespace of a container. Return its output."""
         process = str(self.inspect(self.first(service))["State"]["Pid"])
-        self.room.run("nsenter", "--target", process, "--net", *command)
+        return self.room.run("nsenter", "--target", process, "--net", *command)
 
     def first(self, service: str) -> str:
         """Return the container of the service that the faults hit. Others of the service take its work over."""
@@ -128,7 +131,13 @@ class Deployment:
         return Load(self.room.popen(*words, **self.values))
 
     def _command(self) -> tuple[str, ...]:
-        return ("docker", "compose", "--project-name", PROJECT, *(word for one in self.files for word in ("--file", one)))
+        return (
+            "docker",
+            "compose",
+            "--project-name",
+            PROJECT,
+            *(word for one in self.files for word in ("--file", one)),
+        )
 
 
 class Load:

@@ -50,10 +50,12 @@ def _reconnect(deployment: Deployment, service: str) -> None:
 
 def _drop(chain: str, change: str) -> Callable[[Deployment, str], None]:
     """Return a function that adds ("-A") or removes ("-D") the rule that loses the packets of one direction."""
-    interface = "--out-interface" if chain == "OUTPUT" else "--in-interface"
-    return lambda deployment, service: deployment.in_network(
-        service, "iptables", change, chain, "!", interface, "lo", "--jump", "DROP"
-    )
+
+    def act(deployment: Deployment, service: str) -> None:
+        interface = "--out-interface" if chain == "OUTPUT" else "--in-interface"
+        deployment.in_network(service, "iptables", change, chain, "!", interface, "lo", "--jump", "DROP")
+
+    return act
 
 
 def _slow(deployment: Deployment, service: str) -> None:
@@ -69,7 +71,9 @@ def _fast(deployment: Deployment, service: str) -> None:
 
 
 def _interfaces(deployment: Deployment, service: str) -> list[str]:
-    return [f"eth{number}" for number in range(len(deployment.inspect(deployment.first(service))["NetworkSettings"]["Networks"]))]
+    """Return the names of the container's interfaces, which a reconnection changes."""
+    lines = deployment.in_network(service, "ip", "-brief", "link").splitlines()
+    return [name for name in (line.split()[0].partition("@")[0] for line in lines) if name != "lo"]
 
 
 def _fill(deployment: Deployment, service: str) -> None:

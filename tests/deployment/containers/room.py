@@ -28,7 +28,16 @@ def missing() -> str | None:
         return "the kernel has no overlay file system"
     if not Path("/dev/net/tun").exists():
         return "the kernel has no /dev/net/tun"
-    probe = ["unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", "mount -t tmpfs none /mnt && ip link set lo up"]
+    probe = [
+        "unshare",
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "sh",
+        "-c",
+        "mount -t tmpfs none /mnt && ip link set lo up",
+    ]
     if subprocess.run(probe, capture_output=True).returncode:
         return "this user may create no namespaces"
     if not list(Path("/sys/fs/cgroup").glob("*memory*")) and not Path("/sys/fs/cgroup/cgroup.controllers").exists():
@@ -49,7 +58,7 @@ class Room:
         self.shared.mkdir(parents=True, exist_ok=True)
         with (self.folder / "make.log").open("w") as log:
             subprocess.run(["sh", SCRIPT, "make", self.folder], check=True, stdout=log, stderr=log)
-        environment = os.environ | {"ROOM_MOUNTS": f"{self.root} {self.shared}"}
+        environment = os.environ | {"ROOM_MOUNTS": f"{self.root} {self.shared} {self.folder / 'base'}"}
         (self.folder / "pid").unlink(missing_ok=True)
         self._process = subprocess.Popen(["sh", SCRIPT, "run", self.folder], env=environment, start_new_session=True)
         try:
@@ -78,8 +87,24 @@ class Room:
             timeout=timeout,
         )
         if check and ran.returncode:
-            raise AssertionError(f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
+            raise AssertionError(
+                f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}"
+            )
         return ran.stdout if check else ran.stdout + ran.stderr
+
+    def from_outside(self, *command: str | Path, **changes: str) -> str:
+        """Run a program of the machine in the network of the room: it reaches published ports, and no container's network."""
+        process = (self.folder / "pid").read_text().strip()
+        ran = subprocess.run(
+            ["nsenter", "--target", process, "--net", *map(str, command)],
+            env=os.environ | changes,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert ran.returncode == 0, f"{command} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout
 
     def popen(self, *command: str, **changes: str) -> subprocess.Popen[str]:
         """Start a command in the checkout, with a pipe for its output."""
@@ -126,7 +151,7 @@ class Room:
             "PIP_CONF": str(self.shared / "pip.conf"),
             "PIP_CA": str(self.shared / "ca.pem"),
             "BUILD_NETWORK": "host",
-            "DEBIAN_MIRROR": os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian"),
+            "DEBIAN_ROOT": str(self.folder / "base"),
         }
 
     def _wait(self) -> None:

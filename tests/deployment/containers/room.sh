@@ -1,18 +1,17 @@
 #!/bin/sh
-# Run a Docker engine of Debian 13 beside the machine: room.sh make FOLDER | run FOLDER | online FOLDER | offline FOLDER | in FOLDER COMMAND...
+# Run a Docker engine of Debian 13 beside the machine: room.sh make|run|online|offline FOLDER, room.sh in FOLDER COMMAND...
 #
-# `make` installs Debian 13 with Docker, Compose, a registry and Kustomize into FOLDER/root. `run` starts the engine in its own
+# `make` installs Debian 13 into FOLDER/base, and with Docker, Compose, a registry and Kustomize into FOLDER/root. `run` starts the engine in its own
 # network, mount and process namespaces, and stays; when it ends, all of them end with it. `in` runs a command there. The
 # machine's own engine, network rules and services are not touched. It needs root, debootstrap and cgroups.
 #
-# DEBIAN_MIRROR is the mirror. ROOM_MOUNTS names folders that appear in the room at the same path, such as the checkout.
+# DEBIAN_MIRROR is the mirror, if not debootstrap's own. ROOM_MOUNTS names folders that appear in the room at the same path, such as the checkout.
 set -eu
 command=$1 folder=$2
 shift 2
 root=$folder/root
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-packages=docker.io,docker-cli,docker-compose,docker-buildx,docker-registry,iptables,iproute2,procps,slirp4netns,ca-certificates
-packages=$packages,debootstrap,kustomize,kubernetes-client
+packages='docker.io docker-cli docker-compose docker-buildx docker-registry iptables iproute2 procps slirp4netns debootstrap
+kustomize kubernetes-client'
 
 # Return the process of the room that is process 1 inside it.
 init() { cat "$folder/pid"; }
@@ -39,8 +38,14 @@ mount_all() {
 case $command in
 make)
     [ -e "$root/.made" ] && exit 0
-    debootstrap --variant=minbase --include=$packages trixie "$root" "$mirror"
-    rm -rf "$root"/var/cache/apt/archives/*.deb
+    # The same Debian becomes the base of the images: deploy/debian/build.sh with DEBIAN_ROOT.
+    debootstrap --variant=minbase trixie "$folder/base" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
+    cp --archive "$folder/base" "$root"
+    cp /etc/resolv.conf "$root/etc/resolv.conf"
+    printf 'Acquire::Check-Date "false";\nAcquire::Check-Valid-Until "false";\n' >"$root/etc/apt/apt.conf.d/99room"
+    chroot "$root" apt-get update
+    chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install --no-install-recommends --yes $packages
+    chroot "$root" apt-get clean
     cat >"$root/etc/docker/registry.yaml" <<CONFIGURATION
 version: 0.1
 storage: {filesystem: {rootdirectory: /var/lib/docker/registry}}
