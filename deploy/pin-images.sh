@@ -11,7 +11,7 @@ while read -r name image; do
 done <<IMAGES
 PYTHON_IMAGE python:3.13-slim
 REDIS_IMAGE redis:8
-MINIO_IMAGE quay.io/minio/minio:RELEASE.2025-09-07T16-13-09Z
+SEAWEEDFS_IMAGE chrislusf/seaweedfs:4.48
 PROMETHEUS_IMAGE prom/prometheus:v3.13.0
 NGINX_IMAGE nginx:1.29-alpine
 GRAFANA_IMAGE grafana/grafana:12.2.0

@@ -27,7 +27,7 @@ _ACCEPTED = (
     r"\S+@sha256:[0-9a-f]{64}",
     r"\$\{[A-Z]+_IMAGE\}|\$\{[A-Z]+_IMAGE(:\?[^}]*|:-[a-z-]+\.invalid/not-set)\}",  # must be named, see below
     r"[a-z]+\.invalid/[a-z]+",  # an overlay replaces it
-    "roboco",  # built here
+    r"roboco|\$\{ROBOCO_IMAGE:-roboco\}",  # built here
 )
 
 

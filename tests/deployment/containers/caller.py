@@ -1,7 +1,7 @@
 """A caller outside of Docker's networks: it submits over HTTP, follows, and resumes a stream that is cut.
 
-`python -m tests.deployment.containers.caller ADDRESS KEY TEAM` prints the status of the task, the number of its text parts, and how often
-its stream was resumed. It exits with 1 if a text of the stream is not the one of the history.
+`python -m tests.deployment.containers.caller ADDRESS KEY TEAM` prints the status of the task, its texts, and how often its
+stream was resumed. It exits with 1 if the task does not complete, or the stream lacks a step or repeats one.
 """
 
 import json
@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.gateway_streams import Frame, frames_of
 from roboco.gateway.streams.form import ServerSentEvents
+from tests.support.gateway_streams import Frame, frames_of
 
 _END_SECONDS = 240.0
 
@@ -33,9 +33,9 @@ class Caller:
         head |= {name.replace("_", "-"): value for name, value in headers.items()}
         data = None if body is None else json.dumps(body).encode()
         while True:
-            request = urllib.request.Request(self._address + path, data, head)  # noqa: S310 - the test's own address
+            request = urllib.request.Request(self._address + path, data, head)
             try:
-                return urllib.request.urlopen(request, timeout=30)  # noqa: S310
+                return urllib.request.urlopen(request, timeout=30)
             except urllib.error.HTTPError as error:
                 if error.code < 500:
                     raise

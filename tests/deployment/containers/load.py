@@ -1,7 +1,7 @@
 """Tasks with followers, in a container: `python -m tests.deployment.containers.load --tasks 6`.
 
-It prints a line "running" when every task has written text, and at the end one line of JSON with all findings that contradict
-the guarantees: a task without an end, a step that is lost or doubled, a gap in a stream, a payment that was made twice.
+It prints a line "running" when every task has written text, and at the end one line of JSON with all findings that
+contradict the guarantees: a task without an end, a step that is lost or doubled, a gap in a stream, a payment that was made twice.
 """
 
 import argparse
@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from roboco import Orchestrator, Task
-from roboco.domain.history.step import verify_chain
+from roboco.domain.history.step import Step, verify_chain
 from roboco.errors import TransientError
 from tests.deployment.containers.shop import TEAM, TURNS
 from tests.support.transcript import Transcript
@@ -58,23 +58,30 @@ class Followed:
         if result.status != "completed":
             yield f"it ended as {result.status}: {self.task.summary().reason}"
         steps = self.task.history()
-        if [step.seq for step in steps] != list(range(len(steps))):
-            yield f"its steps are {[step.seq for step in steps]}"
-        if (chained := verify_chain(self._orchestrator._engine.histories.lines(self.task.task_id))) != len(steps):
-            yield f"the chain holds for {chained} of {len(steps)} steps"
-        if self.transcript.finals != list(range(len(steps))):
-            yield f"its follower saw the steps {self.transcript.finals} of {len(steps)}"
         turns = [step for step in steps if step.by_agent]
-        if len(turns) != TURNS:
-            yield f"it has {len(turns)} turns"
-        texts = {step.step_id: step.text for step in turns}
-        if {step_id: text for step_id, text in self.transcript.texts.items() if text} != texts:
-            yield "its follower read other texts than those of the history"
-        paid = Counter(Path(os.environ["PAYMENTS"]).read_text().split())
-        for outcome in (outcome for step in steps for outcome in step.results):
-            times = paid[outcome.tool_call_id]
-            if times > 1 or (outcome.result == "paid" and times != 1):
-                yield f"call {outcome.tool_call_id} paid {times} times, and its result is {outcome.result!r}"
+        chained = verify_chain(self._orchestrator._engine.histories.lines(self.task.task_id))
+        texts = {step_id: text for step_id, text in self.transcript.texts.items() if text}
+        places = list(range(len(steps)))
+        for what, found, expected in (
+            ("positions", [step.seq for step in steps], places),
+            ("chained steps", chained, len(steps)),
+            ("steps that its follower saw", self.transcript.finals, places),
+            ("turns", len(turns), TURNS),
+            ("texts that its follower read", texts, {step.step_id: step.text for step in turns}),
+        ):
+            if found != expected:
+                yield f"{what}: {found}, not {expected}"
+        yield from _wrong_payments(steps)
+
+
+def _wrong_payments(steps: Sequence[Step]) -> Iterator[str]:
+    """Yield each call that paid twice, or that reports a payment which was not made."""
+    made = Path(os.environ["PAYMENTS"])
+    paid = Counter(made.read_text().split() if made.exists() else ())
+    for outcome in (outcome for step in steps for outcome in step.results):
+        times = paid[outcome.tool_call_id]
+        if times > 1 or (outcome.result == "paid" and times != 1):
+            yield f"call {outcome.tool_call_id} paid {times} times, and its result is {outcome.result!r}"
 
 
 def main() -> None:

@@ -87,9 +87,9 @@ class Room:
             timeout=timeout,
         )
         if check and ran.returncode:
-            raise AssertionError(
-                f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}"
-            )
+            words = " ".join(map(str, command))
+            raise AssertionError(f"{words} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
+
         return ran.stdout if check else ran.stdout + ran.stderr
 
     def from_outside(self, *command: str | Path, **changes: str) -> str:
