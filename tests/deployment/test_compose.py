@@ -124,7 +124,7 @@ def test_every_service_has_limits_and_a_network_without_others() -> None:
     for name, service in SERVICES.items():
         if service.get("restart") == "no":
             continue
-        assert "mem_limit" in service and "pids_limit" in service, name
+        assert {"mem_limit", "pids_limit"} <= set(service), name
     for network, options in COMPOSE["networks"].items():
         members = {name for name, service in SERVICES.items() if network in service.get("networks", ())}
         if options.get("internal"):

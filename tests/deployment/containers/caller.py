@@ -1,7 +1,7 @@
 """A caller outside of Docker's networks: it submits over HTTP, follows, and resumes a stream that is cut.
 
-`python -m tests.deployment.containers.caller ADDRESS KEY TEAM` prints the status of the task, its texts, and how often its
-stream was resumed. It exits with 1 if the task does not complete, or the stream lacks a step or repeats one.
+`python -m tests.deployment.containers.caller ADDRESS KEY TEAM` prints the task's status and texts, and how often
+its stream was resumed. It exits with 1 if the task does not complete, or the stream lacks a step or repeats one.
 """
 
 import json

@@ -116,7 +116,7 @@ class Deployment:
             self.room.run("docker", "network", "connect", *options, network, container)
 
     def in_network(self, service: str, *command: str) -> str:
-        """Run a command of the room, such as tc or iptables, in the network namespace of a container. Return its output."""
+        """Run a command of the room, such as tc, in the network namespace of a container. Return its output."""
         process = str(self.inspect(self.first(service))["State"]["Pid"])
         return self.room.run("nsenter", "--target", process, "--net", *command)
 

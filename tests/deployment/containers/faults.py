@@ -1,7 +1,7 @@
 """Faults between hosts during loads whose histories are checked: python -m tests.deployment.containers.faults FOLDER
 
-FOLDER keeps the engine and the images for the next run. `--only agents` runs the cases whose names contain "agents". Each
-case prints a line; the command exits with 1 if one of them contradicts a guarantee.
+FOLDER keeps the engine and the images for the next run. `--only agents` runs the cases whose names contain "agents".
+Each case prints a line; the command exits with 1 if one of them contradicts a guarantee.
 """
 
 import argparse

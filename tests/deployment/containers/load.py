@@ -1,7 +1,7 @@
 """Tasks with followers, in a container: `python -m tests.deployment.containers.load --tasks 6`.
 
 It prints a line "running" when every task has written text, and at the end one line of JSON with all findings that
-contradict the guarantees: a task without an end, a step that is lost or doubled, a gap in a stream, a payment that was made twice.
+contradict the guarantees: a task without an end, a step that is lost or doubled, a gap in a stream, a second payment.
 """
 
 import argparse

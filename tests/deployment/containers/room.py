@@ -93,7 +93,7 @@ class Room:
         return ran.stdout if check else ran.stdout + ran.stderr
 
     def from_outside(self, *command: str | Path, **changes: str) -> str:
-        """Run a program of the machine in the network of the room: it reaches published ports, and no container's network."""
+        """Run a program of the machine in the network of the room, where it reaches published ports."""
         process = (self.folder / "pid").read_text().strip()
         ran = subprocess.run(
             ["nsenter", "--target", process, "--net", *map(str, command)],
