@@ -1,4 +1,4 @@
-"""The image and `compose.yaml` in a Docker engine: from nothing to a finished task, separation, and faults between hosts.
+"""The image and `compose.yaml` in a Docker engine: from nothing to a finished task, separation, faults between hosts.
 
 `python -m tests.deployment.containers.faults` runs all faults. ROBOCO_ROOM names a folder that keeps engine and images.
 """
