@@ -1,6 +1,6 @@
 """The deployment in containers: the image, `compose.yaml`, and a network that breaks.
 
-`room.sh` starts a Docker engine of its own, `room.py` runs commands in it, `deployment.py` starts `compose.yaml` there.
+`room.sh` starts a Docker engine, `room.py` runs commands in it, `deployment.py` starts `compose.yaml` there.
 `python -m tests.deployment.containers.faults` runs all faults between hosts; CI runs some of them.
 `shop.py`, `model.py` and `load.py` run in containers.
 """

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from roboco.gateway.streams.form import ServerSentEvents
@@ -27,10 +27,10 @@ class Caller:
         self._deadline = time.monotonic() + _END_SECONDS
         self.resumed = 0
 
-    def open(self, path: str, body: dict[str, Any] | None = None, **headers: str) -> Any:
+    def open(self, path: str, body: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> Any:
         """Return the response, once there is one."""
         head = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
-        head |= {name.replace("_", "-"): value for name, value in headers.items()}
+        head |= headers or {}
         data = None if body is None else json.dumps(body).encode()
         while True:
             request = urllib.request.Request(self._address + path, data, head)
@@ -49,9 +49,9 @@ class Caller:
         place = ""
         while True:
             body = b""
-            headers = {"Last_Event_ID": place} if place else {}
+            headers = {"Last-Event-ID": place} if place else {}
             try:
-                with self.open(f"/v1/tasks/{task_id}/events", **headers) as response:
+                with self.open(f"/v1/tasks/{task_id}/events", headers=headers) as response:
                     if response.status == 204:
                         return
                     while line := response.readline():
@@ -71,7 +71,7 @@ def main() -> None:
     """Submit, follow, compare."""
     caller = Caller(sys.argv[1], sys.argv[2])
     with caller.open(
-        "/v1/tasks", {"team": sys.argv[3], "prompt": "Order."}, Idempotency_Key=f"caller-{time.time()}"
+        "/v1/tasks", {"team": sys.argv[3], "prompt": "Order."}, {"Idempotency-Key": f"caller-{time.time()}"}
     ) as response:
         task_id = json.load(response)["task_id"]
     print("submitted", flush=True)

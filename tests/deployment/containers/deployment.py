@@ -6,7 +6,7 @@ import secrets
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,21 +43,25 @@ class Deployment:
     files: tuple[str, ...] = FILES
     _severed: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
 
-    def compose(self, *arguments: str, check: bool = True, timeout: float = 300, **changes: str) -> str:
+    def compose(
+        self, *arguments: str, check: bool = True, timeout: float = 300, changes: Mapping[str, str] | None = None
+    ) -> str:
         """Run `docker compose`, with these variables changed."""
-        return self.room.run(*self._command(), *arguments, check=check, timeout=timeout, **(self.values | changes))
+        return self.room.run(
+            *self._command(), *arguments, check=check, timeout=timeout, variables=self.values | (changes or {})
+        )
 
-    def up(self, *arguments: str, **changes: str) -> None:
+    def up(self, *arguments: str) -> None:
         """Start all services, and return when they are healthy."""
-        self.compose("up", "--detach", "--wait", "--wait-timeout", "240", "--quiet-pull", *arguments, **changes)
+        self.compose("up", "--detach", "--wait", "--wait-timeout", "240", "--quiet-pull", *arguments)
 
     def down(self) -> None:
         """Remove the containers, networks and data."""
         self.compose("--profile", "monitoring", "down", "--volumes", "--timeout", "2", "--remove-orphans")
 
-    def run_in(self, service: str, *command: str, check: bool = True, **changes: str) -> str:
+    def run_in(self, service: str, *command: str, check: bool = True, changes: Mapping[str, str] | None = None) -> str:
         """Run a command in a container of the service."""
-        options = [word for name, value in changes.items() for word in ("-e", f"{name}={value}")]
+        options = [word for name, value in (changes or {}).items() for word in ("-e", f"{name}={value}")]
         return self.compose("exec", "-T", *options, service, *command, check=check)
 
     def containers(self, service: str) -> list[str]:
@@ -128,7 +132,7 @@ class Deployment:
         """Start tasks with followers in the client's container, and return when all are running."""
         module = "tests.deployment.containers.load"
         words = (*self._command(), "exec", "-T", "client", "python", "-m", module, "--tasks", str(tasks))
-        return Load(self.room.popen(*words, **self.values))
+        return Load(self.room.popen(*words, variables=self.values))
 
     def _command(self) -> tuple[str, ...]:
         return (

@@ -18,7 +18,7 @@ from tests.deployment.containers.deployment import POOLS, Deployment, variables
 from tests.deployment.containers.room import Room, missing
 
 LEASE_SECONDS = 6
-SHORT, LONG = LEASE_SECONDS / 3, LEASE_SECONDS * 2.5
+SHORT_SECONDS, LONG_SECONDS = LEASE_SECONDS / 3, LEASE_SECONDS * 2.5
 SCALE = tuple(word for pool in POOLS for word in ("--scale", f"{pool}=2"))
 SERVERS = ("redis", "s3")
 
@@ -89,18 +89,18 @@ def faults() -> Iterator[Fault]:
     """Yield every fault of every service."""
     for service in (*POOLS, *SERVERS):
         yield Fault("kill", service, Deployment.kill, _nothing, 0)
-        for length, seconds in (("short", SHORT), ("long", LONG)):
+        for length, seconds in (("short", SHORT_SECONDS), ("long", LONG_SECONDS)):
             yield Fault(f"pause, {length}", service, Deployment.pause, Deployment.unpause, seconds)
             yield Fault(f"disconnect, {length}", service, Deployment.disconnect, _reconnect, seconds)
-        yield Fault("sends, receives nothing", service, _drop("INPUT", "-A"), _drop("INPUT", "-D"), LONG)
-        yield Fault("receives, sends nothing", service, _drop("OUTPUT", "-A"), _drop("OUTPUT", "-D"), LONG)
-        yield Fault("slow link", service, _slow, _fast, LONG)
+        yield Fault("sends, receives nothing", service, _drop("INPUT", "-A"), _drop("INPUT", "-D"), LONG_SECONDS)
+        yield Fault("receives, sends nothing", service, _drop("OUTPUT", "-A"), _drop("OUTPUT", "-D"), LONG_SECONDS)
+        yield Fault("slow link", service, _slow, _fast, LONG_SECONDS)
 
 
 def disk_faults() -> Iterator[Fault]:
     """Yield the full disks, for a deployment with small ones."""
     for service in SERVERS:
-        yield Fault("full disk", service, _fill, _empty, LONG)
+        yield Fault("full disk", service, _fill, _empty, LONG_SECONDS)
 
 
 def run(deployment: Deployment, fault: Fault, tasks: int = 6) -> dict[str, Any]:

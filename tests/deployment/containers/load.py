@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from roboco import Orchestrator, Task
-from roboco.domain.history.step import Step, verify_chain
+from roboco import Orchestrator, Step, Task
+from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
 from tests.deployment.containers.shop import TEAM, TURNS
 from tests.support.transcript import Transcript

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -13,7 +13,7 @@ from tests.deployment.files import ROOT
 SCRIPT = Path(__file__).with_name("room.sh")
 REGISTRY = "127.0.0.1:5000"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-IMAGES = ("python", "redis", "seaweedfs", "prometheus")
+IMAGES = ("python", "redis", "seaweedfs")
 _START_SECONDS = 60.0
 
 
@@ -76,28 +76,29 @@ class Room:
         self._process.terminate()
         self._process.wait(30)
 
-    def run(self, *command: str | Path, check: bool = True, timeout: float = 600, **changes: str) -> str:
+    def run(
+        self, *command: str | Path, check: bool = True, timeout: float = 600, variables: Mapping[str, str] | None = None
+    ) -> str:
         """Run a command in the checkout as the room sees it. Return its output; stderr is part of the error."""
         words = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.root), *map(str, command)]
         ran = subprocess.run(
             ["sh", str(SCRIPT), "in", str(self.folder), *words],
-            env={"PATH": os.environ["PATH"], "HOME": "/root", **changes},
+            env={"PATH": os.environ["PATH"], "HOME": "/root", **(variables or {})},
             capture_output=True,
             text=True,
             timeout=timeout,
         )
         if check and ran.returncode:
-            words = " ".join(map(str, command))
-            raise AssertionError(f"{words} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
+            shown = " ".join(map(str, command))
+            raise AssertionError(f"{shown} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
 
         return ran.stdout if check else ran.stdout + ran.stderr
 
-    def from_outside(self, *command: str | Path, **changes: str) -> str:
+    def from_outside(self, *command: str | Path) -> str:
         """Run a program of the machine in the network of the room, where it reaches published ports."""
         process = (self.folder / "pid").read_text().strip()
         ran = subprocess.run(
             ["nsenter", "--target", process, "--net", *map(str, command)],
-            env=os.environ | changes,
             cwd=ROOT,
             capture_output=True,
             text=True,
@@ -106,12 +107,12 @@ class Room:
         assert ran.returncode == 0, f"{command} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}"
         return ran.stdout
 
-    def popen(self, *command: str, **changes: str) -> subprocess.Popen[str]:
+    def popen(self, *command: str, variables: Mapping[str, str]) -> subprocess.Popen[str]:
         """Start a command in the checkout, with a pipe for its output."""
         words = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.root), *command]
         return subprocess.Popen(
             ["sh", str(SCRIPT), "in", str(self.folder), *words],
-            env={"PATH": os.environ["PATH"], "HOME": "/root", **changes},
+            env={"PATH": os.environ["PATH"], "HOME": "/root", **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -119,7 +120,7 @@ class Room:
 
     def build_bases(self, names: Sequence[str] = IMAGES) -> dict[str, str]:
         """Build the images of other services from packages. Return the variables of compose.yaml that name them."""
-        lines = self.run("deploy/debian/build.sh", REGISTRY, *names, timeout=900, **self._online(), TMPDIR="/var/tmp")
+        lines = self.run("deploy/debian/build.sh", REGISTRY, *names, timeout=900, variables=self._online())
         return dict(line.split("=", 1) for line in lines.splitlines())
 
     def build(self, python_image: str, tag: str = "roboco", context: str = ".") -> None:

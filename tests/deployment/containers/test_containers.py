@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -18,7 +19,7 @@ from tests.deployment.containers.deployment import POOLS, Deployment, variables
 from tests.deployment.containers.room import Room, missing
 from tests.deployment.containers.shop import TEAM
 from tests.deployment.files import ROOT
-from tests.deployment.test_kubernetes import OVERLAYS, VERSIONS, kubernetes_validate
+from tests.deployment.test_kubernetes import OVERLAYS, VERSIONS
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
@@ -140,7 +141,7 @@ def test_the_image_is_small_and_runs_without_rights(room: Room, images: dict[str
 def test_every_service_is_healthy_and_doctor_finds_no_failure(deployment: Deployment) -> None:
     deployment.wait_healthy(SERVICES)
     admin = f"redis://roboco-admin:{deployment.values['REDIS_PASSWORD_ADMIN']}@redis:6379/0"
-    report = deployment.run_in("coordinator", "roboco", "doctor", ROBOCO_REDIS_URL=admin)
+    report = deployment.run_in("coordinator", "roboco", "doctor", changes={"ROBOCO_REDIS_URL": admin})
     assert "FAIL" not in report
     assert "ok   queue roboco.tools" in report
 
@@ -155,7 +156,7 @@ def test_each_container_has_limits_and_few_rights(deployment: Deployment) -> Non
 
 
 def test_the_demo_runs_in_the_image(deployment: Deployment) -> None:
-    """With a Redis of its own: the image has no server."""
+    """With another Redis: the image has no server."""
     room, network = deployment.room, "roboco_models"
     redis = (
         *("docker", "run", "--detach", "--rm", "--network", network, "--network-alias", "own"),
@@ -187,7 +188,7 @@ def call(deployment: Deployment) -> str:
         "AWS_ACCESS_KEY_ID": deployment.values["S3_ACCESS_KEY_OPERATOR"],
         "AWS_SECRET_ACCESS_KEY": deployment.values["S3_SECRET_KEY_OPERATOR"],
     }
-    key = deployment.run_in("gateway", "roboco", "keys", "create", "caller", **operator).split()[-1]
+    key = deployment.run_in("gateway", "roboco", "keys", "create", "caller", changes=operator).split()[-1]
     module = "tests.deployment.containers.caller"
     return deployment.room.from_outside(
         sys.executable, "-m", module, "http://127.0.0.1:8080", key, "till"
