@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from roboco import Orchestrator, Step, Task
-from roboco.domain.history.step import verify_chain
+from roboco import Orchestrator, Task
+from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.errors import TransientError
 from tests.deployment.containers.shop import TEAM, TURNS
 from tests.support.transcript import Transcript
@@ -74,7 +74,7 @@ class Followed:
         yield from _wrong_payments(steps)
 
 
-def _wrong_payments(steps: Sequence[Step]) -> Iterator[str]:
+def _wrong_payments(steps: Sequence[TaskStep]) -> Iterator[str]:
     """Yield each call that paid twice, or that reports a payment which was not made."""
     made = Path(os.environ["PAYMENTS"])
     paid = Counter(made.read_text().split() if made.exists() else ())

@@ -11,6 +11,8 @@ PORT = 8000
 
 def answer(request: Request) -> Reply:
     """Add, pay, add, and so on, until the last turn."""
+    if "add" not in request.tools:
+        return Reply(text="APPROVED")
     place = request.count("assistant")
     if place + 1 >= TURNS:
         return Reply(text="All is done now.", interval=0.3)

@@ -65,7 +65,7 @@ commands |= {f"take from {pool}": ("RPOP", f"roboco.{pool}") for pool in ("coord
 for name, words in commands.items():
     try:
         client.execute_command(*((name, *words) if name.isupper() else words))
-    except redis.NoPermissionError:
+    except redis.exceptions.NoPermissionError:
         continue
     print(name)
 """

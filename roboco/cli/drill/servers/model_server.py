@@ -54,8 +54,16 @@ class ModelServer:
     keep: the number of newest records to hold; None holds all.
     """
 
-    def __init__(self, port: int = 0, *, models: Sequence[str] = ("scripted",), keep: int | None = None) -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        models: Sequence[str] = ("scripted",),
+        keep: int | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
         self.base_url = ""
+        self._host = host
         self.slow = 1.0
         """The factor of the interval between two chunks of replies that begin from now on."""
         self._port = port
@@ -74,12 +82,12 @@ class ModelServer:
 
         Raise OSError if the port is taken.
         """
-        listener = socket.create_server(("127.0.0.1", self._port), backlog=BACKLOG)
+        listener = socket.create_server((self._host, self._port), backlog=BACKLOG)
         # Accepted sockets inherit TCP_NODELAY. asyncio sets it only on sockets that name their protocol, unlike these.
         # Without it the second chunk waits up to 40 ms for the client's delayed acknowledgement of the first.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._port = listener.getsockname()[1]
-        self.base_url = f"http://127.0.0.1:{self._port}/v1"
+        self.base_url = f"http://{self._host}:{self._port}/v1"
         self._loop = asyncio.new_event_loop()
         self._stopped = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(listener,), daemon=True, name="model-server")
