@@ -48,7 +48,7 @@ class Deployment:
     ) -> str:
         """Run `docker compose`, with these variables changed."""
         return self.room.run(
-            *self._command(), *arguments, check=check, timeout=timeout, variables=self.values | (changes or {})
+            *self._command(), *arguments, check=check, timeout=timeout, variables={**self.values, **(changes or {})}
         )
 
     def up(self, *arguments: str) -> None:
