@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from roboco import Orchestrator, Task
+from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.errors import TransientError
 from tests.deployment.containers.shop import TEAM, TURNS
-from tests.support.transcript import Transcript
 
 END_SECONDS = 240.0
 """Seconds after which a task without an end hangs."""
