@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from roboco.domain.retention import RetentionRule, parse_rule
 from roboco.domain.schema import CallerId
 from roboco.domain.team.model_limits import parse_limit
 from roboco.domain.tenant_budget import parse_budget
@@ -167,6 +168,13 @@ class Settings(BaseModel):
     """
     retention: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which an ended task stays in Redis."""
+    retention_rules: tuple[str, ...] = ()
+    """Rules by which coordinators archive and remove ended tasks; without them the workspace keeps every task.
+
+    A rule is written as conditions and one action: `tenant=acme status=failed|cancelled delete=30d`, `team=research
+    archive=12w to=s3://BUCKET/PREFIX class=GLACIER_IR`, or `tenant=legal keep`. The conditions are `tenant`, `team` and
+    `status`. The first rule that covers a task counts. All coordinators need the same value.
+    """
     index_retention: Annotated[float, Field(ge=0.01, le=36_500)] = 30.0
     """Days for which `roboco tasks` lists an ended task, and all workers need the same value.
 
@@ -252,6 +260,16 @@ class Settings(BaseModel):
                 raise ValueError(str(error)) from None
         return value
 
+    @field_validator("retention_rules")
+    @classmethod
+    def _check_retention_rules(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            try:
+                parse_rule(entry)
+            except UsageError as error:
+                raise ValueError(str(error)) from None
+        return value
+
     @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
     @classmethod
     def _check_no_credentials(cls, value: str | None) -> str | None:
@@ -267,6 +285,11 @@ class Settings(BaseModel):
     def broker(self) -> str:
         """Return the URL of the broker: `broker_url`, or the Redis."""
         return self.broker_url or self.redis_url
+
+    @property
+    def parsed_retention_rules(self) -> tuple[RetentionRule, ...]:
+        """Return `retention_rules` as the engine needs them."""
+        return tuple(map(parse_rule, self.retention_rules))
 
     @property
     def cache_folder(self) -> Path:

@@ -44,7 +44,7 @@ from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.intake.unattended import missing_worker_messages
 from roboco.engine.registration import check_workspace
-from roboco.errors import Forbidden, NotFound, TransientError, UsageError
+from roboco.errors import Forbidden, TransientError, UsageError
 from roboco.ports.task_index import TaskPage
 from roboco.settings import Settings, load_settings
 
@@ -194,7 +194,7 @@ class Orchestrator(Administration):
         """Return the task with this id, also while Redis does not answer. Raises UsageError if there is none."""
         task = self._task(self._qualified_id(task_id))
         if self._engine.files.size(summary_path(task.task_id)) is None:
-            raise NotFound(f"no task {task_id!r} in workspace {self.settings.workspace}")
+            raise self._engine.summaries.missing(task.task_id)
         return task
 
     def tasks(self, **filters: Unpack[TaskFilterOptions]) -> Iterator[TaskEntry]:

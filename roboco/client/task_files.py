@@ -11,6 +11,7 @@ from roboco.client.task_handle import TaskHandle
 from roboco.domain.history.part import Artifact
 from roboco.domain.ids import check_task_id
 from roboco.domain.paths import artifact_path, artifacts_path
+from roboco.engine.tombstones import check_not_erased
 from roboco.errors import NotFound, UsageError
 
 MAX_LINK_SECONDS: Final = 604_800
@@ -74,8 +75,9 @@ class TaskFiles(TaskHandle):
         asked for, and fewer only at its end. If reading it fails, nothing is stored, and its error is raised.
         A message refers to it by name: `send(..., artifacts=[artifact.name])`. If the task has another file of the same
         name, both stay, and the new one gets a version number. The task need not be submitted yet.
-        Raises UsageError if the file cannot be read.
+        Raises UsageError if the file cannot be read, or if the task was erased.
         """
+        check_not_erased(self._engine.files, check_task_id(self.task_id))
         return upload(self._engine.files, check_task_id(self.task_id), file, name)
 
     aartifacts = in_thread(artifacts)

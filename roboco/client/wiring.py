@@ -31,6 +31,7 @@ from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
 from roboco.adapters.redis.rate_limits import RedisRateLimiter
+from roboco.adapters.redis.retention_progress import RedisRetentionProgress
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.signals import RedisSignals
@@ -52,6 +53,7 @@ from roboco.adapters.tools.builtin import BuiltinTools
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.python_tool import run_code
 from roboco.adapters.tools.toolbox import FunctionToolbox
+from roboco.adapters.workspace.archives import StoreArchives
 from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.tenant_budget import TenantBudgets
@@ -119,6 +121,10 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         index_progress=RedisIndexProgress(scripts, keys),
+        archives=StoreArchives(
+            {rule.archive for rule in settings.parsed_retention_rules}, settings.s3_endpoint_url, settings.s3_timeout
+        ),
+        retention_progress=RedisRetentionProgress(scripts, keys),
         caller_counts=RedisCallerCounts(scripts, keys),
         open_tasks=RedisOpenTasks(scripts, keys),
         daily_usage=RedisDailyUsage(scripts, keys),
@@ -133,6 +139,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             settings.redelivery_delay,
             max_attempts=settings.max_attempts,
             retention=settings.retention,
+            retention_rules=settings.parsed_retention_rules,
             index_retention=settings.index_retention * 86_400,
             max_indexed_ended=settings.index_max_ended,
             max_queued=settings.max_queued,

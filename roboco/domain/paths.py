@@ -7,6 +7,12 @@ OPEN_MARKERS = "_open/"
 NOTIFY_MARKERS = "_notify/"
 ACCESS_KEYS = "_keys/"
 """The folder of the keys of the HTTP gateway, one file each. No task id begins with "_"."""
+ERASURES = "_erasing/"
+"""The folder of requests to erase a task that coordinators have not completed, one file each."""
+TOMBSTONES = "_erased/"
+"""The folder of the receipts of erased tasks. A receipt rejects whatever arrives late for its task."""
+ERASE_PREFIX = "erase/"
+"""Prefix of the schedule's entries for tasks that are erased."""
 RESTART_PREFIX = "restart/"
 """Prefix of the schedule's entries for tasks whose logs start anew after a restart of Redis."""
 RESUME_PREFIX = "resume/"
@@ -27,6 +33,21 @@ NOTIFY_PREFIX = "notify/"
 def access_key_path(key_id: str) -> str:
     """Return the path of a key of the HTTP gateway."""
     return f"{ACCESS_KEYS}{check_item_id(key_id)}.json"
+
+
+def erasure_path(task_id: str) -> str:
+    """Return the path of the request to erase the task."""
+    return f"{ERASURES}{check_task_id(task_id)}"
+
+
+def tombstone_path(task_id: str) -> str:
+    """Return the path of the receipt of an erased task."""
+    return f"{TOMBSTONES}{check_task_id(task_id)}"
+
+
+def task_folder(task_id: str) -> str:
+    """Return the folder of all files of the task."""
+    return f"{check_task_id(task_id)}/"
 
 
 def team_path(task_id: str) -> str:
@@ -75,6 +96,16 @@ def lineage_path(task_id: str) -> str:
 def recorded_calls_path(task_id: str) -> str:
     """Return the path of the recorded tool results with which a run of `what-if` is answered."""
     return f"{check_task_id(task_id)}/recorded_calls.json"
+
+
+def forks_path(task_id: str) -> str:
+    """Return the folder of the names of the task's forks, whose histories contain its steps."""
+    return f"{check_task_id(task_id)}/forks/"
+
+
+def fork_name_path(task_id: str, fork_id: str) -> str:
+    """Return the path of the empty file that names a fork of the task."""
+    return f"{forks_path(task_id)}{check_task_id(fork_id)}"
 
 
 def events_path(task_id: str) -> str:

@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from roboco.domain.retention import RetentionRule
 from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams
@@ -17,6 +18,7 @@ from roboco.engine.summaries import Summaries
 from roboco.engine.switches import SwitchBoard
 from roboco.engine.tenant_budget import DayBudgets
 from roboco.engine.worker_status import WorkerStatus
+from roboco.ports.archives import Archives
 from roboco.ports.attempts import Attempts
 from roboco.ports.caller_limits import CallerCounts
 from roboco.ports.clock import Clock
@@ -33,6 +35,7 @@ from roboco.ports.notifier import Notifier
 from roboco.ports.open_tasks import OpenTasks
 from roboco.ports.rate_limits import RateLimiter, Tokenizers
 from roboco.ports.registry import WorkerRegistry
+from roboco.ports.retention_progress import RetentionProgress
 from roboco.ports.schedule import Schedule
 from roboco.ports.signals import Signals
 from roboco.ports.task_index import TaskIndex
@@ -75,6 +78,8 @@ class Policy:
     """How long a worker retries to store finished work while the workspace does not answer."""
     retention: int = 86_400
     """How long an ended task stays in Redis."""
+    retention_rules: tuple[RetentionRule, ...] = ()
+    """The rules by which ended tasks are archived and removed; the first one that covers a task counts."""
     index_retention: float = 30 * 86_400.0
     """How long an ended task stays in the task index."""
     max_indexed_ended: int = 100_000
@@ -117,6 +122,8 @@ class Engine:
     workers: WorkerRegistry
     task_index: TaskIndex
     index_progress: IndexProgress
+    archives: Archives
+    retention_progress: RetentionProgress
     caller_counts: CallerCounts
     open_tasks: OpenTasks
     daily_usage: DailyUsage

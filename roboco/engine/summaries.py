@@ -13,7 +13,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.errors import CorruptHistory, NotFound
+from roboco.engine.tombstones import erased_error
+from roboco.errors import CorruptHistory, NotFound, UsageError
 from roboco.ports.workspace import Files, Histories
 
 _TASK_END = b'"event_task_end"'
@@ -36,11 +37,15 @@ class Summaries:
         return None if data is None else parse_summary(data) or self._compute(task_id)
 
     def require(self, task_id: str) -> TaskSummary:
-        """Return the summary in the workspace. Raise UsageError if there is no such task."""
+        """Return the summary in the workspace. Raise UsageError if there is no such task, or if it was erased."""
         summary = self.get(task_id)
         if summary is None:
-            raise NotFound(f"no task {task_id!r} in this workspace")
+            raise self.missing(task_id)
         return summary
+
+    def missing(self, task_id: str) -> UsageError:
+        """Return the error of a task that has no summary: it was erased, or there is none. Cost: one read."""
+        return erased_error(self._files, task_id) or NotFound(f"no task {task_id!r} in this workspace")
 
     def is_closed(self, task_id: str) -> bool:
         """Return True if the task has been closed, False if it is open or unknown.

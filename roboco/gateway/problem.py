@@ -23,12 +23,14 @@ STATUS_OF_CODE: Final[Mapping[str, int]] = {
     "usage": 400,
     "invalid_team": 400,
     "forbidden": 403,
+    "erased": 410,
     "overloaded": 429,
 }
 """The HTTP status of the codes of UsageError and Overloaded."""
 TITLES: Final[Mapping[str, str]] = {
     "not_found": "Not found",
     "ended": "The task has ended",
+    "erased": "The task was erased",
     "conflict": "Conflict",
     "invalid": "Invalid request",
     "usage": "Invalid request",

@@ -27,6 +27,8 @@ class FillPhase(StrEnum):
     """The markers of open tasks. The cursor is the last name."""
     NOTIFY = "notify"
     """The markers of tasks with undelivered notifications. The cursor is the last name."""
+    ERASE = "erase"
+    """The requests to erase tasks. The cursor is the last name."""
     DONE = "done"
     """Nothing is left, except to record that the schedule is filled."""
 

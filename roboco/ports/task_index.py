@@ -41,6 +41,9 @@ class TaskIndex(Protocol):
     def remove_open(self, task_id: str) -> None:
         """Remove the entry of the task, unless the task has ended."""
 
+    def remove(self, task_id: str) -> None:
+        """Remove the entry of the task, whatever its status."""
+
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
         """Remove the oldest entries of ended tasks, those before a time and those beyond a number.
 

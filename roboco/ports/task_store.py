@@ -239,3 +239,9 @@ class TaskStore(Protocol):
 
         Return False, and change nothing, if the task exists and has not ended in this generation of its logs.
         """
+
+    def erase(self, task_id: str, seconds: int) -> None:
+        """Remove the task, whatever its state, and refuse to create it for this number of seconds.
+
+        Meanwhile `load` returns None and `create` returns False. The fence is gone, so every late write is refused.
+        """

@@ -55,6 +55,15 @@ class FolderPage:
     """The cursor of the next page, opaque; "" if this is the last page."""
 
 
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of the workspace."""
+
+    path: str
+    size: int
+    """Bytes."""
+
+
 class Files(Protocol):
     """Files of the workspace by relative path. Each is written whole or not at all."""
 
@@ -125,4 +134,18 @@ class Files(Protocol):
         Return None if the store does not accept the cursor, because it has expired: begin again with the first page.
         A folder that exists all the time is in exactly one page. Cost: in S3 one request; in a folder one reading of
         the directory.
+        """
+
+    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
+        """Return the first files at any depth below the folder whose paths follow `after`, in the order of code points.
+
+        `after` is "" or the path of a file. Fewer than `limit` are the last ones. Cost: on S3 one request for each
+        1,000 files; in a folder, one scan of all files below it.
+        """
+
+    def delete_tree(self, folder: str, limit: int) -> int:
+        """Remove at most `limit` files at any depth below the folder, whatever their names. Return how many were there.
+
+        Return 0 once none is left; then empty folders are gone, too. A file that is stored meanwhile may remain. Cost:
+        on S3 one request for each 1,000 files, and one for each file.
         """

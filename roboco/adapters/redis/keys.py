@@ -120,6 +120,16 @@ class Keys:
         """String with a time to live: the coordinator that rebuilds the task index."""
         return f"{self.prefix}:{{index}}:lock"
 
+    @property
+    def retention_progress(self) -> str:
+        """String: the progress of the scan of the workspace for tasks whose retention has ended."""
+        return f"{self.prefix}:{{index}}:retention"
+
+    @property
+    def retention_lock(self) -> str:
+        """String with a time to live: the coordinator that scans."""
+        return f"{self.prefix}:{{index}}:retention_lock"
+
     def _index_key(self, tenant: str) -> str:
         return f"{self.prefix}:{{index}}" + (f":tenant:{tenant}" if tenant else "")
 

@@ -87,6 +87,10 @@ class RedisTaskIndex:
         """Remove the entry of the task, unless the task has ended."""
         self._scripts.run("index_remove", self._keys_of(task_id), task_id, "")
 
+    def remove(self, task_id: str) -> None:
+        """Remove the entry of the task, whatever its status."""
+        self._scripts.run("index_remove", self._keys_of(task_id), task_id, "*")
+
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
         """Remove the oldest ended tasks.
 

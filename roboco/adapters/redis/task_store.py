@@ -121,6 +121,10 @@ class RedisTaskStore:
         names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
         return bool(self._scripts.run("reset_logs", names, epoch, uuid.uuid4().hex, *map(unnumbered_json, events)))
 
+    def erase(self, task_id: str, seconds: int) -> None:
+        """Remove the keys of the task, and keep a state without an epoch for these seconds."""
+        self._scripts.run("erase", [*self._keys.task_keys(task_id), self._keys.lease(task_id)], seconds)
+
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
         """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""
         return bool(self._scripts.run("expire", list(self._keys.task_keys(task_id)), seconds, generation))

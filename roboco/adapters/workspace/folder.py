@@ -7,15 +7,16 @@ import shutil
 import stat
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from heapq import nsmallest
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from roboco.adapters.workspace.lock import locked
 from roboco.adapters.workspace.path import checked_path
 from roboco.errors import TransientError
-from roboco.ports.workspace import FolderPage, VersionedFile
+from roboco.ports.workspace import FolderPage, StoredFile, VersionedFile
 
 _LOCK_FILES = 64
 """Lock files of a folder in which files are replaced: hidden, empty files that stay.
@@ -173,6 +174,28 @@ class FolderFiles:
                 names = []
         return FolderPage(tuple(names), names[-1] if len(names) == limit else "")
 
+    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
+        """Return the first files below a folder whose paths follow `after`. Cost: O(files below the folder)."""
+        with self._translating_errors():
+            paths = (path.relative_to(self._root).as_posix() for path in _files_below(self.path_of(folder)))
+            visible = (path for path in paths if path > after and not path.rpartition("/")[2].startswith("."))
+            sizes = ((path, self.size(path)) for path in nsmallest(limit, visible))
+            return [StoredFile(path, size) for path, size in sizes if size is not None]
+
+    def delete_tree(self, folder: str, limit: int) -> int:
+        """Remove at most `limit` files below a folder, also hidden ones, and its empty folders."""
+        top = self.path_of(folder)
+        with self._translating_errors():
+            found = list(islice(_files_below(top), limit))
+            for path in found:
+                path.unlink(missing_ok=True)
+            for parent, _, _ in os.walk(top, topdown=False):
+                with suppress(OSError):  # it is not empty: a file was stored meanwhile
+                    Path(parent).rmdir()
+            if found and top.parent.is_dir():
+                _sync_folder(top.parent)
+        return len(found)
+
     def path_of(self, path: str) -> Path:
         """Return the absolute path of a relative one. Raise ValueError if it leaves the workspace."""
         return self._root / checked_path(path)
@@ -201,6 +224,13 @@ class FolderFiles:
             yield
         except OSError as error:
             raise TransientError(f"workspace {self._root} cannot be used: {with_remedy(error)}") from error
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield everything below a folder that is no folder. Links are not followed."""
+    for parent, folders, names in os.walk(folder):
+        linked = (name for name in folders if Path(parent, name).is_symlink())
+        yield from (Path(parent, name) for name in (*names, *linked))
 
 
 def _lock_name(name: str) -> str:

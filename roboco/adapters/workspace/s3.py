@@ -16,7 +16,7 @@ from roboco.adapters.workspace.request_pool import for_each
 from roboco.adapters.workspace.tries import MAX_TRIES, tries
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
-from roboco.ports.workspace import FolderPage, VersionedFile
+from roboco.ports.workspace import FolderPage, StoredFile, VersionedFile
 
 CONFLICT_STATUSES = frozenset({409, 412})
 """HTTP statuses of a conditional write that lost: 412 as a rule, 409 if two writers collided."""
@@ -118,12 +118,12 @@ class S3Objects:
                     return None
                 raise
 
-    def put_from(self, path: str, source: BinaryIO) -> None:
+    def put_from(self, path: str, source: BinaryIO, **extra: Any) -> None:
         """Store the rest of the source, in parts if it is large. Parts of a source that fails are dropped."""
         config = _TRANSFER if source.seekable() else _STREAM_TRANSFER
         with _translating_errors(self._client, self._bucket):
             try:
-                self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), Config=config)
+                self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), extra, Config=config)
             except S3UploadFailedError as error:
                 raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
 
@@ -228,6 +228,22 @@ class S3Objects:
                     break
         return found
 
+    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
+        """Return the first objects at any depth below a folder that follow `after`, in pages of 1,000."""
+        base, start, found, token = self._key(folder), self._key(after) if after else "", list[StoredFile](), None
+        with _translating_errors(self._client, self._bucket):
+            while len(found) < limit:
+                place = {"ContinuationToken": token} if token else {"StartAfter": start} if start else {}
+                page = self._client.list_objects_v2(
+                    Bucket=self._bucket, Prefix=base, MaxKeys=min(limit - len(found), 1000), **place
+                )
+                for entry in page.get("Contents", []):
+                    if entry["Key"] > start:
+                        found.append(StoredFile(entry["Key"].removeprefix(self._prefix), int(entry["Size"])))
+                if not (token := page.get("NextContinuationToken")):
+                    break
+        return found
+
     def folders(self, cursor: str, limit: int) -> FolderPage | None:
         """Return a page of the folders, with one request. The cursor is the store's: each store has its own order.
 
@@ -324,6 +340,14 @@ class S3Files:
     def folders(self, cursor: str, limit: int) -> FolderPage | None:
         """Return a page of the folders, or None if the store refuses the cursor."""
         return self._objects.folders(cursor, limit)
+
+    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
+        """Return the first files at any depth below a folder whose paths follow `after`."""
+        return self._objects.tree(folder, after, limit)
+
+    def delete_tree(self, folder: str, limit: int) -> int:
+        """Remove at most `limit` files below a folder. The requests are concurrent. Return how many were there."""
+        return len(for_each(self.delete, [file.path for file in self._objects.tree(folder, "", limit)]))
 
 
 @contextmanager

@@ -23,7 +23,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from roboco.domain.ids import is_task_id
-from roboco.domain.paths import ENTER_PREFIX, NOTIFY_MARKERS, NOTIFY_PREFIX, OPEN_MARKERS, RESTART_PREFIX
+from roboco.domain.paths import (
+    ENTER_PREFIX,
+    ERASE_PREFIX,
+    ERASURES,
+    NOTIFY_MARKERS,
+    NOTIFY_PREFIX,
+    OPEN_MARKERS,
+    RESTART_PREFIX,
+)
 from roboco.domain.shard import SHARDS, shard_of
 from roboco.engine.engine import Engine
 from roboco.errors import TransientError
@@ -46,7 +54,14 @@ FIRST_PHASE = {
     FillKind.EMPTIED: FillPhase.OPEN,
     FillKind.RESTARTED: FillPhase.SCHEDULED,
 }
-NEXT_PHASE = {FillPhase.SCHEDULED: FillPhase.OPEN, FillPhase.OPEN: FillPhase.NOTIFY, FillPhase.NOTIFY: FillPhase.DONE}
+NEXT_PHASE = {
+    FillPhase.SCHEDULED: FillPhase.OPEN,
+    FillPhase.OPEN: FillPhase.NOTIFY,
+    FillPhase.NOTIFY: FillPhase.ERASE,
+    FillPhase.ERASE: FillPhase.DONE,
+}
+JOBS = {FillPhase.NOTIFY: NOTIFY_PREFIX, FillPhase.ERASE: ERASE_PREFIX}
+"""The prefix of the entries of markers that are no open tasks."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +131,10 @@ def _process_page(engine: Engine, position: FillPosition) -> FillPosition:
             after = _enter_scheduled(engine, position)
         case FillPhase.OPEN:
             after = _enter_marked(engine, position, OPEN_MARKERS)
-        case _:
+        case FillPhase.NOTIFY:
             after = _enter_marked(engine, position, NOTIFY_MARKERS)
+        case _:
+            after = _enter_marked(engine, position, ERASURES)
     if after.phase is FillPhase.DONE and after.missed:
         _log.warning("shards %s of the schedule do not answer and are filled again", sorted(after.missed))
         return FillPosition(position.kind, FIRST_PHASE[position.kind], shards=after.missed)
@@ -155,12 +172,12 @@ def _enter_marked(engine: Engine, position: FillPosition, folder: str) -> FillPo
 
 
 def _enter(engine: Engine, position: FillPosition, task_ids: Sequence[str]) -> frozenset[int]:
-    """Enter the tasks, or the delivery of their notifications. Return the shards that did not answer.
+    """Enter the tasks, the delivery of their notifications, or their erasure. Return the shards that did not answer.
 
     The jobs of a recovery are entered first: a task whose job waits does not end.
     """
-    if position.phase is FillPhase.NOTIFY:
-        return engine.schedule.enter([f"{NOTIFY_PREFIX}{one}" for one in task_ids], replace=False)
+    if (prefix := JOBS.get(position.phase)) is not None:
+        return engine.schedule.enter([f"{prefix}{one}" for one in task_ids], replace=False)
     failed = frozenset[int]()
     if position.kind is not FillKind.REFILL:
         job = RESTART_PREFIX if position.kind is FillKind.RESTARTED else ENTER_PREFIX

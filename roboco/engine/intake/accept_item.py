@@ -40,7 +40,8 @@ from roboco.domain.inbox.item import (
 from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
-from roboco.errors import AlreadyEnded, NotFound, StateConflict, TransientError, UsageError
+from roboco.engine.tombstones import erased_error
+from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Phase
 
 _log = logging.getLogger(__name__)
@@ -244,6 +245,9 @@ def _reject(engine: Engine, task_id: str, item: Item, ended: bool = False) -> It
         return _require_applied(engine, task_id, item)
     if ended or engine.summaries.is_closed(task_id):
         engine.files.delete(item_path(task_id, item.item_id))
+    elif (erased := erased_error(engine.files, task_id)) is not None:
+        engine.files.delete(item_path(task_id, item.item_id))
+        raise erased
     elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
         engine.files.delete(item_path(task_id, item.item_id))
         raise StateConflict(f"task {task_id!r} is not submitted yet and already has {MAX_CONTROLS} stops; send no more")
@@ -262,7 +266,7 @@ def _closed_error(engine: Engine, task_id: str) -> UsageError:
     """Return the error of a task that takes no items: it has ended, or there is none."""
     summary = engine.summaries.get(task_id)
     if summary is None:
-        return NotFound(f"no task {task_id!r} in this workspace")
+        return engine.summaries.missing(task_id)
     status = summary.status
     end = f"has ended ({status})" if status.ended else "has ended"
     remedy = "retry it, or fork it" if status is TaskStatus.FAILED else "submit a new task, or fork this one"

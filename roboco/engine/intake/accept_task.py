@@ -37,8 +37,9 @@ from roboco.engine.engine import Engine
 from roboco.engine.intake.attachments import check_attachments
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.prompt import render_prompt
-from roboco.engine.record.recover import restore_inbox
+from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
+from roboco.engine.tombstones import check_not_erased
 from roboco.errors import Overloaded, StateConflict, UsageError
 from roboco.ports.telemetry import Operation
 
@@ -89,6 +90,7 @@ def accept_task(
     steps = first_steps(submission, team, parent, artifacts, engine.now())
     check_prompts(engine, team, task_id, steps[0])
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
+    check_not_erased(engine.files, task_id)
     if parent is None:
         check_queue_capacity(engine, task_id)
     _store_team(engine, task_id, team)
@@ -108,6 +110,8 @@ def accept_task(
 def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
     """Load the task with its first steps. Return False if Redis has it already, or if it has further steps.
 
+    Raise Erased if it was erased meanwhile.
+
     Followers read imported steps from the history. The history is not read for further steps if this submission has
     just stored the first one: a coordinator that has appended one since has the task in Redis. If Redis has lost it
     since, the first conflict shows that Redis is behind the workspace.
@@ -119,7 +123,11 @@ def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
     events = _first_events(engine, task_id, accepted.team, steps[-1])
     if accepted.is_known or len(steps) > 1:  # followers may hold text that Redis has lost
         events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps) - 1))
-    return engine.task_store.create(task_id, steps, fold(steps), events)
+    if engine.task_store.create(task_id, steps, fold(steps), events):
+        return True
+    if engine.task_store.load(task_id, 1) is None and erase_again(engine, task_id):
+        raise engine.summaries.missing(task_id)  # it was erased while this client submitted it again
+    return False
 
 
 def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:

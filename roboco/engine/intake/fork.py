@@ -24,6 +24,7 @@ from roboco.domain.paths import (
     OPENED,
     artifact_info_path,
     artifact_path,
+    fork_name_path,
     history_summaries_path,
     item_path,
     lineage_path,
@@ -41,6 +42,7 @@ from roboco.engine.intake.accept_item import check_idempotent, stored_item
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
+from roboco.engine.tombstones import check_not_erased
 from roboco.errors import Forbidden, NotFound, StateConflict, UsageError
 
 
@@ -78,13 +80,16 @@ def fork(engine: Engine, request: ForkRequest) -> None:
         raise _id_taken(request)
     steps = list(engine.histories.read(request.source))
     if not steps or engine.files.get(summary_path(request.source)) is None:
-        raise NotFound(f"no task {request.source!r} in this workspace")
+        raise engine.summaries.missing(request.source)
     steps = fork_prefix(steps, _fork_position(engine, request))
     team = request.team or engine.frozen_teams.get(request.source)
     team = team if request.model is None else team.with_profile(request.model)
     _check_run(request, team)
     team.check_agent(None if request.message is None else request.message.agent)
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
+    check_not_erased(engine.files, task_id)
+    engine.files.create(fork_name_path(request.source, task_id), b"")  # an erasure of the source finds the fork by it
+    check_not_erased(engine.files, request.source)
     _store_files(engine, request, team, steps)
     summary = _store_summary(engine, task_id, team, steps)
     if summary.status.ended:

@@ -8,17 +8,29 @@ Every write to Redis is fenced by the task's epoch. A rebuilt task starts with a
 messages and leases from before the loss are refused.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, islice
 
 from roboco.domain.decision.tool_answers import needs_resolution
+from roboco.domain.erasure import ErasureRequest
 from roboco.domain.history.retry import retry_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
 from roboco.domain.inbox.item import RetryRequest
-from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path, summary_path
+from roboco.domain.paths import (
+    CLOSED,
+    ERASE_PREFIX,
+    OPENED,
+    applied_path,
+    erasure_path,
+    inbox_path,
+    item_path,
+    open_marker_path,
+    summary_path,
+)
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
     AnyEvent,
@@ -36,17 +48,38 @@ from roboco.domain.task_summary import parse_summary
 from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
+from roboco.engine.tombstones import receipt_of
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import CallState, Commit, Phase, Snapshot
 
+_log = logging.getLogger(__name__)
+
 
 def load_task(engine: Engine, task_id: str) -> Snapshot | None:
-    """Return the task, rebuilt from its workspace if Redis has lost it, or None if it is not open."""
+    """Return the task, rebuilt from its workspace if Redis has lost it, or None if it is not open.
+
+    If it was erased, its marker is that of a client that was late.
+    """
     task = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
-    if task is None and engine.files.get(open_marker_path(task_id)) is not None:
+    if task is None and engine.files.get(open_marker_path(task_id)) is not None and not erase_again(engine, task_id):
         rebuild(engine, task_id)
         task = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
     return task
+
+
+def erase_again(engine: Engine, task_id: str) -> bool:
+    """If the task was erased, have a coordinator remove what arrived since, and return True."""
+    receipt = receipt_of(engine.files, task_id)
+    if receipt is None:
+        return False
+    _log.warning("task %s was erased; files that arrived since are removed", task_id)
+    request = ErasureRequest(
+        task_id=task_id, requested_at=engine.now(), by=receipt.by, reason=receipt.reason, archive=receipt.archive
+    )
+    engine.files.create(erasure_path(task_id), request.model_dump_json().encode())
+    engine.schedule.set(f"{ERASE_PREFIX}{task_id}")
+    engine.files.delete(open_marker_path(task_id))
+    return True
 
 
 def rebuild(engine: Engine, task_id: str) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, BinaryIO
 
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, StoredObject
+from roboco.ports.workspace import FolderPage, StoredFile
 
 
 class MemoryObjects(S3Objects):
@@ -40,9 +41,9 @@ class MemoryObjects(S3Objects):
         data = self.held.get(path)
         return None if data is None else StoredObject(data, _etag(data), self._metadata.get(path, {}))
 
-    def put_from(self, path: str, source: BinaryIO) -> None:
+    def put_from(self, path: str, source: BinaryIO, **extra: Any) -> None:
         """Store the remaining bytes of the source."""
-        self.put(path, source.read())
+        self.put(path, source.read(), **extra)
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another object. Do nothing if there is no source."""
@@ -89,6 +90,19 @@ class MemoryObjects(S3Objects):
         self.requests.append(("LIST", folder))
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted(name for name in below if "/" not in name and name > after)[:limit]
+
+    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
+        """Return the first objects below a folder whose paths follow `after`."""
+        self.requests.append(("LIST", folder))
+        paths = sorted(path for path in list(self.held) if path.startswith(folder) and path > after)[:limit]
+        return [StoredFile(path, len(self.held[path])) for path in paths]
+
+    def folders(self, cursor: str, limit: int) -> FolderPage:
+        """Return a page of the folders, in the order of their names."""
+        self.requests.append(("LIST", ""))
+        found = {path.partition("/")[0] for path in list(self.held) if "/" in path}
+        names = tuple(sorted(name for name in found if name > cursor)[:limit])
+        return FolderPage(names, names[-1] if len(names) == limit else "")
 
 
 class ObjectFiles(S3Files):

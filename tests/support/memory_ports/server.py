@@ -13,6 +13,7 @@ from roboco.ports.daily_usage import Spending
 from roboco.ports.fill import FillPosition
 from roboco.ports.index_progress import Rebuild
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
+from roboco.ports.retention_progress import RetentionScan
 from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 
@@ -162,7 +163,10 @@ class StoredData:
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     inboxes: dict[str, set[str]] = field(default_factory=dict)
     inbox_until: dict[str, float] = field(default_factory=dict)
+    erased_until: dict[str, float] = field(default_factory=dict)
     schedule: dict[str, float] = field(default_factory=dict)
+    retention_scan: RetentionScan | None = None
+    retention_lock: tuple[str, float] = ("", 0.0)
     filled_instance: int = 0
     mark: str = ""
     fresh_until: float = 0.0

@@ -33,6 +33,11 @@ class MemoryTaskIndex:
             if task_id in held.entries and not held.entries[task_id].status.ended:
                 del held.entries[task_id]
 
+    def remove(self, task_id: str) -> None:
+        """Remove the entry of the task."""
+        with self._server as held:
+            held.entries.pop(task_id, None)
+
     def trim(self, before: datetime, max_ended: int, limit: int) -> int:
         """Remove the oldest entries of ended tasks."""
         with self._server as held:

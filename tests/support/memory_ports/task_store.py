@@ -51,7 +51,7 @@ class MemoryTaskStore:
         """Create an undecided task. Its epoch starts at the time in milliseconds, so that no epoch is used twice."""
         now = self._clock.now()
         with self._server as held:
-            if task_id in held.tasks:
+            if task_id in held.tasks or held.erased_until.get(task_id, 0.0) > now:
                 return False
             held.inbox_until.pop(task_id, None)
             task = held.tasks[task_id] = StoredTask(
@@ -159,6 +159,14 @@ class MemoryTaskStore:
                 return False
             task.forget_at = now + seconds
             return True
+
+    def erase(self, task_id: str, seconds: int) -> None:
+        """Remove the task, and refuse to create it for these seconds."""
+        until = self._clock.now() + seconds
+        with self._server as held:
+            held.tasks.pop(task_id, None)
+            held.inboxes.pop(task_id, None)
+            held.erased_until[task_id] = until
 
 
 def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.errors import CorruptHistory
-from roboco.ports.workspace import FolderPage, VersionedFile
+from roboco.ports.workspace import FolderPage, StoredFile, VersionedFile
 
 _read = lru_cache(maxsize=4096)(parse_step)
 
@@ -92,6 +92,18 @@ class MemoryFiles:
         found = {path.partition("/")[0] for path in list(self.held) if "/" in path}
         names = tuple(sorted(name for name in found if name > cursor)[:limit])
         return FolderPage(names, names[-1] if len(names) == limit else "")
+
+    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
+        """Return the first files below a folder whose paths follow `after`."""
+        paths = sorted(path for path in list(self.held) if path.startswith(folder) and path > after)[:limit]
+        return [StoredFile(path, len(self.held[path])) for path in paths]
+
+    def delete_tree(self, folder: str, limit: int) -> int:
+        """Remove at most `limit` files below a folder."""
+        found = self.tree(folder, "", limit)
+        for file in found:
+            self.held.pop(file.path, None)
+        return len(found)
 
 
 class MemoryHistories:

@@ -6,7 +6,7 @@
 -- ARGV[1] an earlier epoch of the task, or 0  ARGV[2] seq, the position of the next step
 -- ARGV[3] state of the history (JSON)  ARGV[4] first step (JSON)  ARGV[5] status
 -- ARGV[6] number of steps that follow  ARGV[7..] the steps (JSON), then the bodies of the events
--- Return 1, or 0 if the task exists.
+-- Return 1, or 0 if the task exists, or was erased lately.
 -- Cost: O(steps + events), at most 64 steps.
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local time = redis.call('TIME')

@@ -1,0 +1,33 @@
+"""The progress of the retention's scan on Redis, in the slot of the task index."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.ports.retention_progress import RetentionScan
+
+
+@dataclass(frozen=True)
+class RedisRetentionProgress:
+    """A string with the progress, changed by compare-and-set, and a lock."""
+
+    scripts: Scripts
+    keys: Keys
+
+    def lock(self, token: str, seconds: float) -> bool:
+        """Acquire the lock for these seconds. Return False if another worker holds it."""
+        with translating_errors():
+            key, ttl = self.keys.retention_lock, int(seconds * 1000)
+            return self.scripts.client.set(key, token, nx=True, px=ttl, get=True) in (None, token)
+
+    def load(self) -> RetentionScan | None:
+        """Return the progress, or None if there is none."""
+        with translating_errors():
+            stored: Any = self.scripts.client.get(self.keys.retention_progress)
+            return None if stored is None else RetentionScan.from_json(stored)
+
+    def save(self, before: RetentionScan | None, after: RetentionScan) -> bool:
+        """Replace the progress, if it is still `before`."""
+        texts = ("" if one is None else one.to_json() for one in (before, after))
+        return bool(self.scripts.run("index_progress", [self.keys.retention_progress], *texts))

@@ -1,0 +1,79 @@
+"""Erasure: the request to erase a task, and its receipt, which remains as the tombstone of the task."""
+
+import json
+from datetime import datetime
+from typing import Final, Literal
+
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.ids import tenant_of
+from roboco.domain.schema import RecordedCaller, RecordModel
+
+MAX_LISTED: Final = 1000
+"""Ids of other tasks that a receipt lists at most, for each kind."""
+
+ForksChoice = Literal["refuse", "keep", "erase"]
+"""The treatment of forks, whose histories contain steps of the erased task."""
+
+
+class ErasureRequest(RecordModel):
+    """An accepted request to erase a task. Coordinators carry it out."""
+
+    task_id: str
+    requested_at: datetime
+    by: RecordedCaller = None
+    reason: str = ""
+    stop: bool = False
+    """True if the task is stopped first."""
+    forks: ForksChoice = "keep"
+    archive: str = ""
+    """The address to which the task is archived before it is removed, or "" to archive nothing."""
+    storage_class: str = ""
+    """The storage class of the archived object, or "" for the store's default."""
+
+
+class ErasureReceipt(RecordModel):
+    """The receipt of an erasure: what was removed, when and by whom. It holds no content of the task. Times are UTC."""
+
+    task_id: str
+    status: Literal["erasing", "erased", "archived"]
+    """`erasing` until the last file is removed."""
+    requested_at: datetime
+    finished_at: datetime | None = None
+    by: RecordedCaller = None
+    reason: str = ""
+    files: int | None = None
+    """The files of the workspace that were removed, or None until they are counted."""
+    bytes: int = 0
+    """The size of these files."""
+    kinds: dict[str, int] = {}
+    """The number of these files by kind, such as `history` or `artifacts`."""
+    dead_letters: int = 0
+    sub_tasks: list[str] = []
+    """The sub-tasks that are erased with this task, each with a receipt of its own."""
+    forks: list[str] = []
+    """The forks of this task, whose histories contain steps of it."""
+    forks_erased: bool = False
+    """True if the forks are erased with this task."""
+    archive: str = ""
+    """The address of the archived task, or ""."""
+    archived_bytes: int = 0
+    archived_sha256: str = ""
+    """The hexadecimal digest of the archived file."""
+    problem: str = ""
+    """A part of the task that could not be found or removed, with the remedy, or ""."""
+
+
+def concerns(letter: DeadLetter, task_id: str) -> bool:
+    """Return True if the dead letter is of the task's work, or is a message that names the task."""
+    if letter.work is not None or letter.task_id:
+        return letter.task_id == task_id
+    header = letter.headers.get("id")
+    if isinstance(header, str) and header.partition("/")[0] == task_id:
+        return True
+    tenant = tenant_of(task_id)
+    bare = _quoted(task_id.removeprefix(f"{tenant}:"))
+    return _quoted(task_id) in letter.body or (tenant != "" and bare in letter.body and _quoted(tenant) in letter.body)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)

@@ -1,0 +1,140 @@
+"""Retention: the rules by which ended tasks are archived and removed, after so many days.
+
+A rule is a text of conditions and one action: `tenant=acme status=failed|cancelled delete=7d`. The first rule whose
+conditions a task meets decides about it. A task that meets no rule is kept.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from roboco.domain.ids import check_tenant, tenant_of
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
+from roboco.errors import UsageError
+
+_AGE = re.compile(r"(\d{1,5})([hdw])")
+_UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
+_STORAGE_CLASS = re.compile(r"[A-Z_]{1,40}")
+_ENDED: Final = tuple(status for status in TaskStatus if status.ended)
+_ACTIONS: Final = ("keep", "delete", "archive")
+_NAMES: Final = frozenset({*_ACTIONS, "tenant", "team", "status", "to", "class"})
+_EXAMPLE: Final = "tenant=acme status=failed delete=30d"
+
+
+@dataclass(frozen=True)
+class RetentionRule:
+    """A rule: its conditions, and the action for ended tasks that meet them."""
+
+    text: str
+    """The rule as it was written."""
+    action: Literal["keep", "delete", "archive"]
+    age: timedelta = timedelta()
+    """The time since the end of a task after which the action is due."""
+    tenant: str | None = None
+    """The tenant, "" for tasks without one, or None for all tasks."""
+    team: str | None = None
+    statuses: frozenset[TaskStatus] = frozenset(_ENDED)
+    archive: str = ""
+    """The address below which tasks are archived."""
+    storage_class: str = ""
+
+    def covers(self, summary: TaskSummary) -> bool:
+        """Return True if the ended task meets the conditions."""
+        return (
+            summary.status in self.statuses
+            and self.tenant in (None, tenant_of(summary.task_id))
+            and self.team in (None, summary.team)
+        )
+
+
+def due_rule(rules: Sequence[RetentionRule], summary: TaskSummary, now: datetime) -> RetentionRule | None:
+    """Return the rule whose action is due for the task, or None if the task stays for now."""
+    if not summary.status.ended:
+        return None
+    rule = next((rule for rule in rules if rule.covers(summary)), None)
+    is_due = rule is not None and rule.action != "keep" and now - summary.updated_at >= rule.age
+    return rule if is_due else None
+
+
+def parse_rule(text: str) -> RetentionRule:
+    """Return the rule. Raise UsageError, with the mistake and the remedy, if the text is none."""
+    fields = _fields(text)
+    action = _action(text, fields)
+    rule = RetentionRule(
+        text, "keep", tenant=fields.get("tenant"), team=fields.get("team"), statuses=_statuses(text, fields)
+    )
+    if action == "keep":
+        return rule
+    if action == "delete":
+        return replace(rule, action="delete", age=_age(text, fields["delete"]))
+    address = _address(text, fields.get("to", ""))
+    storage_class = _storage_class(text, address, fields.get("class", ""))
+    age = _age(text, fields["archive"])
+    return replace(rule, action="archive", age=age, archive=address, storage_class=storage_class)
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the value of each word, by its name."""
+    fields: dict[str, str] = {}
+    for word in text.split():
+        name, _, value = word.partition("=")
+        if name in fields:
+            raise _mistake(text, f"{name!r} is given twice")
+        if name not in _NAMES:
+            raise _mistake(text, f"{name!r} is unknown; write tenant, team, status, and keep, delete or archive")
+        fields[name] = value
+    if fields.get("tenant"):
+        check_tenant(fields["tenant"])
+    if fields.get("team") == "":
+        raise _mistake(text, "team= names no team")
+    return fields
+
+
+def _action(text: str, fields: dict[str, str]) -> str:
+    """Return the only action of the rule."""
+    actions = [name for name in _ACTIONS if name in fields]
+    if len(actions) != 1:
+        raise _mistake(text, f"it has {len(actions)} actions; write one of keep, delete=AGE or archive=AGE to=ADDRESS")
+    if actions[0] != "archive" and ("to" in fields or "class" in fields):
+        raise _mistake(text, f"to and class belong to archive=AGE, not to {actions[0]}")
+    if fields.get("keep"):
+        raise _mistake(text, "keep has no value: it keeps tasks for ever")
+    return actions[0]
+
+
+def _statuses(text: str, fields: dict[str, str]) -> frozenset[TaskStatus]:
+    names = fields["status"].split("|") if "status" in fields else list(_ENDED)
+    known = [status.value for status in _ENDED]
+    for name in names:
+        if name not in known:
+            raise _mistake(text, f"status {name!r} is not one of an ended task: {', '.join(known)}")
+    return frozenset(map(TaskStatus, names))
+
+
+def _age(text: str, value: str) -> timedelta:
+    if (found := _AGE.fullmatch(value)) is None:
+        raise _mistake(text, f"age {value!r} cannot be read: write hours, days or weeks, such as 12h, 30d or 8w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _address(text: str, address: str) -> str:
+    parts = urlsplit(address)
+    if not (parts.scheme == "s3" and parts.netloc) and not (parts.scheme == "file" and len(parts.path) > 1):
+        raise _mistake(text, f"to={address!r} is no address: write to=s3://BUCKET/PREFIX or to=file:///FOLDER")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise _mistake(text, "to= holds a user, query or fragment: write to=s3://BUCKET/PREFIX or to=file:///FOLDER")
+    return address.rstrip("/")
+
+
+def _storage_class(text: str, address: str, name: str) -> str:
+    if name and not (address.startswith("s3:") and _STORAGE_CLASS.fullmatch(name)):
+        raise _mistake(text, f"class={name!r} is no storage class of S3, such as GLACIER_IR")
+    return name
+
+
+def _mistake(text: str, mistake: str) -> UsageError:
+    return UsageError(f"rule {text!r}: {mistake}; an example: {_EXAMPLE!r}")

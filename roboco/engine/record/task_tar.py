@@ -1,0 +1,148 @@
+"""task_tar: an ended task as a tar, for moves and archives.
+
+    roboco-task.json ─► files/history.jsonl ─► files/... ─► roboco-manifest.json (size and digest of each file)
+
+The tar is made as it is read, in bounded memory. Its members have no times and owners, so the same task has the same
+bytes. Cost: a listing of the task's files, and a read for each 8 MiB of each file; the history is read twice.
+"""
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from typing import BinaryIO, Final, cast
+
+from roboco.domain.erasure import ErasureRequest
+from roboco.domain.paths import open_marker_path, task_folder
+from roboco.domain.task_file import (
+    FILES_PREFIX,
+    FORMAT,
+    HEADER_NAME,
+    HISTORY_FILE,
+    MANIFEST_NAME,
+    TarFile,
+    TarHeader,
+    TarManifest,
+    is_portable,
+)
+from roboco.engine.engine import Engine
+from roboco.errors import StateConflict, TransientError
+from roboco.ports.workspace import Files, StoredFile
+
+PAGE_SIZE: Final = 1000
+PIECE_BYTES: Final = 8 * 1024 * 1024
+_BLOCK: Final = 512
+
+
+def check_exportable(engine: Engine, task_id: str) -> None:
+    """Raise UsageError if there is no such task, or if it has not ended and is not closed."""
+    summary = engine.summaries.require(task_id)
+    if not summary.status.ended or engine.files.get(open_marker_path(task_id)) is not None:
+        raise StateConflict(
+            f"task {task_id!r} is {summary.status}: only an ended task can be exported, since two copies of an open "
+            "one would both continue; stop it, or back up the whole workspace"
+        )
+
+
+def task_tar(engine: Engine, task_id: str) -> Iterator[bytes]:
+    """Yield the tar of the task. Raise TransientError if a file changes or disappears meanwhile."""
+    header = TarHeader(format=FORMAT, task_id=task_id).model_dump_json().encode()
+    yield from _member(HEADER_NAME, len(header), iter([header]))
+    known = list[TarFile]()
+    size = sum(len(line) + 1 for line in engine.histories.lines(task_id))
+    lines = (line + b"\n" for line in engine.histories.lines(task_id))
+    yield from _recorded(known, HISTORY_FILE, size, lines)
+    folder = task_folder(task_id)
+    for file in files_below(engine.files, folder):
+        path = file.path.removeprefix(folder)
+        if path != HISTORY_FILE and is_portable(path):
+            yield from _recorded(known, path, file.size, _pieces(engine.files, file))
+    manifest = TarManifest(files=known).model_dump_json().encode()
+    yield from _member(MANIFEST_NAME, len(manifest), iter([manifest]))
+    yield b"\0" * (2 * _BLOCK)
+
+
+def archive_task(engine: Engine, request: ErasureRequest) -> dict[str, object]:
+    """Store the tar of the task in the archive that the request names. Return the fields of the receipt about it.
+
+    A repetition replaces the file. Raise TransientError if the store has another size of it than was sent.
+    """
+    name, source = f"{request.task_id}.tar", HashedReader(task_tar(engine, request.task_id))
+    engine.archives.store(request.archive, name, cast(BinaryIO, source), request.storage_class)
+    stored = engine.archives.size(request.archive, name)
+    if stored != source.size:
+        raise TransientError(f"archive {request.archive}/{name} has {stored} bytes, but {source.size} were sent")
+    return {
+        "archive": f"{request.archive}/{name}",
+        "archived_bytes": source.size,
+        "archived_sha256": source.digest.hexdigest(),
+    }
+
+
+class HashedReader(io.RawIOBase):
+    """A source of the bytes that an iterator yields, and their digest."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._left = b""
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most `size` bytes, fewer only at the end: S3 refuses short parts."""
+        found, length = [self._left], len(self._left)
+        while (size < 0 or length < size) and (piece := next(self._pieces, None)) is not None:
+            found.append(piece)
+            length += len(piece)
+        data = b"".join(found)
+        data, self._left = (data, b"") if size < 0 else (data[:size], data[size:])
+        self.digest.update(data)
+        self.size += len(data)
+        return data
+
+
+def files_below(files: Files, folder: str) -> Iterator[StoredFile]:
+    """Yield all files below a folder of the workspace, in the order of their paths."""
+    page = files.tree(folder, "", PAGE_SIZE)
+    while page:
+        yield from page
+        page = files.tree(folder, page[-1].path, PAGE_SIZE) if len(page) == PAGE_SIZE else []
+
+
+def _recorded(known: list[TarFile], path: str, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the member of a file, and add its record."""
+    digest = hashlib.sha256()
+
+    def hashed() -> Iterator[bytes]:
+        for piece in pieces:
+            digest.update(piece)
+            yield piece
+
+    yield from _member(FILES_PREFIX + path, size, hashed())
+    known.append(TarFile(path=path, size=size, sha256=digest.hexdigest()))
+
+
+def _member(name: str, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a member of this size. Raise TransientError if the pieces have another one."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o600
+    yield info.tobuf(tarfile.PAX_FORMAT)
+    left = size
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            break
+        yield piece
+    if left:
+        raise TransientError(f"{name!r} of the task changed while it was read; try again")
+    yield b"\0" * (-size % _BLOCK)
+
+
+def _pieces(files: Files, file: StoredFile) -> Iterator[bytes]:
+    for start in range(0, file.size, PIECE_BYTES):
+        yield files.read(file.path, start, PIECE_BYTES) or b""

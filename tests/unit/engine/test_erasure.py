@@ -1,0 +1,270 @@
+"""Erased tasks: nothing of them remains, and nothing that arrives late revives them."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.ids import sub_task_id
+from roboco.domain.paths import erasure_path, forks_path, open_marker_path, tombstone_path
+from roboco.engine.coordinator.erase import LATE_CHECKS, STOP_TIMEOUT
+from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
+from tests.support.memory_ports.erasing import ObjectWorld
+from tests.support.memory_ports.journeys import GRAPH, MANUAL
+from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.world import TASK, world_parts
+from tests.unit.engine.coordinator.test_delegate import script as delegating
+from tests.unit.engine.coordinator.test_delegate import team as delegating_team
+from tests.unit.engine.intake.test_fork import FORK, fork_task
+
+
+def graph_world() -> ObjectWorld:
+    return ObjectWorld(world_parts(GRAPH.script))
+
+
+def ended_task() -> ObjectWorld:
+    world = graph_world()
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status.ended
+    return world
+
+
+def erase(world: ObjectWorld, **fields: object) -> None:
+    """Erase the task, until its receipt is finished."""
+    world.erase(**fields)
+    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
+
+
+def test_nothing_of_an_erased_task_remains_but_its_receipt() -> None:
+    world = ended_task()
+    files = [path for path in world.files.held if path.startswith(f"{TASK}/")]
+    size = sum(len(world.files.held[path]) for path in files)
+    world.engine.dead_letters.add(dead_letter_of_lost_work("turn", TASK, "a", "lost", 3, world.engine.now()))
+    world.engine.dead_letters.add(dead_letter_of_lost_work("turn", "other", "a", "lost", 3, world.engine.now()))
+    erase(world, by="key_1", reason="asked by the user")
+    assert world.traces() == []
+    assert [letter.task_id for letter in world.engine.dead_letters.entries()] == ["other"]
+    receipt = world.receipt()
+    assert (receipt.status, receipt.by, receipt.reason) == ("erased", "key_1", "asked by the user")
+    assert (receipt.files, receipt.bytes, receipt.dead_letters) == (len(files), size, 1)
+    assert receipt.kinds["history"] == 1
+    assert "go" not in world.files.held[tombstone_path(TASK)].decode().split('"')
+
+
+def test_a_repeated_request_returns_the_same_receipt() -> None:
+    world = ended_task()
+    erase(world, by="one")
+    assert world.erase(by="two") == world.receipt()
+    assert world.receipt().by == "one"
+
+
+def test_an_unknown_task_is_not_erased() -> None:
+    world = ended_task()
+    with pytest.raises(NotFound):
+        world.erase("other")
+    assert erasure_path("other") not in world.files.held
+
+
+def test_an_open_task_is_erased_only_if_it_may_be_stopped() -> None:
+    world = ObjectWorld(world_parts(MANUAL.script))
+    world.submit(MANUAL.team)
+    world.settle()
+    with pytest.raises(StateConflict, match="has not ended"):
+        world.erase()
+    erase(world, stop=True)
+    assert world.traces() == []
+
+
+def test_a_task_that_does_not_end_is_erased_after_a_while() -> None:
+    world = ObjectWorld(world_parts(MANUAL.script))
+    world.submit(MANUAL.team)
+    world.settle()
+    world.files.held[f"{TASK}/history/00000000.json"] = b"broken"
+    world.server.wipe()
+    world.erase(stop=True)
+    world.sweep_until(
+        lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None, STOP_TIMEOUT / 10
+    )
+    assert world.traces() == []
+
+
+def test_a_producer_cannot_submit_an_erased_task_again() -> None:
+    world = ended_task()
+    erase(world)
+    with pytest.raises(Erased):
+        world.submit(GRAPH.team)
+    assert world.traces() == []
+
+
+def test_a_submission_that_overlaps_the_erasure_is_refused_and_removed() -> None:
+    world = ended_task()
+
+    def erase_before_the_marker(name: str, call: Any) -> Any:
+        if name == "files.create" and open_marker_path(TASK) in call.args:
+            world.watch = make_call
+            erase(world)
+        return call()
+
+    world.files.held[f"{TASK}/task.json"] = world.files.held[f"{TASK}/task.json"].replace(b"completed", b"queued")
+    world.watch = erase_before_the_marker
+    with pytest.raises(Erased):
+        world.submit(GRAPH.team)
+    world.sweep_until(lambda: world.traces() == [])
+
+
+def test_a_client_that_dies_while_its_task_is_erased_leaves_nothing() -> None:
+    world = ended_task()
+    erase(world)
+    world.files.held[open_marker_path(TASK)] = b""
+    world.files.held[f"{TASK}/team.json"] = b"{}"
+    world.server.wipe()
+    requests = len(world.given.model.requests)
+    world.sweep_until(lambda: world.traces() == [])
+    assert len(world.given.model.requests) == requests
+
+
+def test_messages_controls_forks_and_notices_of_an_erased_task_are_refused() -> None:
+    world = ended_task()
+    erase(world)
+    for act in (lambda: world.send("more"), lambda: world.stop(), lambda: world.pause(), lambda: fork_task(world)):
+        with pytest.raises((Erased, AlreadyEnded)):
+            act()
+    assert world.traces() == []
+
+
+def test_a_late_worker_commits_nothing_and_its_file_is_removed() -> None:
+    world = graph_world()
+    world.submit(GRAPH.team, at_once=True)
+    turn = world.dispatcher.queue.popleft()
+
+    def erase_during_the_append(name: str, call: Any) -> Any:
+        if name == "histories.append":
+            world.watch = make_call
+            world.erase(stop=True)
+            world.sweep_until(
+                lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None, 30.0
+            )
+        return call()
+
+    world.watch = erase_during_the_append
+    world.deliver(turn)
+    assert any(path.startswith(f"{TASK}/history/") for path in world.files.held), "the late file was stored"
+    assert TASK not in world.server.held.tasks
+    world.sweep_until(lambda: world.traces() == [], LATE_CHECKS[0])
+
+
+def test_a_request_disappears_after_the_last_check() -> None:
+    world = ended_task()
+    erase(world)
+    assert erasure_path(TASK) in world.files.held
+    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held, LATE_CHECKS[-1] / 10)
+    assert not [name for name in world.server.held.schedule if TASK in name]
+    with pytest.raises(Erased):
+        world.submit(GRAPH.team)
+
+
+def test_a_request_survives_the_loss_of_redis() -> None:
+    world = ended_task()
+    world.erase()
+    world.server.wipe()
+    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
+    assert world.traces() == []
+
+
+def test_sub_tasks_are_erased_with_their_task() -> None:
+    world = ObjectWorld(world_parts(delegating))
+    world.submit(delegating_team())
+    children = []
+    world.settle()
+    for call in world.history()[1].calls:
+        children.append(sub_task_id(TASK, call.id))
+        world.settle(children[-1])
+    world.settle()
+    erase(world)
+    assert world.receipt().sub_tasks == children
+    world.sweep_until(lambda: all(world.traces(child) == [] for child in children))
+    assert all(world.receipt(child).status == "erased" for child in children)
+    assert world.traces() == []
+
+
+@pytest.mark.parametrize("choice", ["keep", "erase"])
+def test_forks_are_kept_or_erased_as_the_request_says(choice: str) -> None:
+    world = ended_task()
+    fork_task(world)
+    world.settle(FORK)
+    assert f"{forks_path(TASK)}{FORK}" in world.files.held
+    with pytest.raises(StateConflict, match=FORK):
+        world.erase(forks="refuse")
+    erase(world, forks=choice)
+    assert world.receipt().forks == [FORK]
+    if choice == "erase":
+        world.sweep_until(lambda: world.traces(FORK) == [])
+    else:
+        assert world.history(FORK)[0].text == "go"
+
+
+def test_a_fork_that_overlaps_the_erasure_of_its_source_is_refused_or_found() -> None:
+    world = ended_task()
+
+    def erase_meanwhile(name: str, call: Any) -> Any:
+        if name == "files.create" and f"{forks_path(TASK)}{FORK}" in call.args:
+            world.watch = make_call
+            erase(world, forks="keep")
+        return call()
+
+    world.watch = erase_meanwhile
+    with pytest.raises(Erased):
+        fork_task(world)
+
+
+def test_an_erasure_continues_after_each_crash_and_each_failed_call() -> None:
+    calls = _calls_of_an_erasure()
+    assert len(calls) > 30
+    for number in range(1, len(calls) + 1):
+        for failure in (Crash(), TransientError("no answer")):
+            for after in (False, True):
+                _erase_with_a_failure(number, failure, after)
+
+
+def _calls_of_an_erasure() -> list[str]:
+    world, names = ended_task(), list[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        names.append(name)
+        return call()
+
+    world.erase()
+    world.watch = watch
+    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
+    return names
+
+
+def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> None:
+    world, count = ended_task(), 0
+    files = len([path for path in world.files.held if path.startswith(f"{TASK}/")])
+
+    def watch(name: str, call: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == number and not after:
+            raise failure
+        answer = call()
+        if count == number:
+            raise failure
+        return answer
+
+    world.erase()
+    world.watch = watch
+    for _ in range(20):
+        world.drain()
+        world.sweep()
+        if tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None:
+            break
+        world.clock.move(31.0)
+    where = (number, failure, after)
+    assert world.receipt().finished_at is not None, where
+    assert world.receipt().files == files, where
+    world.watch = make_call
+    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held, LATE_CHECKS[-1] / 10)
+    assert world.traces() == [], where
