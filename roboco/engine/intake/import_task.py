@@ -10,6 +10,7 @@ again, continues. An ended task starts nothing: it has no open marker and no ent
 import hashlib
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, BinaryIO, Final, cast
 
@@ -72,14 +73,17 @@ def import_task(engine: Engine, source: BinaryIO, check: Callable[[str], object]
 
     Raise UsageError, and store nothing, if the tar is not one of a whole, unchanged, ended task, or if its id exists.
     """
-    contents = _verify(source, check)
+    with _reading_tar():
+        contents = _verify(source, check)
     if contents.summary is None:
         raise _refused(f"it holds no {SUMMARY_FILE}")
     task_id = contents.task_id
     _check_free(engine, task_id)
-    _store(engine, source, task_id)
+    with _reading_tar():
+        _store(engine, source, task_id)
+        summary = _record_of(source, SUMMARY_FILE)
     engine.files.delete(tombstone_path(task_id))  # of an archived task
-    _put_record(engine, summary_path(task_id), _record_of(source, SUMMARY_FILE))
+    _put_record(engine, summary_path(task_id), summary)
     put_entry(engine, entry_of(contents.summary))
     return contents.summary
 
@@ -183,19 +187,25 @@ def _members(source: BinaryIO) -> Iterator[tuple[str, IO[bytes]]]:
     """
     source.seek(0)
     names, total = set[str](), 0
+    with tarfile.open(fileobj=cast(Any, _Bounded(source)), mode="r:", errorlevel=2) as tar:
+        while (info := tar.next()) is not None:
+            tar.members = []  # it would keep each header
+            path, total = _checked(info), total + info.size
+            if path in names or len(names) >= MAX_FILES or total > MAX_BYTES:
+                raise _refused(f"it holds {path!r} twice, over {MAX_FILES:,} files, or over {MAX_BYTES:,} bytes")
+            names.add(path)
+            content = tar.extractfile(info)
+            if content is None:
+                raise _refused(f"{path!r} is no file")
+            yield path, content
+
+
+@contextmanager
+def _reading_tar() -> Iterator[None]:
+    """Raise UsageError if the tar cannot be read."""
     try:
-        with tarfile.open(fileobj=cast(Any, _Bounded(source)), mode="r:", errorlevel=2) as tar:
-            while (info := tar.next()) is not None:
-                tar.members = []  # type: ignore[assignment]  # it would keep each header
-                path, total = _checked(info), total + info.size
-                if path in names or len(names) >= MAX_FILES or total > MAX_BYTES:
-                    raise _refused(f"it holds {path!r} twice, over {MAX_FILES:,} files, or over {MAX_BYTES:,} bytes")
-                names.add(path)
-                content = tar.extractfile(info)
-                if content is None:
-                    raise _refused(f"{path!r} is no file")
-                yield path, content
-    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError) as error:
+        yield
+    except (tarfile.TarError, EOFError, RecursionError, _TooLong) as error:
         raise _refused(f"it cannot be read: {error}") from error
 
 
@@ -230,6 +240,10 @@ def _refused(mistake: str) -> UsageError:
     return UsageError(f"this is not the tar of a task: {mistake}; nothing was imported")
 
 
+class _TooLong(Exception):
+    """A header of a tar names more bytes than are read at once."""
+
+
 class _Bounded:
     """A source of which little is read at once: a header of a tar may name any length."""
 
@@ -237,9 +251,9 @@ class _Bounded:
         self._source = source
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes. Raise ValueError if they are too many."""
+        """Return at most `size` bytes. Raise _TooLong if they are too many."""
         if not 0 <= size <= MAX_READ_BYTES:
-            raise ValueError(f"a header has {size} bytes")
+            raise _TooLong(f"a header has {size} bytes")
         return self._source.read(size)
 
     def seek(self, position: int, whence: int = 0) -> int:

@@ -1,0 +1,61 @@
+"""selected_tasks: the tasks of the workspace, page by page, for work on all that meet a condition.
+
+The task index forgets ended tasks after a while, so this reads the workspace. Cost: a listing for each page of folders,
+and a read for each task whose id is wanted, several at the same time.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from roboco.domain.ids import is_task_id, tenant_of
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.engine import Engine
+from roboco.errors import CorruptHistory, UsageError
+
+_log = logging.getLogger(__name__)
+
+PARALLEL_READS = 8
+"""Tasks that are read at the same time."""
+
+
+@dataclass(frozen=True)
+class SelectedPage:
+    """A page of tasks. It may be empty and have a cursor."""
+
+    tasks: tuple[TaskSummary, ...]
+    read: int
+    """The number of tasks that were read."""
+    cursor: str
+    """The cursor of the next page, or "" after the last one."""
+
+
+def select_page(
+    engine: Engine,
+    is_wanted: Callable[[TaskSummary], bool],
+    cursor: str = "",
+    limit: int = 200,
+    tenant: str | None = None,
+) -> SelectedPage:
+    """Return the wanted tasks of a page of at most `limit` folders; with `tenant`, only its tasks are read.
+
+    A task whose summary cannot be read is left out, and logged. Raise UsageError if the store refuses the cursor, and
+    TransientError if it does not answer.
+    """
+    page = engine.files.folders(cursor, limit)
+    if page is None:
+        raise UsageError("cursor: the store refuses it, because it has expired; begin with the first page")
+    task_ids = [name for name in page.names if is_task_id(name) and tenant in (None, tenant_of(name))]
+    with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="roboco-select") as threads:
+        found = list(threads.map(lambda task_id: _summary_or_none(engine, task_id), task_ids))
+    wanted = tuple(summary for summary in found if summary is not None and is_wanted(summary))
+    return SelectedPage(wanted, len(task_ids), page.cursor)
+
+
+def _summary_or_none(engine: Engine, task_id: str) -> TaskSummary | None:
+    try:
+        return engine.summaries.get(task_id)
+    except CorruptHistory as error:
+        _log.warning("task %s is left out: %s", task_id, error)
+        return None

@@ -1,0 +1,203 @@
+"""Retention: ended tasks are archived and removed as the rules say, page by page, by all coordinators."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from roboco.domain.paths import erasure_path, tombstone_path
+from roboco.domain.retention import due_rule, parse_rule
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.coordinator import retention
+from roboco.engine.coordinator.retention import SCAN_INTERVAL, enforce_retention
+from roboco.errors import TransientError, UsageError
+from tests.support.memory_ports.erasing import ObjectWorld
+from tests.support.memory_ports.journeys import GRAPH, MANUAL
+from tests.support.memory_ports.watch import Crash, refusing
+from tests.support.memory_ports.world import POLICY, world_parts
+
+DAY = 86_400.0
+DELETE = "status=completed delete=1d"
+ARCHIVE = "archive=1d to=s3://old/roboco class=GLACIER_IR"
+SECONDS = 10.0
+
+
+def world_of(*rules: str, tasks: int = 1) -> ObjectWorld:
+    """Return a world with these rules, and this number of ended tasks."""
+    policy = replace(POLICY, retention_rules=tuple(map(parse_rule, rules)))
+    world = ObjectWorld(world_parts(GRAPH.script, policy=policy))
+    for number in range(tasks):
+        world.submit(GRAPH.team, task_id=f"task{number}")
+        world.settle(f"task{number}")
+    return world
+
+
+def finished(world: ObjectWorld, task_id: str) -> bool:
+    return tombstone_path(task_id) in world.files.held and world.receipt(task_id).finished_at is not None
+
+
+def test_a_task_is_removed_when_its_retention_has_ended() -> None:
+    world = world_of(DELETE)
+    assert enforce_retention(world.engine, SECONDS) == 0
+    world.clock.move(DAY + SCAN_INTERVAL)
+    assert enforce_retention(world.engine, SECONDS) == 1
+    world.sweep_until(lambda: finished(world, "task0"))
+    receipt = world.receipt("task0")
+    assert (receipt.status, receipt.by, receipt.reason) == ("erased", "retention", DELETE)
+    assert world.traces("task0") == []
+
+
+def test_a_task_is_archived_and_then_removed() -> None:
+    world = world_of(ARCHIVE)
+    world.clock.move(DAY)
+    enforce_retention(world.engine, SECONDS)
+    world.sweep_until(lambda: finished(world, "task0"))
+    receipt, name = world.receipt("task0"), "s3://old/roboco/task0.tar"
+    assert (receipt.status, receipt.archive) == ("archived", name)
+    assert receipt.archived_bytes == len(world.archives.held[name])
+    assert world.archives.storage_classes[name] == "GLACIER_IR"
+    assert world.traces("task0") == []
+
+
+def test_an_archived_task_can_be_erased() -> None:
+    world = world_of(ARCHIVE)
+    world.clock.move(DAY)
+    enforce_retention(world.engine, SECONDS)
+    world.sweep_until(lambda: finished(world, "task0"))
+    world.erase("task0", by="operator")
+    world.sweep_until(lambda: world.receipt("task0").status == "erased")
+    assert world.archives.held == {}
+    assert world.receipt("task0").by == "operator"
+
+
+def test_a_task_stays_while_its_archive_does_not_answer() -> None:
+    world = world_of(ARCHIVE)
+    before = {path for path in world.files.held if path.startswith("task0/")}
+    world.clock.move(DAY)
+    enforce_retention(world.engine, SECONDS)
+    world.watch = refusing("archives.store")
+    for _ in range(5):
+        world.clock.move(31)
+        world.sweep()
+    assert before == {path for path in world.files.held if path.startswith("task0/")}
+
+
+def test_pages_are_spread_and_shared_by_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "PAGE_SIZE", 2)
+    world = world_of(DELETE, tasks=5)
+    world.clock.move(DAY)
+    assert enforce_retention(world.engine, SECONDS) == 2
+    assert enforce_retention(world.process(), SECONDS) == 0, "the next page waits"
+    world.clock.move(SECONDS + 1)
+    assert enforce_retention(world.process(), SECONDS) == 2
+    world.clock.move(SECONDS + 1)
+    assert enforce_retention(world.process(), SECONDS) == 1
+    assert world.server.held.retention_scan is not None
+    assert (world.server.held.retention_scan.tasks_read, world.server.held.retention_scan.due) == (5, 5)
+
+
+def test_a_page_whose_coordinator_dies_is_repeated() -> None:
+    world = world_of(DELETE, tasks=3)
+    world.clock.move(DAY)
+    calls = 0
+
+    def die(name: str, call: object) -> object:
+        nonlocal calls
+        calls += name == "files.replace"
+        if calls == 2:
+            raise Crash
+        return call()  # type: ignore[operator]
+
+    world.watch = die
+    with pytest.raises(Crash):
+        enforce_retention(world.engine, SECONDS)
+    world.watch = lambda name, call: call()
+    world.clock.move(SECONDS + 1)
+    assert enforce_retention(world.process(), SECONDS) == 3
+    world.sweep_until(lambda: all(finished(world, f"task{number}") for number in range(3)))
+
+
+def test_new_rules_begin_a_scan_at_once() -> None:
+    world = world_of("keep")
+    world.clock.move(DAY)
+    assert enforce_retention(world.engine, SECONDS) == 0
+    policy = replace(POLICY, retention_rules=(parse_rule(DELETE),))
+    world.clock.move(SECONDS + 1)
+    assert enforce_retention(replace(world.process(), policy=policy), SECONDS) == 1
+
+
+def test_an_open_task_is_never_due() -> None:
+    policy = replace(POLICY, retention_rules=(parse_rule("delete=0h"),))
+    world = ObjectWorld(world_parts(MANUAL.script, policy=policy))
+    world.submit(MANUAL.team)
+    world.settle()
+    world.clock.move(DAY)
+    assert enforce_retention(world.engine, SECONDS) == 0
+    assert erasure_path("task_1") not in world.files.held
+
+
+def test_a_silent_workspace_repeats_the_page() -> None:
+    world = world_of(DELETE)
+    world.clock.move(DAY)
+    world.watch = refusing("files.folders")
+    with pytest.raises(TransientError):
+        enforce_retention(world.engine, SECONDS)
+    world.watch = lambda name, call: call()
+    world.clock.move(SECONDS + 1)
+    assert enforce_retention(world.engine, SECONDS) == 1
+
+
+def summary_of(**fields: object) -> TaskSummary:
+    known = {"task_id": "acme:t", "team": "desk", "status": "failed"}
+    times = {"created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z"}
+    return TaskSummary.model_validate(known | times | fields)
+
+
+@pytest.mark.parametrize(
+    ("rules", "task", "days", "due"),
+    [
+        (["delete=30d"], {}, 29, None),
+        (["delete=30d"], {}, 30, 0),
+        (["delete=1w"], {}, 7, 0),
+        (["tenant=acme keep", "delete=1d"], {}, 99, None),
+        (["tenant=other keep", "delete=1d"], {}, 99, 1),
+        (["tenant= delete=1d"], {}, 99, None),
+        (["tenant= delete=1d"], {"task_id": "t"}, 99, 0),
+        (["team=desk status=failed|cancelled delete=1d"], {}, 99, 0),
+        (["team=desk status=completed delete=1d"], {}, 99, None),
+        (["delete=0h"], {"status": TaskStatus.RUNNING}, 99, None),
+    ],
+)
+def test_the_first_rule_that_covers_a_task_counts(
+    rules: list[str], task: dict[str, object], days: int, due: int | None
+) -> None:
+    summary = summary_of(**task)
+    parsed = [parse_rule(rule) for rule in rules]
+    found = due_rule(parsed, summary, summary.updated_at + timedelta(days=days))
+    assert found == (None if due is None else parsed[due])
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("", "0 actions"),
+        ("delete=1d keep", "2 actions"),
+        ("delete=30", "age '30' cannot be read"),
+        ("delete", "age '' cannot be read"),
+        ("tennant=acme delete=1d", "'tennant' is unknown"),
+        ("tenant=acme tenant=x delete=1d", "given twice"),
+        ("tenant=Acme delete=1d", "tenant 'Acme' is not allowed"),
+        ("status=running delete=1d", "status 'running' is not one of an ended task"),
+        ("archive=1d", "to='' is no address"),
+        ("archive=1d to=http://x/y", "is no address"),
+        ("archive=1d to=s3://key:secret@bucket/x", "holds a user"),
+        ("archive=1d to=file:///old class=GLACIER", "no storage class"),
+        ("delete=1d to=s3://b/x", "to and class belong to archive"),
+        ("keep=1d", "keep has no value"),
+        ("team= delete=1d", "names no team"),
+    ],
+)
+def test_a_wrong_rule_names_its_mistake(text: str, mistake: str) -> None:
+    with pytest.raises(UsageError, match=mistake):
+        parse_rule(text)
