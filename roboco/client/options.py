@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from roboco.domain.history.priority import Priority
 from roboco.domain.status import TaskStatus
@@ -131,6 +131,19 @@ class BulkOptions(TaskFilterOptions, total=False):
     """The id of an earlier run to resume: no task gets its item twice. The cursor of a page holds it, too."""
     rate: float
     """Tasks a second at most; 50 by default."""
+
+
+class ErasureOptions(TypedDict, total=False):
+    """Options of the erasure of a task."""
+
+    reason: str
+    """Why the task is erased; the receipt keeps it."""
+    stop: bool
+    """True to stop an open task first."""
+    forks: Literal["refuse", "keep", "erase"]
+    """The treatment of forks, whose histories contain steps of the task: by default the erasure is refused."""
+    by: str | None
+    """The identity of the caller, for the receipt."""
 
 
 class KeyOptions(TypedDict, total=False):

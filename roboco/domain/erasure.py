@@ -2,17 +2,28 @@
 
 import json
 from datetime import datetime
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.ids import tenant_of
-from roboco.domain.schema import RecordedCaller, RecordModel
+from roboco.domain.schema import CallerId, InputModel, RecordedCaller, RecordModel
 
 MAX_LISTED: Final = 1000
 """Ids of other tasks that a receipt lists at most, for each kind."""
 
 ForksChoice = Literal["refuse", "keep", "erase"]
 """The treatment of forks, whose histories contain steps of the erased task."""
+
+
+class ErasureChoice(InputModel):
+    """The options of a caller that erases a task."""
+
+    reason: Annotated[str, Field(max_length=2000)] = ""
+    stop: bool = False
+    forks: ForksChoice = "refuse"
+    by: CallerId | None = None
 
 
 class ErasureRequest(RecordModel):
@@ -49,7 +60,7 @@ class ErasureReceipt(RecordModel):
     """The number of these files by kind, such as `history` or `artifacts`."""
     dead_letters: int = 0
     sub_tasks: list[str] = []
-    """The sub-tasks that are erased with this task, each with a receipt of its own."""
+    """The sub-tasks that are erased with this task, each with its own receipt."""
     forks: list[str] = []
     """The forks of this task, whose histories contain steps of it."""
     forks_erased: bool = False

@@ -1,4 +1,4 @@
-"""Retention: the rules by which ended tasks are archived and removed, after so many days.
+"""Retention: the rules by which ended tasks are archived and removed, some time after their end.
 
 A rule is a text of conditions and one action: `tenant=acme status=failed|cancelled delete=7d`. The first rule whose
 conditions a task meets decides about it. A task that meets no rule is kept.

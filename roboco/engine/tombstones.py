@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from roboco.domain.erasure import ErasureReceipt
-from roboco.domain.paths import tombstone_path
+from roboco.domain.paths import erasure_path, tombstone_path
 from roboco.errors import Erased
 from roboco.ports.workspace import Files
 
@@ -36,6 +36,13 @@ def check_not_erased(files: Files, task_id: str) -> None:
     """Raise Erased if the task was erased, or is being erased."""
     if (error := erased_error(files, task_id)) is not None:
         raise error
+
+
+def check_not_erasing(files: Files, task_id: str) -> None:
+    """Raise Erased if the task was erased, or if its erasure is requested. Cost: two reads."""
+    check_not_erased(files, task_id)
+    if files.size(erasure_path(task_id)) is not None:
+        raise Erased(f"task {task_id!r} is being erased, as was requested")
 
 
 def erased_error(files: Files, task_id: str) -> Erased | None:

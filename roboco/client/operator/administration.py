@@ -7,8 +7,8 @@ from celery import Celery
 
 from roboco.client.audit import MAX_ID_CHARS
 from roboco.client.operator import dead_letters
-from roboco.client.operator.key_administration import KeyAdministration
 from roboco.client.operator.operations import Operations, WorkerReport
+from roboco.client.operator.task_removal import TaskRemoval
 from roboco.client.operator.usage import UsageCollector, UsageSummary
 from roboco.client.options import UsageOptions
 from roboco.domain.dead_letter import DeadLetter
@@ -16,7 +16,7 @@ from roboco.domain.switch import Switch
 from roboco.ports.dead_letters import DeadLetterPage
 
 
-class Administration(KeyAdministration):
+class Administration(TaskRemoval):
     """Manages dead letters and switches, and reports on the deployment and its usage.
 
     A tenant gets UsageError from each, but for its own usage.

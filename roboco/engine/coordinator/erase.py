@@ -96,6 +96,10 @@ def _carry_out(engine: Engine, task_id: str) -> float | None:
     if data is None:
         return None
     request = ErasureRequest.model_validate_json(data)
+    if _was_retried(engine, request):
+        engine.files.delete(erasure_path(task_id))
+        _log.warning("task %s is not erased: it was retried after the request, which did not allow to stop it", task_id)
+        return None
     receipt = _Receipt.open(engine, request)
     if receipt.now.finished_at is None:
         if not _has_ended(engine, request):
@@ -103,6 +107,13 @@ def _carry_out(engine: Engine, task_id: str) -> float | None:
         if not _remove(engine, request, receipt):
             return 0.0
     return _check_late_files(engine, request, receipt.now)
+
+
+def _was_retried(engine: Engine, request: ErasureRequest) -> bool:
+    """Return True if the task is open again, and its erasure has not begun."""
+    if request.stop or engine.files.get(open_marker_path(request.task_id)) is None:
+        return False
+    return engine.files.size(tombstone_path(request.task_id)) is None
 
 
 class _Receipt:

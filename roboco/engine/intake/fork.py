@@ -43,7 +43,7 @@ from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
-from roboco.errors import Forbidden, NotFound, StateConflict, UsageError
+from roboco.errors import Forbidden, StateConflict, UsageError
 
 
 @dataclass(frozen=True)

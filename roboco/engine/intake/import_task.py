@@ -8,6 +8,7 @@ again, continues. An ended task starts nothing: it has no open marker and no ent
 """
 
 import hashlib
+import io
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -189,7 +190,7 @@ def _members(source: BinaryIO) -> Iterator[tuple[str, IO[bytes]]]:
     names, total = set[str](), 0
     with tarfile.open(fileobj=cast(Any, _Bounded(source)), mode="r:", errorlevel=2) as tar:
         while (info := tar.next()) is not None:
-            tar.members = []  # it would keep each header
+            cast(Any, tar).members = []  # it would keep each header
             path, total = _checked(info), total + info.size
             if path in names or len(names) >= MAX_FILES or total > MAX_BYTES:
                 raise _refused(f"it holds {path!r} twice, over {MAX_FILES:,} files, or over {MAX_BYTES:,} bytes")
@@ -244,10 +245,11 @@ class _TooLong(Exception):
     """A header of a tar names more bytes than are read at once."""
 
 
-class _Bounded:
+class _Bounded(io.RawIOBase):
     """A source of which little is read at once: a header of a tar may name any length."""
 
     def __init__(self, source: BinaryIO) -> None:
+        super().__init__()
         self._source = source
 
     def read(self, size: int = -1) -> bytes:
@@ -257,12 +259,8 @@ class _Bounded:
         return self._source.read(size)
 
     def seek(self, position: int, whence: int = 0) -> int:
-        """Move to a position."""
+        """Move to a position, and return it."""
         return self._source.seek(position, whence)
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._source.tell()
 
 
 class _Hashed:

@@ -34,6 +34,7 @@ from roboco.engine.intake.check_limits import check_limits
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.task_entries import index_as
+from roboco.engine.tombstones import check_not_erasing
 from roboco.errors import CorruptHistory, StateConflict, TransientError
 from roboco.ports.task_store import Phase
 
@@ -51,6 +52,7 @@ def retry_task(engine: Engine, task_id: str, request: RetryRequest, from_step: i
     Cost: some ten requests to the workspace, and a read of the whole history if Redis does not have the task any more.
     """
     summary = engine.summaries.require(check_task_id(task_id))
+    check_not_erasing(engine.files, task_id)
     stored_before = stored_item(engine, task_id, request.item_id)
     if stored_before is None:
         check_limits(engine, task_id, LimitOverrides.model_validate(request.limits))

@@ -1,13 +1,16 @@
 """Erased tasks: nothing of them remains, and nothing that arrives late revives them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.ids import sub_task_id
+from roboco.domain.inbox.item import RetryRequest
 from roboco.domain.paths import erasure_path, forks_path, open_marker_path, tombstone_path
 from roboco.engine.coordinator.erase import LATE_CHECKS, STOP_TIMEOUT
+from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
 from tests.support.memory_ports.erasing import ObjectWorld
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
@@ -30,7 +33,7 @@ def ended_task() -> ObjectWorld:
     return world
 
 
-def erase(world: ObjectWorld, **fields: object) -> None:
+def erase(world: ObjectWorld, **fields: Any) -> None:
     """Erase the task, until its receipt is finished."""
     world.erase(**fields)
     world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
@@ -127,7 +130,8 @@ def test_a_client_that_dies_while_its_task_is_erased_leaves_nothing() -> None:
 def test_messages_controls_forks_and_notices_of_an_erased_task_are_refused() -> None:
     world = ended_task()
     erase(world)
-    for act in (lambda: world.send("more"), lambda: world.stop(), lambda: world.pause(), lambda: fork_task(world)):
+    acts: list[Callable[[], object]] = [lambda: world.send("more"), world.stop, world.pause, lambda: fork_task(world)]
+    for act in acts:
         with pytest.raises((Erased, AlreadyEnded)):
             act()
     assert world.traces() == []
@@ -268,3 +272,19 @@ def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> N
     world.watch = make_call
     world.sweep_until(lambda: erasure_path(TASK) not in world.files.held, LATE_CHECKS[-1] / 10)
     assert world.traces() == [], where
+
+
+def test_a_task_that_was_retried_after_the_request_is_not_erased() -> None:
+    world = ended_task()
+    world.erase()
+    world.files.held[open_marker_path(TASK)] = b""
+    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held)
+    assert tombstone_path(TASK) not in world.files.held
+    assert world.history()
+
+
+def test_a_task_whose_erasure_is_requested_cannot_be_retried() -> None:
+    world = ended_task()
+    world.erase()
+    with pytest.raises(Erased, match="is being erased"):
+        retry_task(world.engine, TASK, RetryRequest(item_id="r1", created_at=world.engine.now()))

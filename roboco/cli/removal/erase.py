@@ -1,0 +1,156 @@
+"""roboco erase: erase one task, or all tasks that meet conditions, and print receipts."""
+
+import getpass
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from typing import Any
+
+import click
+
+from roboco.cli.terminal import options
+from roboco.cli.terminal.exit import FAILED, SUCCESS
+from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.sanitize import one_line
+from roboco.cli.terminal.screen import Screen
+from roboco.client.operator.task_removal import RemovalPage
+from roboco.client.options import ErasureOptions, TaskFilterOptions
+from roboco.client.orchestrator import Orchestrator
+from roboco.domain.erasure import ErasureReceipt
+from roboco.domain.task_filter import STATUS_NAMES, parse_time
+from roboco.settings import load_settings
+
+
+@click.command()
+@click.argument("task_id", required=False)
+@click.option("--tenant", metavar="TENANT", help='All tasks of this tenant; "" for tasks without one.')
+@click.option("--team", metavar="TEAM", help="All tasks of the team.")
+@click.option("--status", type=click.Choice(STATUS_NAMES), multiple=True, help="A status, or a group; may be repeated.")
+@click.option("--older", "until", metavar="TIME", help="Not changed since then: 2h, 30d, or 2026-01-31T09:30.")
+@click.option("--since", metavar="TIME", help="Changed since then.")
+@click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case.")
+@click.option("--stop", is_flag=True, help="Stop open tasks first. Without it they are not erased.")
+@click.option("--forks", type=click.Choice(["keep", "erase"]), help="Keep the forks of a task, or erase them, too.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; the receipt keeps it.")
+@click.option("--rate", type=click.FloatRange(0.01, 1000), default=5.0, show_default=True, help="Tasks a second.")
+@click.option("--dry-run", is_flag=True, help="List the tasks that meet the conditions, and erase none.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--receipt", "shows_receipt", is_flag=True, help="Print the receipt of a task that was erased.")
+@options.timeout(30)
+@options.as_json
+def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> int:
+    """Erase a task for good, or all tasks that meet conditions: files, Redis, index and dead letters.
+
+    Coordinators carry it out. A receipt remains, without content, and rejects whatever arrives late for the task. The
+    exit code is 1 if the erasure is not complete after --timeout seconds, or if a task is refused. With conditions, the
+    command asks before it begins, and waits for no task; after an abort, run it again.
+    """
+    filters = _filters(given)
+    if (task_id is None) == (not filters):
+        raise click.UsageError("name a task, or conditions such as --tenant and --older")
+    chosen = ErasureOptions(
+        reason=given["reason"], stop=given["stop"], by=f"cli:{getpass.getuser()}", forks=given["forks"] or "refuse"
+    )
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        if task_id is None:
+            return _erase_many(orchestrator, filters, chosen, given, as_json)
+        if given["shows_receipt"]:
+            return _print_receipt(orchestrator.erasure(task_id), as_json)
+        if given["dry_run"]:
+            raise click.UsageError("--dry-run lists tasks that meet conditions; roboco show TASK shows one task")
+        _confirm(f"Erase task {task_id} for good?", given["yes"])
+        return _print_receipt(orchestrator.erase(task_id, timeout=timeout, **chosen), as_json)
+
+
+def _filters(given: dict[str, Any]) -> TaskFilterOptions:
+    """Return the conditions that are given."""
+    now = datetime.now().astimezone()
+    filters = TaskFilterOptions()
+    for name in ("since", "until"):
+        if given[name] is not None:
+            filters[name] = parse_time(given[name], now)
+    for name in ("tenant", "team", "text"):
+        if given[name] is not None:
+            filters[name] = given[name]  # type: ignore[literal-required]
+    if given["status"]:
+        filters["status"] = given["status"]
+    return filters
+
+
+def _erase_many(
+    orchestrator: Orchestrator,
+    filters: TaskFilterOptions,
+    chosen: ErasureOptions,
+    given: dict[str, Any],
+    as_json: bool,
+) -> int:
+    """Count the tasks, ask, and request their erasure. Return the exit code."""
+    found = 0
+    for page in _pages(orchestrator, filters, chosen, given["rate"], dry_run=True):
+        found += len(page.tasks)
+        if given["dry_run"]:
+            _print_page(page, as_json)
+    if given["dry_run"] or not found:
+        _note(f"{found} tasks meet the conditions", as_json)
+        return SUCCESS
+    _confirm(f"Erase {found} tasks for good?", given["yes"])
+    refused = accepted = 0
+    for page in _pages(orchestrator, filters, chosen, given["rate"], dry_run=False):
+        _print_page(page, as_json)
+        refused += sum(one.outcome == "refused" for one in page.tasks)
+        accepted += sum(one.outcome != "refused" for one in page.tasks)
+    _note(f"{accepted} tasks are erased by the coordinators, {refused} are refused", as_json)
+    return FAILED if refused else SUCCESS
+
+
+def _pages(
+    orchestrator: Orchestrator, filters: TaskFilterOptions, chosen: ErasureOptions, rate: float, dry_run: bool
+) -> Iterator[RemovalPage]:
+    cursor, requested = "", 0
+    while True:
+        page = orchestrator.removal_page(
+            cursor=cursor, dry_run=dry_run, delay=requested / rate, rate=rate, options=chosen, **filters
+        )
+        requested += len(page.tasks)
+        yield page
+        if not (cursor := page.cursor):
+            return
+
+
+def _print_page(page: RemovalPage, as_json: bool) -> None:
+    for one in page.tasks:
+        if as_json:
+            click.echo(one.model_dump_json())
+        else:
+            click.echo(f"{one.task_id} {one.outcome}" + (f": {one_line(one.cause, 300)}" if one.cause else ""))
+
+
+def _note(text: str, as_json: bool) -> None:
+    click.echo(text, err=as_json)
+
+
+def _confirm(question: str, yes: bool) -> None:
+    """Ask on a terminal. Raise UsageError if there is none and --yes is not given."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("this is no terminal: give --yes to erase without a question")
+    click.confirm(question, abort=True, err=True)
+
+
+def _print_receipt(receipt: ErasureReceipt, as_json: bool) -> int:
+    """Print the receipt. Return SUCCESS if the erasure is complete."""
+    code = FAILED if receipt.finished_at is None else SUCCESS
+    if as_json:
+        print_json(receipt)
+        return code
+    screen = Screen(sys.stdout)
+    for name, value in receipt.model_dump(mode="json").items():
+        if value not in ("", None, [], {}, False, 0) or name in ("files", "bytes"):
+            text = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else value
+            text = ", ".join(text) if isinstance(text, list) else text
+            screen.line((f"{name:<16} ", "dim"), one_line(str(text), 500))
+    if receipt.finished_at is None:
+        click.echo("coordinators complete it; run the command again for the receipt", err=True)
+    return code

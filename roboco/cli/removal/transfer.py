@@ -1,0 +1,64 @@
+"""roboco export and roboco import: a task as a tar file."""
+
+import os
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from roboco.cli.terminal import options
+from roboco.cli.terminal.json_output import print_json
+from roboco.client.orchestrator import Orchestrator
+from roboco.errors import UsageError
+from roboco.settings import load_settings
+
+
+@click.command("export")
+@click.argument("task_id")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@options.as_json
+def export_task(task_id: str, file: Path, as_json: bool) -> None:
+    """Write an ended task to a tar file: its history, events, files and team.
+
+    The tar has a digest of each file, which `roboco import` verifies. It is written under a temporary name first, and
+    an existing file is not replaced.
+    """
+    if file.exists():
+        raise UsageError(f"{file} exists; name another file")
+    part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        pieces = orchestrator.export_task(task_id)
+        try:
+            with part.open("xb") as written:
+                os.chmod(part, 0o600)
+                for piece in pieces:
+                    written.write(piece)
+                written.flush()
+                os.fsync(written.fileno())
+            os.link(part, file)
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written: {error.strerror}") from error
+        finally:
+            part.unlink(missing_ok=True)
+    size = file.stat().st_size
+    if as_json:
+        print_json({"task_id": task_id, "file": str(file), "bytes": size})
+    else:
+        click.echo(f"{task_id} is in {file} ({size:,} bytes)")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@options.as_json
+def import_task(file: Path, as_json: bool) -> None:
+    """Store the task of a tar file that `roboco export` or the retention has written.
+
+    The whole file is verified first. Import only files that you trust: the agents of a fork of the task run its team.
+    """
+    with closing(Orchestrator(load_settings())) as orchestrator, file.open("rb") as source:
+        summary = orchestrator.import_task(source)
+    if as_json:
+        print_json(summary)
+    else:
+        click.echo(f"{summary.task_id} is imported ({summary.status}, {summary.steps} steps)")
