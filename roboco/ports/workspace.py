@@ -136,11 +136,11 @@ class Files(Protocol):
         the directory.
         """
 
-    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
-        """Return the first files at any depth below the folder whose paths follow `after`, in the order of code points.
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Yield the files at any depth below the folder, in the store's order.
 
-        `after` is "" or the path of a file. Fewer than `limit` are the last ones. Cost: on S3 one request for each
-        1,000 files; in a folder, one scan of all files below it.
+        A file that is stored or removed meanwhile may be among them or not. Cost: on S3 one request for each 1,000
+        files; in a folder, one scan of all files below it.
         """
 
     def delete_tree(self, folder: str, limit: int) -> int:

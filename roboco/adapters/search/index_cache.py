@@ -7,11 +7,13 @@ removed. Every file can be rebuilt, so a broken one is removed.
 import fcntl
 import hashlib
 import os
+import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from roboco.adapters.search.sqlite_index import SqliteIndex
 from roboco.errors import TransientError, UsageError
@@ -23,6 +25,8 @@ LOCK_TIMEOUT = 30.0
 _POLL_INTERVAL = 0.005
 _SETTINGS = ("temp_store = MEMORY", "synchronous = NORMAL", "cache_size = -32000")
 _SUFFIX = ".index"
+_UNNAMED = re.compile("[0-9a-f]{64}")
+"""The name of a file of releases that named it by a digest alone."""
 _BROKEN_FILE_CODES = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 )
@@ -57,6 +61,26 @@ class IndexCache:
         with self._locked(path), self._translating_errors():
             _remove(path)
 
+    def remove_if(self, is_unwanted: Callable[[str], bool], *first: str) -> int:
+        """Remove each file whose name begins with these parts, if its last part is unwanted. Return their number.
+
+        Files of releases that did not name the task are removed, too.
+        """
+        prefix = _prefix(first)
+        with self._translating_errors():
+            known = [path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}")]
+        unwanted = [
+            (*first, name)
+            for name in (unquote(one.removeprefix(prefix)) for one in known if one.startswith(prefix))
+            if is_unwanted(name)
+        ]
+        for name in unwanted:
+            self.remove(*name)
+        for one in known:
+            if _UNNAMED.fullmatch(one):
+                self._try_remove(self._folder / f"{one}{_SUFFIX}")
+        return len(unwanted)
+
     def _create(self, path: Path) -> int:
         """Create the file if necessary, readable only by its owner, and return its size."""
         with self._translating_errors():
@@ -78,7 +102,7 @@ class IndexCache:
                     f"folder {self._folder} for memory indexes belongs to user {owner}; use one of your own"
                 )
             self._folder.chmod(0o700)
-        return self._folder / (hashlib.sha256("\n".join(name).encode()).hexdigest() + _SUFFIX)
+        return self._folder / f"{_prefix(name[:-1])}{quote(name[-1], safe='')}{_SUFFIX}"
 
     def _make_room(self, ours: Path) -> None:
         """Remove the least recently used files until the rest is small enough, except `ours` and files in use."""
@@ -133,6 +157,12 @@ def is_broken_file(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in _BROKEN_FILE_CODES
 
 
+def _prefix(first: tuple[str, ...]) -> str:
+    """Return the beginning of the names of all files whose names have these first parts."""
+    digest = hashlib.sha256("\n".join(first).encode()).hexdigest()
+    return f"{digest[:16]}-"
+
+
 def _remove(path: Path) -> None:
     """Remove the file, then its journal: a journal without its file is harmless, a file without its journal is not."""
     path.unlink(missing_ok=True)
@@ -140,7 +170,8 @@ def _remove(path: Path) -> None:
 
 
 def _lock_file(path: Path) -> int:
-    return os.open(path.with_name(f"{path.name[:2]}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    digest = hashlib.sha256(path.name.encode()).hexdigest()
+    return os.open(path.with_name(f"{digest[:2]}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
 def _try_lock(lock: int) -> bool:

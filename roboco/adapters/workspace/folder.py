@@ -174,13 +174,14 @@ class FolderFiles:
                 names = []
         return FolderPage(tuple(names), names[-1] if len(names) == limit else "")
 
-    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
-        """Return the first files below a folder whose paths follow `after`. Cost: O(files below the folder)."""
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Yield the files below a folder. Temporary files and locks, whose names begin with ".", are left out."""
         with self._translating_errors():
-            paths = (path.relative_to(self._root).as_posix() for path in _files_below(self.path_of(folder)))
-            visible = (path for path in paths if path > after and not path.rpartition("/")[2].startswith("."))
-            sizes = ((path, self.size(path)) for path in nsmallest(limit, visible))
-            return [StoredFile(path, size) for path, size in sizes if size is not None]
+            for path in _files_below(self.path_of(folder)):
+                relative = path.relative_to(self._root).as_posix()
+                size = None if path.name.startswith(".") else self.size(relative)
+                if size is not None:
+                    yield StoredFile(relative, size)
 
     def delete_tree(self, folder: str, limit: int) -> int:
         """Remove at most `limit` files below a folder, also hidden ones, and its empty folders."""

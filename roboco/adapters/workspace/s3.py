@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, BinaryIO
 
 import boto3
@@ -228,21 +229,17 @@ class S3Objects:
                     break
         return found
 
-    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
-        """Return the first objects at any depth below a folder that follow `after`, in pages of 1,000."""
-        base, start, found, token = self._key(folder), self._key(after) if after else "", list[StoredFile](), None
-        with _translating_errors(self._client, self._bucket):
-            while len(found) < limit:
-                place = {"ContinuationToken": token} if token else {"StartAfter": start} if start else {}
-                page = self._client.list_objects_v2(
-                    Bucket=self._bucket, Prefix=base, MaxKeys=min(limit - len(found), 1000), **place
-                )
-                for entry in page.get("Contents", []):
-                    if entry["Key"] > start:
-                        found.append(StoredFile(entry["Key"].removeprefix(self._prefix), int(entry["Size"])))
-                if not (token := page.get("NextContinuationToken")):
-                    break
-        return found
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Yield the objects at any depth below a folder, in pages of 1,000, in the store's order."""
+        base, token = self._key(folder), None
+        while True:
+            start = {"ContinuationToken": token} if token else {}
+            with _translating_errors(self._client, self._bucket):
+                page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=base, **start)
+            for entry in page.get("Contents", []):
+                yield StoredFile(entry["Key"].removeprefix(self._prefix), int(entry["Size"]))
+            if not (token := page.get("NextContinuationToken")):
+                return
 
     def folders(self, cursor: str, limit: int) -> FolderPage | None:
         """Return a page of the folders, with one request. The cursor is the store's: each store has its own order.
@@ -341,13 +338,13 @@ class S3Files:
         """Return a page of the folders, or None if the store refuses the cursor."""
         return self._objects.folders(cursor, limit)
 
-    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
-        """Return the first files at any depth below a folder whose paths follow `after`."""
-        return self._objects.tree(folder, after, limit)
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Yield the files at any depth below a folder, in the store's order."""
+        return self._objects.tree(folder)
 
     def delete_tree(self, folder: str, limit: int) -> int:
         """Remove at most `limit` files below a folder. The requests are concurrent. Return how many were there."""
-        return len(for_each(self.delete, [file.path for file in self._objects.tree(folder, "", limit)]))
+        return len(for_each(self.delete, [file.path for file in islice(self._objects.tree(folder), limit)]))
 
 
 @contextmanager

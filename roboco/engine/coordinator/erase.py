@@ -42,7 +42,7 @@ from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.request_erasure import pending_receipt, request_erasure
-from roboco.engine.record.task_tar import archive_task, files_below
+from roboco.engine.record.task_tar import archive_task
 from roboco.engine.tombstones import parse_receipt
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
@@ -196,7 +196,7 @@ def _inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]:
     """Request the erasure of sub-tasks, and of forks if that is chosen. Return the counts for the receipt."""
     task_id, problem = request.task_id, ""
     kinds, size = Counter[str](), 0
-    for file in files_below(engine.files, task_folder(task_id)):
+    for file in engine.files.tree(task_folder(task_id)):
         kinds[file.path.split("/")[1].partition(".")[0]] += 1
         size += file.size
     sub_tasks = list[str]()

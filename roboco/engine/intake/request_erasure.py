@@ -54,7 +54,7 @@ def _removes_archive(receipt: ErasureReceipt, request: ErasureRequest) -> bool:
 def _check(engine: Engine, request: ErasureRequest) -> None:
     task_id = request.task_id
     marker = engine.files.get(open_marker_path(task_id))
-    if marker is None and not engine.files.tree(task_folder(task_id), "", 1):
+    if marker is None and next(engine.files.tree(task_folder(task_id)), None) is None:
         raise engine.summaries.missing(task_id)
     if marker is not None and not request.stop:
         if marker == CLOSED:

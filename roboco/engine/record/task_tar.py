@@ -29,7 +29,6 @@ from roboco.engine.engine import Engine
 from roboco.errors import StateConflict, TransientError
 from roboco.ports.workspace import Files, StoredFile
 
-PAGE_SIZE: Final = 1000
 PIECE_BYTES: Final = 8 * 1024 * 1024
 _BLOCK: Final = 512
 
@@ -53,7 +52,7 @@ def task_tar(engine: Engine, task_id: str) -> Iterator[bytes]:
     lines = (line + b"\n" for line in engine.histories.lines(task_id))
     yield from _recorded(known, HISTORY_FILE, size, lines)
     folder = task_folder(task_id)
-    for file in files_below(engine.files, folder):
+    for file in sorted(engine.files.tree(folder), key=lambda one: one.path):
         path = file.path.removeprefix(folder)
         if path != HISTORY_FILE and is_portable(path):
             yield from _recorded(known, path, file.size, _pieces(engine.files, file))
@@ -104,14 +103,6 @@ class HashedReader(io.RawIOBase):
         self.digest.update(data)
         self.size += len(data)
         return data
-
-
-def files_below(files: Files, folder: str) -> Iterator[StoredFile]:
-    """Yield all files below a folder of the workspace, in the order of their paths."""
-    page = files.tree(folder, "", PAGE_SIZE)
-    while page:
-        yield from page
-        page = files.tree(folder, page[-1].path, PAGE_SIZE) if len(page) == PAGE_SIZE else []
 
 
 def _recorded(known: list[TarFile], path: str, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -328,3 +328,11 @@ def test_the_team_of_a_task_is_read_alone(indexes: Indexes) -> None:
         None,
         None,
     ]
+
+
+def test_an_entry_is_removed_whatever_its_status(indexes: Indexes) -> None:
+    indexes.index.put([entry("acme:open", 1, RUNNING), entry("acme:ended", 2, ENDED), entry("other", 3, ENDED)])
+    for task_id in ("acme:open", "acme:ended", "acme:ended", "unknown"):
+        indexes.index.remove(task_id)
+    assert ids_of(indexes.index, ALL) == ["other"]
+    assert indexes.index.ended(["acme:open", "acme:ended"]) == [None, None]

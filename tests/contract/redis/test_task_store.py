@@ -532,3 +532,34 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
     for use in uses:
         with pytest.raises(TransientError, match=r"redis does not answer.*ROBOCO_REDIS_URL"):
             use()
+
+
+def test_an_erased_task_is_gone_and_is_not_created_again(task: TaskUnderTest) -> None:
+    task.create(2, status_event("a"))
+    epoch = task.snapshot.epoch
+    task.inbox.add(TASK, ["item1"])
+    task.store.erase(TASK, 100)
+    task.store.erase(TASK, 100)
+    steps = make_chain(3)
+    assert task.store.load(TASK, 10) is None
+    assert task.event_log() == []
+    assert not task.store.create(TASK, steps, fold(steps), [status_event("b")])
+    assert task.store.record_decision(TASK, epoch, TURN, [status_event("b")]) is None
+    assert not task.store.commit(TASK, epoch, Commit(steps[2], fold(steps), [status_event("b")]))
+    assert task.store.load(TASK, 10) is None
+    assert task.event_log() == []
+
+
+def test_a_task_that_is_unknown_is_not_created_while_it_counts_as_erased(task: TaskUnderTest) -> None:
+    task.store.erase(TASK, 100)
+    assert not task.store.create(TASK, make_chain(1), fold(make_chain(1)), [])
+    assert task.store.expire(TASK, 10, "0")
+
+
+def test_redis_forgets_an_erased_task(redis_task: TaskOnRedis) -> None:
+    redis_task.create(2, status_event("a"))
+    redis_task.store.erase(TASK, 100)
+    left = list(redis_task.client.scan_iter(f"{redis_task.keys.prefix}:*{TASK}*"))
+    assert [key.rpartition(":")[2] for key in left] == ["state"]
+    assert redis_task.client.hgetall(left[0]) == {"erased": "1"}
+    assert 0 < redis_task.client.ttl(left[0]) <= 100

@@ -57,6 +57,31 @@ def test_a_file_is_replaced(files: Files) -> None:
     assert files.names("a/") == ["b"]
 
 
+def test_a_tree_has_the_files_at_any_depth(files: Files) -> None:
+    paths = ["t/a.json", "t/a/b/c", "t/a/b/d", "t/z"]
+    for path in [*paths, "t2/a", "s/a"]:
+        files.put(path, path.encode())
+    assert sorted(file.path for file in files.tree("t/")) == paths
+    assert {file.size for file in files.tree("t/")} == {8, 7, 3}
+    assert list(files.tree("none/")) == []
+
+
+def test_a_tree_is_removed_in_pages_and_others_stay(files: Files) -> None:
+    for path in ("t/a", "t/b/c/d", "t/b/c/e", "t2/a"):
+        files.put(path, b"x")
+    assert files.create("t/v", b"one")
+    version = files.get_versioned("t/v")
+    assert version is not None
+    assert files.replace("t/v", b"two", version.version)
+    removed = 0
+    while count := files.delete_tree("t/", 2):
+        removed += count
+    assert removed >= 4, "a folder holds a lock, too"
+    assert list(files.tree("t/")) == []
+    assert [file.path for file in files.tree("")] == ["t2/a"]
+    assert files.delete_tree("none/", 2) == 0
+
+
 def test_a_file_is_removed(files: Files) -> None:
     files.delete("a/b")
     assert files.create("a/b", b"one")

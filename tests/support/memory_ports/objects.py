@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from roboco.adapters.workspace.s3 import S3Files, S3Objects, StoredObject
@@ -91,11 +92,10 @@ class MemoryObjects(S3Objects):
         below = [path.removeprefix(folder) for path in list(self.held) if path.startswith(folder)]
         return sorted(name for name in below if "/" not in name and name > after)[:limit]
 
-    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
-        """Return the first objects below a folder whose paths follow `after`."""
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Return the objects below a folder."""
         self.requests.append(("LIST", folder))
-        paths = sorted(path for path in list(self.held) if path.startswith(folder) and path > after)[:limit]
-        return [StoredFile(path, len(self.held[path])) for path in paths]
+        return iter([StoredFile(path, len(data)) for path, data in list(self.held.items()) if path.startswith(folder)])
 
     def folders(self, cursor: str, limit: int) -> FolderPage:
         """Return a page of the folders, in the order of their names."""

@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import BinaryIO
 
 from roboco.domain.history.step import TaskStep, parse_step
@@ -93,14 +94,13 @@ class MemoryFiles:
         names = tuple(sorted(name for name in found if name > cursor)[:limit])
         return FolderPage(names, names[-1] if len(names) == limit else "")
 
-    def tree(self, folder: str, after: str, limit: int) -> list[StoredFile]:
-        """Return the first files below a folder whose paths follow `after`."""
-        paths = sorted(path for path in list(self.held) if path.startswith(folder) and path > after)[:limit]
-        return [StoredFile(path, len(self.held[path])) for path in paths]
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Return the files below a folder."""
+        return iter([StoredFile(path, len(data)) for path, data in list(self.held.items()) if path.startswith(folder)])
 
     def delete_tree(self, folder: str, limit: int) -> int:
         """Remove at most `limit` files below a folder."""
-        found = self.tree(folder, "", limit)
+        found = list(islice(self.tree(folder), limit))
         for file in found:
             self.held.pop(file.path, None)
         return len(found)

@@ -16,8 +16,11 @@ from roboco.adapters.search import sqlite_index as index_file
 from roboco.adapters.search.index_cache import IndexCache
 from roboco.adapters.search.memory_index import MemoryIndex
 from roboco.adapters.workspace.open import open_workspace
+from roboco.domain.paths import tombstone_path
 from roboco.errors import TransientError, UsageError
 from roboco.ports.workspace import Histories
+from roboco.workers.erased_indexes import remove_erased_indexes
+from tests.support.memory_ports.workspace import MemoryFiles
 from tests.unit.domain.steps import artifact, steps_of
 
 TASK = "t1"
@@ -299,3 +302,15 @@ def _is_locked(path: Path) -> bool:
         except BlockingIOError:
             return True
         return False
+
+
+def test_the_indexes_of_erased_tasks_are_removed(tmp_path: Path) -> None:
+    cache, files = IndexCache(tmp_path), MemoryFiles()
+    for name in (("ws", "acme:t.1"), ("ws", "t2"), ("other", "acme:t.1")):
+        with cache.open(*name):
+            pass
+    (tmp_path / f"{'0' * 64}.index").write_bytes(b"of an older release")
+    files.put(tombstone_path("acme:t.1"), b"{}")
+    assert remove_erased_indexes(files, cache, "ws") == 1
+    assert remove_erased_indexes(files, cache, "ws") == 0
+    assert len(list(tmp_path.glob("*.index"))) == 2
