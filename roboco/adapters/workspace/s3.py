@@ -231,14 +231,14 @@ class S3Objects:
 
     def tree(self, folder: str) -> Iterator[StoredFile]:
         """Yield the objects at any depth below a folder, in pages of 1,000, in the store's order."""
-        base, token = self._key(folder), None
+        base, token = self._key(folder), ""
         while True:
             start = {"ContinuationToken": token} if token else {}
             with _translating_errors(self._client, self._bucket):
                 page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=base, **start)
             for entry in page.get("Contents", []):
                 yield StoredFile(entry["Key"].removeprefix(self._prefix), int(entry["Size"]))
-            if not (token := page.get("NextContinuationToken")):
+            if not (token := str(page.get("NextContinuationToken") or "")):
                 return
 
     def folders(self, cursor: str, limit: int) -> FolderPage | None:

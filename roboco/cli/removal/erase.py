@@ -1,6 +1,5 @@
 """roboco erase: erase one task, or all tasks that meet conditions, and print receipts."""
 
-import getpass
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from roboco.cli.terminal import options
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
@@ -19,7 +19,6 @@ from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.erasure import ErasureReceipt
 from roboco.domain.task_filter import STATUS_NAMES, parse_time
-from roboco.settings import load_settings
 
 
 @click.command()
@@ -49,10 +48,8 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
     filters = _filters(given)
     if (task_id is None) == (not filters):
         raise click.UsageError("name a task, or conditions such as --tenant and --older")
-    chosen = ErasureOptions(
-        reason=given["reason"], stop=given["stop"], by=f"cli:{getpass.getuser()}", forks=given["forks"] or "refuse"
-    )
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    chosen = ErasureOptions(reason=given["reason"], stop=given["stop"], forks=given["forks"] or "refuse")
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         if task_id is None:
             return _erase_many(orchestrator, filters, chosen, given, as_json)
         if given["shows_receipt"]:

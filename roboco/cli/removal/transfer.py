@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from roboco.cli.terminal import options
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import UsageError
-from roboco.settings import load_settings
 
 
 @click.command("export")
@@ -27,7 +27,7 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
     if file.exists():
         raise UsageError(f"{file} exists; name another file")
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         pieces = orchestrator.export_task(task_id)
         try:
             with part.open("xb") as written:
@@ -56,7 +56,7 @@ def import_task(file: Path, as_json: bool) -> None:
 
     The whole file is verified first. Import only files that you trust: the agents of a fork of the task run its team.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator, file.open("rb") as source:
+    with closing(Orchestrator(caller_settings())) as orchestrator, file.open("rb") as source:
         summary = orchestrator.import_task(source)
     if as_json:
         print_json(summary)

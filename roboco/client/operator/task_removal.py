@@ -5,8 +5,10 @@ The client accepts requests; coordinators carry them out. So it needs no right t
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import BinaryIO, Final, Literal, Unpack
 
+from roboco.client.audit import Act, audited
 from roboco.client.in_thread import in_thread
 from roboco.client.operator.key_administration import KeyAdministration
 from roboco.client.options import ErasureOptions, TaskFilterOptions
@@ -65,7 +67,9 @@ class TaskRemoval(KeyAdministration):
         `forks` is not chosen. Raises TransientError if a server does not answer.
         """
         request = self._erasure_request(task_id, options)
-        receipt, end, pause = request_erasure(self._engine, request), time.monotonic() + timeout, FIRST_WAIT
+        with self._audited_task("erase", request.task_id, request.by):
+            receipt = request_erasure(self._engine, request)
+        end, pause = time.monotonic() + timeout, FIRST_WAIT
         while not _is_complete(receipt) and time.monotonic() < end:
             time.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(MAX_WAIT, 2 * pause)
@@ -130,34 +134,43 @@ class TaskRemoval(KeyAdministration):
 
         return _page(page, outcome)
 
-    def export_task(self, task_id: str) -> Iterator[bytes]:
+    def export_task(self, task_id: str, *, by: str | None = None) -> Iterator[bytes]:
         """Return the bytes of an ended task as a tar, piece by piece, in bounded memory.
 
         Raises UsageError if there is no such task, or if it has not ended. Sub-tasks are exported on their own.
         """
         whole_id = qualified_id(self.settings.tenant, task_id)
-        check_exportable(self._engine, whole_id)
+        with self._audited_task("export", whole_id, by):
+            check_exportable(self._engine, whole_id)
         return task_tar(self._engine, whole_id)
 
-    def import_task(self, source: BinaryIO) -> TaskSummary:
+    def import_task(self, source: BinaryIO, *, by: str | None = None) -> TaskSummary:
         """Store the task of a tar, and return its summary. The source must be seekable, such as an open file.
 
         The whole tar is verified before anything is stored: names, sizes, digests, and the chain of the history.
         Raises UsageError, and stores nothing, if it was changed, or if its task exists or was erased.
         """
-        return import_task(self._engine, source, self._check_own)
+        details: dict[str, object] = {}
+
+        def check(task_id: str) -> None:
+            details["imported"] = task_id
+            if self.settings.tenant not in (None, tenant_of(task_id)):
+                raise Forbidden(f"task {task_id!r} is not one of tenant {self.settings.tenant!r}")
+
+        with self._audited("import", by, details):
+            return import_task(self._engine, source, check)
 
     aerase = in_thread(erase)
 
-    def _check_own(self, task_id: str) -> None:
-        """Raise Forbidden if the task is not one of the client's own tenant."""
-        if self.settings.tenant not in (None, tenant_of(task_id)):
-            raise Forbidden(f"task {task_id!r} is not one of tenant {self.settings.tenant!r}")
+    def _audited_task(self, action: str, task_id: str, by: str | None) -> AbstractContextManager[None]:
+        """Return the audit of an act on a task; the caller is `by`, or that of the settings."""
+        return audited(Act(action, by or self.settings.caller, task_id), self.settings.audit_log)
 
     def _erasure_request(self, task_id: str, options: ErasureOptions) -> ErasureRequest:
         chosen = parse_arguments(ErasureChoice, {**options})
         whole_id = qualified_id(self.settings.tenant, task_id)
-        return ErasureRequest(task_id=whole_id, requested_at=self._engine.now(), **chosen.model_dump())
+        fields = chosen.model_dump() | {"by": chosen.by or self.settings.caller}
+        return ErasureRequest(task_id=whole_id, requested_at=self._engine.now(), **fields)
 
     def _receipt_so_far(self, request: ErasureRequest) -> ErasureReceipt:
         """Return the receipt of an accepted request. Raise StateConflict if coordinators have dropped the request."""
@@ -170,7 +183,9 @@ class TaskRemoval(KeyAdministration):
 
     def _request(self, task_id: str, options: ErasureOptions, delay: float) -> RemovalOutcome:
         try:
-            receipt = request_erasure(self._engine, self._erasure_request(task_id, options), delay)
+            request = self._erasure_request(task_id, options)
+            with self._audited_task("erase", request.task_id, request.by):
+                receipt = request_erasure(self._engine, request, delay)
         except TransientError:
             raise
         except RobocoError as error:
