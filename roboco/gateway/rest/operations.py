@@ -10,26 +10,24 @@ Dead letters: a requeued letter is sent before it is removed, so a process that 
 and a message that is sent twice has its effect once. A dismissed letter is gone. A repeated request gets 404.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from roboco.client.operator.dead_letters import may_requeue
-from roboco.client.operator.operations import WorkerReport, WorkersReport, naming_missing_rights
+from roboco.client.operator.operations import WorkerReport, WorkersReport
 from roboco.client.operator.stuck import StuckPage
 from roboco.client.options import TaskFilterOptions
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.rate_report import RateReport
 from roboco.domain.switch import Switch
 from roboco.domain.task_filter import parse_time
-from roboco.errors import NotFound, Overloaded, RetryLater, TransientError
+from roboco.errors import NotFound
 from roboco.gateway.access import Caller
-from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.principal import Principal
-from roboco.gateway.problem import not_found, unavailable
-from roboco.gateway.rest.answers import Outcome, as_json, tagged_json, tagged_response
+from roboco.gateway.gateway import TheGateway
+from roboco.gateway.problem import not_found
+from roboco.gateway.rest.answers import as_json
 from roboco.gateway.rest.models import TenantName
 from roboco.gateway.rest.operation_models import (
     DeadLetterDecision,
@@ -44,6 +42,8 @@ from roboco.gateway.rest.operation_models import (
     SwitchOff,
     SwitchOn,
 )
+from roboco.gateway.rest.operator_calls import read_operation as _read
+from roboco.gateway.rest.operator_calls import run_operation as _run
 from roboco.gateway.rest.parameters import LetterId
 from roboco.gateway.rest.responses import problems, readable
 
@@ -233,26 +233,6 @@ async def switch_on(gateway: TheGateway, caller: Caller, body: SwitchOn) -> Resp
         return {"target": body.target, "was_off": before is not None}
 
     return Response(as_json(await _run(gateway, caller, on)), media_type="application/json")
-
-
-async def _read(request: Request, gateway: Gateway, caller: Principal, read: Callable[[], object]) -> Response:
-    return tagged_response(request, await _run(gateway, caller, lambda: tagged_json(read)))
-
-
-async def _run(gateway: Gateway, caller: Principal, call: Callable[[], Outcome]) -> Outcome:
-    """Return the result of the call for an operator. Raise Problem `unavailable` with the name of a silent server."""
-    caller.require_operator()
-
-    def named() -> Outcome:
-        with naming_missing_rights():
-            return call()
-
-    try:
-        return await gateway.calls.operations.run(named)
-    except (Overloaded, RetryLater):
-        raise
-    except TransientError as error:
-        raise unavailable(str(error)) from None
 
 
 def _entry(letter: DeadLetter) -> DeadLetterEntry:

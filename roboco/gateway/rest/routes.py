@@ -3,7 +3,19 @@
 from fastapi import APIRouter, Depends
 from fastapi.routing import APIRoute
 
-from roboco.gateway.rest import bulk, calls, comparisons, controls, files, operations, records, tasks, teams, usage
+from roboco.gateway.rest import (
+    bulk,
+    calls,
+    comparisons,
+    controls,
+    files,
+    operations,
+    records,
+    removal,
+    tasks,
+    teams,
+    usage,
+)
 from roboco.gateway.rest.parameters import refuse_unknown_parameters
 
 
@@ -14,5 +26,5 @@ def _operation_id(route: APIRoute) -> str:
 router = APIRouter(
     prefix="/v1", generate_unique_id_function=_operation_id, dependencies=[Depends(refuse_unknown_parameters)]
 )
-for part in (teams, tasks, comparisons, controls, calls, records, files, operations, bulk, usage):
+for part in (teams, tasks, comparisons, controls, calls, records, files, operations, removal, bulk, usage):
     router.include_router(part.router)

@@ -1,0 +1,117 @@
+"""The REST routes by which operators erase, export and import tasks, and preview the retention."""
+
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import erasure_path, tombstone_path
+from roboco.domain.retention import parse_rule
+from tests.support.gateway_rest import KEY, RestWorld, rest_world
+
+OPERATOR = {KEY: "local"}
+PATHS = (
+    ("POST", "/v1/operations/erasures/acme:t1"),
+    ("GET", "/v1/operations/erasures/acme:t1"),
+    ("POST", "/v1/operations/erasures"),
+    ("GET", "/v1/operations/retention"),
+    ("GET", "/v1/operations/tasks/acme:t1/export"),
+    ("POST", "/v1/operations/import"),
+)
+
+
+def ended(rest: RestWorld, name: str = "t1") -> str:
+    """Create a task of a tenant that ends, and return its whole id."""
+    created = rest.client.post(
+        "/v1/tasks", json={"team": "desk", "prompt": "secret text", "task_id": name}, headers={KEY: "acme"}
+    )
+    assert created.status_code == 201, created.text
+    task_id = f"acme:{name}"
+    rest.world.settle(task_id)
+    if not rest.world.summary(task_id).status.ended:
+        rest.world.stop(task_id=task_id)
+        rest.world.settle(task_id)
+    return task_id
+
+
+def operate(rest: RestWorld, method: str, path: str, status: int = 200, **sent: Any) -> Any:
+    answer = rest.client.request(method, f"/v1/operations{path}", headers=OPERATOR, **sent)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize("caller", ["acme", "plain", "none"])
+def test_only_an_operator_removes_tasks(rest: RestWorld, method: str, path: str, caller: str) -> None:
+    ended(rest)
+    body = {"json": {"tenant": "acme", "dry_run": False}} if path.endswith("erasures") else {}
+    answer = rest.client.request(method, path, headers={KEY: caller}, **body)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert erasure_path("acme:t1") not in rest.world.files.held
+
+
+def test_a_task_is_erased_and_its_receipt_shown(rest: RestWorld) -> None:
+    task_id = ended(rest)
+    first = operate(rest, "POST", f"/erasures/{task_id}", 202, json={"reason": "asked"})
+    assert (first["status"], first["by"]) == ("erasing", "local")
+    rest.world.sweep()
+    receipt = operate(rest, "POST", f"/erasures/{task_id}")
+    assert receipt == operate(rest, "GET", f"/erasures/{task_id}")
+    assert (receipt["status"], receipt["reason"]) == ("erased", "asked")
+    assert "secret text" not in str(receipt)
+    read = rest.client.get(f"/v1/tasks/{task_id}", headers=OPERATOR)
+    assert (read.status_code, read.json()["code"]) == (410, "erased")
+    again = {"team": "desk", "prompt": "secret text", "task_id": "t1"}
+    submitted = rest.client.post("/v1/tasks", json=again, headers={KEY: "acme"})
+    assert (submitted.status_code, submitted.json()["code"]) == (410, "erased")
+
+
+def test_an_unknown_and_an_open_task_are_refused(rest: RestWorld) -> None:
+    operate(rest, "POST", "/erasures/acme:none", 404)
+    operate(rest, "GET", "/erasures/acme:none", 404)
+    rest.client.post("/v1/tasks", json={"team": "desk", "prompt": "x", "task_id": "t9"}, headers={KEY: "acme"})
+    operate(rest, "POST", "/erasures/acme:t9", 409)
+    operate(rest, "GET", "/tasks/acme:t9/export", 409)
+
+
+def test_tasks_are_listed_before_they_are_erased_by_conditions(rest: RestWorld) -> None:
+    ids = [ended(rest, "t1"), ended(rest, "t2")]
+    assert operate(rest, "POST", "/erasures", 400, json={})["code"] == "invalid"
+    assert operate(rest, "POST", "/erasures", 422, json={"tennant": "acme"})["code"] == "invalid"
+    listed = operate(rest, "POST", "/erasures", json={"tenant": "acme"})
+    assert [(one["task_id"], one["outcome"]) for one in listed["tasks"]] == [(task_id, "matched") for task_id in ids]
+    assert erasure_path(ids[0]) not in rest.world.files.held
+    assert operate(rest, "POST", "/erasures", json={"tenant": "other", "dry_run": False})["tasks"] == []
+    erased = operate(rest, "POST", "/erasures", json={"tenant": "acme", "dry_run": False})
+    assert [one["outcome"] for one in erased["tasks"]] == ["accepted", "accepted"]
+    rest.world.clock.move(5)
+    rest.world.sweep()
+    assert all(tombstone_path(task_id) in rest.world.files.held for task_id in ids)
+
+
+def test_the_retention_is_previewed(rest: RestWorld) -> None:
+    task_id = ended(rest)
+    operate(rest, "GET", "/retention", 404)
+    policy = replace(rest.world.engine.policy, retention_rules=(parse_rule("tenant=acme delete=0h"),))
+    rest.orchestrator._engine = replace(rest.world.engine, policy=policy)
+    page = operate(rest, "GET", "/retention")
+    assert page["tasks"] == [{"task_id": task_id, "outcome": "matched", "cause": "tenant=acme delete=0h"}]
+    assert erasure_path(task_id) not in rest.world.files.held
+
+
+def test_a_task_moves_to_another_deployment(rest: RestWorld, tmp_path: Path) -> None:
+    task_id = ended(rest)
+    answer = rest.client.get(f"/v1/operations/tasks/{task_id}/export", headers=OPERATOR)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-tar")
+    assert "files/history.jsonl" in tarfile.open(fileobj=io.BytesIO(answer.content)).getnames()
+    operate(rest, "POST", "/import", 409, content=answer.content)
+    (tmp_path / "other").mkdir()
+    with rest_world(tmp_path / "other") as other:
+        assert operate(other, "POST", "/import", 400, content=answer.content[:-3000])["code"] == "invalid"
+        imported = operate(other, "POST", "/import", 201, content=answer.content)
+        assert imported["task_id"] == task_id
+        shown = other.client.get(f"/v1/tasks/{task_id}/history", headers={KEY: "acme"}).json()
+        assert shown["steps"][0]["parts"][0]["text"] == "secret text"
