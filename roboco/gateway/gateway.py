@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
-from roboco.errors import CorruptHistory, Overloaded, RobocoError, StateConflict, TransientError, UsageError
+from roboco.errors import CorruptHistory, Erased, Overloaded, RobocoError, StateConflict, TransientError, UsageError
 from roboco.gateway.authentication import Authenticator
 from roboco.gateway.calls import Calls, Turns
 from roboco.gateway.idempotency import NewTaskId
@@ -61,6 +61,10 @@ class Gateway:
         try:
             task = self.orchestrator.task(principal.task_id(task_id))
             team = None if principal.teams is None else task.stored_summary().team
+        except Erased:
+            if principal.teams is None:
+                raise
+            raise principal.unknown_task(task_id) from None  # the team of an erased task is not known
         except UsageError:
             raise principal.unknown_task(task_id) from None
         except CorruptHistory:

@@ -55,6 +55,8 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ResolutionRequest": {"happened": True, "result": {"id": 7}},
     "BulkRequest": {"control": "stop", "tenant": "acme", "team": ["research"], "until": "2h", "reason": "wrong prompt"},
     "NewComparison": {"model": "large", "runs": 3},
+    "ErasureOrder": {"reason": "asked by the customer", "forks": "erase"},
+    "ErasuresOrder": {"tenant": "acme", "status": ["ended"], "until": "2026-01-31T00:00:00Z", "dry_run": True},
     "ForkTask": {"seq": 4, "message": "Try it in English."},
 }
 """The example of each body of a request, by the name of its schema."""

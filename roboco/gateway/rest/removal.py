@@ -183,7 +183,7 @@ async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> R
     "/operations/import",
     response_model=TaskSummary,
     status_code=201,
-    responses=problems(408, 409, 413),
+    responses=problems(408, 409, 410, 413),
     openapi_extra={"requestBody": {"required": True, "content": _TAR}},
     summary="Import a task",
 )

@@ -10,6 +10,7 @@ _DESCRIPTIONS: Final = {
     404: "There is nothing of this name that the key reaches.",
     408: "The client sends its body too slowly.",
     409: "The task has ended, or other content is stored already.",
+    410: "The task was erased or archived.",
     413: "The body is too large.",
     416: "The file has no byte of the requested range.",
     422: "The request is not valid: `mistakes` lists the places.",
@@ -22,8 +23,12 @@ _RETRY_AFTER: Final = {"Retry-After": {"description": "Seconds to wait.", "schem
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of a route that may fail with these statuses, and with those that every route may have."""
-    return {status: _problem(status) for status in sorted({*statuses, *_ALWAYS})}
+    """Return the responses of a route that may fail with these statuses, and with those that every route may have.
+
+    A task that does not exist may have been erased.
+    """
+    erased = (410,) if 404 in statuses else ()
+    return {status: _problem(status) for status in sorted({*statuses, *erased, *_ALWAYS})}
 
 
 def readable(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -139,7 +139,7 @@ def operations(rest: RestWorld) -> list[tuple[str, str, dict[str, Any]]]:
         (method, path, operation)
         for path, methods in paths.items()
         for method, operation in methods.items()
-        if "{task_id}" in path
+        if "{task_id}" in path and not path.startswith("/v1/operations/")
     ]
 
 

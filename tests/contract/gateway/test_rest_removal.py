@@ -106,7 +106,8 @@ def test_a_task_moves_to_another_deployment(rest: RestWorld, tmp_path: Path) -> 
     task_id = ended(rest)
     answer = rest.client.get(f"/v1/operations/tasks/{task_id}/export", headers=OPERATOR)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-tar")
-    assert "files/history.jsonl" in tarfile.open(fileobj=io.BytesIO(answer.content)).getnames()
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as tar:
+        assert "files/history.jsonl" in tar.getnames()
     operate(rest, "POST", "/import", 409, content=answer.content)
     (tmp_path / "other").mkdir()
     with rest_world(tmp_path / "other") as other:
