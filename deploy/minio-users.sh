@@ -1,14 +1,17 @@
 #!/bin/sh
 # Create the bucket, and a user for each pool, for the gateway, and for the operator who creates keys of the gateway. All
-# of them may read and write tasks; the policies differ in the folder of the gateway's keys. A second run changes nothing.
+# of them may read and write tasks; the policies differ in the gateway's keys, in receipts of erased tasks, and in the
+# archive. A second run changes nothing.
 set -eu
 minio() { mc --config-dir /tmp/mc "$@"; }
 minio mb --ignore-existing store/roboco
 minio admin policy create store roboco-tasks /etc/minio/s3-policy.json
+minio admin policy create store roboco-coordinator /etc/minio/s3-policy-coordinator.json
 minio admin policy create store roboco-gateway /etc/minio/s3-policy-gateway.json
 minio admin policy create store roboco-operator /etc/minio/s3-policy-operator.json
 for user in COORDINATOR AGENTS TOOLS GATEWAY OPERATOR; do
     case $user in
+    COORDINATOR) policy=roboco-coordinator ;;
     GATEWAY) policy=roboco-gateway ;;
     OPERATOR) policy=roboco-operator ;;
     *) policy=roboco-tasks ;;

@@ -14,6 +14,7 @@ policy() { printf '{"name": "%s", "content": "%s"}' "$1" "$(tr -d '\n' <"$here/$
 identities=
 for user in COORDINATOR AGENTS TOOLS GATEWAY OPERATOR; do
     case $user in
+    COORDINATOR) policy=roboco-coordinator ;;
     GATEWAY) policy=roboco-gateway ;;
     OPERATOR) policy=roboco-operator ;;
     *) policy=roboco-tasks ;;
@@ -30,9 +31,9 @@ for user in COORDINATOR AGENTS TOOLS GATEWAY OPERATOR; do
 \"credentials\": [{\"accessKey\": \"$key\", \"secretKey\": \"$secret\"}]}"
     unset "S3_ACCESS_KEY_$user" "S3_SECRET_KEY_$user"
 done
-printf '{"identities": [%s], "policies": [%s, %s, %s]}\n' "$identities" \
-    "$(policy roboco-tasks s3-policy.json)" "$(policy roboco-gateway s3-policy-gateway.json)" \
-    "$(policy roboco-operator s3-policy-operator.json)" >"$made"
+printf '{"identities": [%s], "policies": [%s, %s, %s, %s]}\n' "$identities" \
+    "$(policy roboco-tasks s3-policy.json)" "$(policy roboco-coordinator s3-policy-coordinator.json)" \
+    "$(policy roboco-gateway s3-policy-gateway.json)" "$(policy roboco-operator s3-policy-operator.json)" >"$made"
 exec weed -logtostderr=true server -dir="$folder" -ip=127.0.0.1 -ip.bind=127.0.0.1 -master.volumeSizeLimitMB=1024 \
     -master.telemetry=false -volume.max=0 -volume.preStopSeconds=0 -filer -filer.localSocket=/tmp/filer.sock \
     -s3 -s3.port=9000 -s3.ip.bind=0.0.0.0 -s3.config="$made" -s3.localSocket=/tmp/s3.sock -s3.iam=false \

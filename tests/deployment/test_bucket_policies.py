@@ -11,12 +11,15 @@ import pytest
 
 from tests.deployment.files import DEPLOY
 
-POOL, GATEWAY, OPERATOR = "s3-policy.json", "s3-policy-gateway.json", "s3-policy-operator.json"
+POOL, COORDINATOR = "s3-policy.json", "s3-policy-coordinator.json"
+GATEWAY, OPERATOR = "s3-policy-gateway.json", "s3-policy-operator.json"
 TASK, KEY, OTHER = "roboco/tasks/order-17/task.json", "roboco/tasks/_keys/4f1c.json", "roboco/others/file"
+RECEIPT, REQUEST, ARCHIVE = "roboco/tasks/_erased/t1", "roboco/tasks/_erasing/t1", "roboco/archive/t1.tar"
 ALLOWED = {
-    POOL: {TASK: "GPD", KEY: ""},
-    GATEWAY: {TASK: "GPD", KEY: "G"},
-    OPERATOR: {TASK: "GPD", KEY: "GPD"},
+    POOL: {TASK: "GPD", KEY: "", RECEIPT: "G", REQUEST: "G", ARCHIVE: ""},
+    COORDINATOR: {TASK: "GPD", KEY: "", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "GPD"},
+    GATEWAY: {TASK: "GPD", KEY: "G", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: ""},
+    OPERATOR: {TASK: "GPD", KEY: "GPD", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: ""},
 }
 """The objects that a policy allows to get, put and delete."""
 ACTIONS = {"G": "s3:GetObject", "P": "s3:PutObject", "D": "s3:DeleteObject"}
@@ -54,9 +57,15 @@ def test_every_user_of_minio_gets_the_policy_of_its_role(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     attached = {words[-1]: words[-3] for words in map(str.split, lines) if "attach" in words}
-    assert attached == {f"id-{user}": "roboco-tasks" for user in users[:3]} | {
+    assert attached == {f"id-{user}": "roboco-tasks" for user in users[1:3]} | {
+        "id-COORDINATOR": "roboco-coordinator",
         "id-GATEWAY": "roboco-gateway",
         "id-OPERATOR": "roboco-operator",
     }
     created = {words[-2]: Path(words[-1]).name for words in map(str.split, lines) if "create" in words}
-    assert created == {"roboco-tasks": POOL, "roboco-gateway": GATEWAY, "roboco-operator": OPERATOR}
+    assert created == {
+        "roboco-tasks": POOL,
+        "roboco-coordinator": COORDINATOR,
+        "roboco-gateway": GATEWAY,
+        "roboco-operator": OPERATOR,
+    }
