@@ -32,7 +32,7 @@ GROUPS: Final = {
     "Load": ("agents_concurrency", "max_queued", "model_limits", "tenant_budgets"),
     "Time": (
         "lease_seconds", "redelivery_delay", "drain_timeout", "sweep_interval", "max_attempts", "coordinator_timeout",
-        "outage_timeout", "retention", "index_retention", "index_max_ended",
+        "outage_timeout", "retention", "retention_rules", "index_retention", "index_max_ended",
     ),
     "Observability": ("log_format", "metrics_port", "metrics_address", "tracing", "health_dir", "health_timeout"),
 }  # fmt: skip

@@ -35,7 +35,8 @@ router = APIRouter(tags=["operations"])
 PIECE_BYTES: Final = 1024 * 1024
 HELD_BYTES: Final = 1024 * 1024
 """Bytes of an imported tar that are held in memory; a longer one is in a temporary file."""
-_TAR: Final[dict[str, Any]] = {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}
+_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+_TAR: Final[dict[str, Any]] = {"application/x-tar": _BINARY}
 
 
 class ErasureOrder(FewMistakes, InputModel):
@@ -184,7 +185,7 @@ async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> R
     response_model=TaskSummary,
     status_code=201,
     responses=problems(408, 409, 410, 413),
-    openapi_extra={"requestBody": {"required": True, "content": _TAR}},
+    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}},
     summary="Import a task",
 )
 async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> Response:
