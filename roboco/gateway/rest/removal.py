@@ -128,7 +128,7 @@ async def erase_tasks(gateway: TheGateway, caller: Caller, order: ErasuresOrder)
     """Erase the ended tasks of a page of the workspace that meet all conditions; with `stop`, open ones, too.
 
     By default it is a preview: write `dry_run` false to erase. Repeat it with the cursor until that is empty. The list
-    comes from the workspace, so it also has tasks that the task index has forgotten.
+    is read from the workspace, so it also has tasks that the task index has forgotten.
     """
 
     def erase() -> RemovalPage:

@@ -47,8 +47,8 @@ def operate(rest: RestWorld, method: str, path: str, status: int = 200, **sent: 
 @pytest.mark.parametrize("caller", ["acme", "plain", "none"])
 def test_only_an_operator_removes_tasks(rest: RestWorld, method: str, path: str, caller: str) -> None:
     ended(rest)
-    body = {"json": {"tenant": "acme", "dry_run": False}} if path.endswith("erasures") else {}
-    answer = rest.client.request(method, path, headers={KEY: caller}, **body)
+    body = {"tenant": "acme", "dry_run": False} if path.endswith("erasures") else None
+    answer = rest.client.request(method, path, headers={KEY: caller}, json=body)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     assert erasure_path("acme:t1") not in rest.world.files.held
 

@@ -1,0 +1,52 @@
+"""Erasure, export and import with real workers, on a folder and on S3."""
+
+import io
+
+import pytest
+
+from roboco.adapters.redis.keys import Keys
+from roboco.errors import Erased, StateConflict
+from tests.support.journeys import GRAPH, MANUAL, answer
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.fixture(autouse=True)
+def _script_answers(stack: Stack) -> None:
+    stack.model.script(answer)
+
+
+def test_an_ended_task_is_exported_and_erased(stack: Stack) -> None:
+    orchestrator = stack.orchestrator
+    task = orchestrator.run(GRAPH.team, GRAPH.prompt)
+    task.result(60)
+    data = b"".join(orchestrator.export_task(task.task_id))
+    with pytest.raises(StateConflict, match="exists"):
+        orchestrator.import_task(io.BytesIO(data))
+    receipt = orchestrator.erase(task.task_id, timeout=60, reason="a test")
+    assert (receipt.status, receipt.problem) == ("erased", "")
+    assert receipt.files is not None
+    assert receipt.files > 3
+    assert receipt == orchestrator.erasure(task.task_id)
+    assert list(orchestrator._engine.files.tree(f"{task.task_id}/")) == []
+    client, keys = orchestrator._client, Keys(stack.settings.prefix)
+    assert list(client.scan_iter(f"{keys.prefix}:{{{task.task_id}}}:*")) in ([], [keys.state(task.task_id)])
+    for act in (lambda: orchestrator.task(task.task_id), lambda: task.send("more")):
+        with pytest.raises(Erased):
+            act()
+    with pytest.raises(Erased):
+        orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task.task_id)
+    with pytest.raises(Erased):
+        orchestrator.import_task(io.BytesIO(data))
+
+
+def test_a_waiting_task_is_stopped_and_erased(stack: Stack) -> None:
+    orchestrator = stack.orchestrator
+    task = orchestrator.run(MANUAL.team, MANUAL.prompt)
+    task.result(60)
+    with pytest.raises(StateConflict, match="has not ended"):
+        orchestrator.erase(task.task_id)
+    receipt = orchestrator.erase(task.task_id, stop=True, timeout=60)
+    assert receipt.status == "erased"
+    assert list(orchestrator._engine.files.tree(f"{task.task_id}/")) == []
