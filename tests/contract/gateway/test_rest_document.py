@@ -83,7 +83,7 @@ class Fuzzer:
             try:
                 given(case=cases)(check)()
             except Unsatisfiable:
-                assert not operation.body
+                assert all(body.media_type == "application/octet-stream" for body in operation.body)  # never wrong
                 assert not operation.path_parameters
 
     def _check(self, valid: bool) -> Callable[[Case[Any]], None]:
