@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from roboco.domain.retention import RetentionRule, parse_rule
+from roboco.domain.removal.retention import RetentionRule, parse_rule
 from roboco.domain.schema import CallerId
 from roboco.domain.team.model_limits import parse_limit
 from roboco.domain.tenant_budget import parse_budget

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from roboco.domain.retention import RetentionRule
+from roboco.domain.removal.retention import RetentionRule
 from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.backoff import Backoff
 from roboco.engine.frozen_teams import FrozenTeams

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from roboco.domain.erasure import ErasureReceipt
 from roboco.domain.paths import erasure_path, tombstone_path
+from roboco.domain.removal.erasure import ErasureReceipt
 from roboco.errors import Erased
 from roboco.ports.workspace import Files
 

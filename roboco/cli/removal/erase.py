@@ -17,7 +17,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.operator.task_removal import RemovalPage
 from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.erasure import ErasureReceipt
+from roboco.domain.removal.erasure import ErasureReceipt
 from roboco.domain.task_filter import STATUS_NAMES, parse_time
 
 

@@ -13,11 +13,11 @@ from roboco.client.in_thread import in_thread
 from roboco.client.operator.key_administration import KeyAdministration
 from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.client.task_list import check_limit, task_filter
-from roboco.domain.erasure import ErasureChoice, ErasureReceipt, ErasureRequest
 from roboco.domain.ids import qualified_id, tenant_of
 from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.paths import erasure_path
-from roboco.domain.retention import due_rule
+from roboco.domain.removal.erasure import ErasureChoice, ErasureReceipt, ErasureRequest
+from roboco.domain.removal.retention import due_rule
 from roboco.domain.schema import RecordModel
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary

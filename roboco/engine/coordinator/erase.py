@@ -20,7 +20,6 @@ from collections import Counter
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import sha256
-from roboco.domain.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
 from roboco.domain.history.step import parse_step
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import Stop
@@ -38,6 +37,7 @@ from roboco.domain.paths import (
     task_folder,
     tombstone_path,
 )
+from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
 from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item

@@ -17,8 +17,8 @@ import uuid
 from dataclasses import replace
 
 from roboco.domain.canonical_json import sha256
-from roboco.domain.erasure import ErasureRequest
-from roboco.domain.retention import RetentionRule, due_rule
+from roboco.domain.removal.erasure import ErasureRequest
+from roboco.domain.removal.retention import RetentionRule, due_rule
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.intake.request_erasure import request_erasure

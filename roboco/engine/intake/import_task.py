@@ -21,8 +21,7 @@ from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import check_task_id
 from roboco.domain.paths import erasure_path, summary_path, task_folder, team_path, tombstone_path
-from roboco.domain.task_entry import entry_of
-from roboco.domain.task_file import (
+from roboco.domain.removal.task_file import (
     FILES_PREFIX,
     FORMAT,
     HEADER_NAME,
@@ -34,6 +33,7 @@ from roboco.domain.task_file import (
     TarManifest,
     is_portable,
 )
+from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine

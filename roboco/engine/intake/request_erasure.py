@@ -7,9 +7,9 @@ If the client dies after the acceptance, the sweeper finds the request when it f
 nothing, and returns the receipt so far.
 """
 
-from roboco.domain.erasure import ErasureReceipt, ErasureRequest
 from roboco.domain.ids import check_task_id
 from roboco.domain.paths import CLOSED, ERASE_PREFIX, erasure_path, forks_path, open_marker_path, task_folder
+from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.engine import Engine
 from roboco.engine.tombstones import receipt_of
 from roboco.errors import StateConflict, TransientError

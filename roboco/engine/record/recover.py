@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, islice
 
 from roboco.domain.decision.tool_answers import needs_resolution
-from roboco.domain.erasure import ErasureRequest
 from roboco.domain.history.retry import retry_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
@@ -31,6 +30,7 @@ from roboco.domain.paths import (
     open_marker_path,
     summary_path,
 )
+from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
     AnyEvent,

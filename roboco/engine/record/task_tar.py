@@ -12,9 +12,9 @@ import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO, Final, cast
 
-from roboco.domain.erasure import ErasureRequest
 from roboco.domain.paths import open_marker_path, task_folder
-from roboco.domain.task_file import (
+from roboco.domain.removal.erasure import ErasureRequest
+from roboco.domain.removal.task_file import (
     FILES_PREFIX,
     FORMAT,
     HEADER_NAME,

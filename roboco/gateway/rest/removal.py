@@ -19,7 +19,7 @@ from pydantic import Field
 
 from roboco.client.operator.task_removal import DEFAULT_RATE, RemovalPage
 from roboco.client.options import ErasureOptions, TaskFilterOptions
-from roboco.domain.erasure import ErasureReceipt, ForksChoice
+from roboco.domain.removal.erasure import ErasureReceipt, ForksChoice
 from roboco.domain.schema import InputModel
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller

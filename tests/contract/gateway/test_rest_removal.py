@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.paths import erasure_path, tombstone_path
-from roboco.domain.retention import parse_rule
+from roboco.domain.removal.retention import parse_rule
 from tests.support.gateway_rest import KEY, RestWorld, rest_world
 
 OPERATOR = {KEY: "local"}

@@ -4,9 +4,9 @@ import pytest
 
 from roboco.domain.history.step import verify_chain
 from roboco.domain.paths import OPEN_MARKERS, open_marker_path
-from tests.support.memory_ports.erasing import ObjectWorld
 from tests.support.memory_ports.journeys import GRAPH, SEQUENTIAL, TOOLS, Journey
 from tests.support.memory_ports.world import TASK, World, world_parts
+from tests.unit.engine.removal.object_world import ObjectWorld
 
 
 def new_world(journey: Journey) -> ObjectWorld:

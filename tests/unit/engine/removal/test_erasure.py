@@ -12,13 +12,13 @@ from roboco.domain.paths import erasure_path, forks_path, open_marker_path, tomb
 from roboco.engine.coordinator.erase import LATE_CHECKS, STOP_TIMEOUT
 from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
-from tests.support.memory_ports.erasing import ObjectWorld
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.unit.engine.coordinator.test_delegate import script as delegating
 from tests.unit.engine.coordinator.test_delegate import team as delegating_team
 from tests.unit.engine.intake.test_fork import FORK, fork_task
+from tests.unit.engine.removal.object_world import ObjectWorld
 
 
 def graph_world() -> ObjectWorld:

@@ -6,16 +6,16 @@ from datetime import timedelta
 import pytest
 
 from roboco.domain.paths import erasure_path, tombstone_path
-from roboco.domain.retention import due_rule, parse_rule
+from roboco.domain.removal.retention import due_rule, parse_rule
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinator import retention
 from roboco.engine.coordinator.retention import SCAN_INTERVAL, enforce_retention
 from roboco.errors import TransientError, UsageError
-from tests.support.memory_ports.erasing import ObjectWorld
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, refusing
 from tests.support.memory_ports.world import POLICY, world_parts
+from tests.unit.engine.removal.object_world import ObjectWorld
 
 DAY = 86_400.0
 DELETE = "status=completed delete=1d"

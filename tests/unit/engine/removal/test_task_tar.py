@@ -12,9 +12,9 @@ from roboco.engine.intake import import_task as importing
 from roboco.engine.intake.import_task import import_task
 from roboco.engine.record.task_tar import HashedReader, check_exportable, task_tar
 from roboco.errors import Erased, StateConflict, UsageError
-from tests.support.memory_ports.erasing import ObjectWorld
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS
 from tests.support.memory_ports.world import TASK, world_parts
+from tests.unit.engine.removal.object_world import ObjectWorld
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
 
