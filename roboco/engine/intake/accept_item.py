@@ -41,8 +41,8 @@ from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_p
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
 from roboco.engine.tombstones import erased_error
-from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
-from roboco.ports.task_store import Phase
+from roboco.errors import AlreadyEnded, NotFound, StateConflict, TransientError, UsageError
+from roboco.ports.task_store import Phase, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -132,13 +132,24 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, may_be_applied: bool
     pauses = isinstance(item, Pause) and item.until == 0
     engine.inbox.add(task_id, [item.item_id], interrupts_work(item), block_claim=pauses)
     task = engine.task_store.load(task_id, 1)
-    ended = task is not None and task.phase is Phase.END
+    ended = task is not None and task.phase is Phase.END and not _is_retried(engine, task_id, task)
     if ended or not _is_open(engine, task_id):
         engine.inbox.remove(task_id, item.item_id)
         return _reject(engine, task_id, item, ended)
     engine.schedule.schedule_no_later_than(task_id, 0.0 if interrupts_work(item) else CHECK_DELAY)
     _wake_coordinator(engine, task_id, item)
     return None
+
+
+def _is_retried(engine: Engine, task_id: str, task: Snapshot) -> bool:
+    """Return True if the task, which has ended in Redis, was retried, and Redis does not have the retry yet.
+
+    The next pass applies the retry and then the item. The summary shows a retry as soon as its caller has an answer.
+    """
+    if task.status is not TaskStatus.FAILED:
+        return False
+    summary = engine.summaries.get(task_id)
+    return summary is not None and not summary.status.ended and summary.retries > task.state.retries
 
 
 def _wake_coordinator(engine: Engine, task_id: str, item: Item) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.step import verify_chain
-from roboco.domain.inbox.item import RetryRequest, Stop
+from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
 from roboco.domain.paths import OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StepFinal
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.coordinator.advance import advance
-from roboco.engine.intake.accept_item import stored_item
+from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import ModelError, NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.model import Request
@@ -371,6 +371,20 @@ def test_a_stop_that_arrived_as_the_task_failed_does_not_end_the_retry() -> None
     assert world.files.names(inbox_path(TASK)) == []
     world.server.wipe()
     assert applied_path(TASK, "stop1") in world.files.held
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["stop", "message"])
+def test_what_arrives_before_redis_has_the_retry_is_applied_after_it(stops: bool, monkeypatch: Any) -> None:
+    world = failed_world()
+    with monkeypatch.context() as patched:  # Redis does not answer: the sweeper applies the accepted retry
+        patched.setattr("roboco.engine.intake.retry_task._continue", lambda *_: None)
+        world.retry()
+    now = world.engine.now()
+    stop, message = Stop(item_id="stop1", created_at=now), UserMessage(item_id="more", created_at=now, text="more")
+    accept_item(world.engine, TASK, stop if stops else message)
+    world.settle()
+    assert world.summary().status is (TaskStatus.CANCELLED if stops else TaskStatus.COMPLETED)
+    assert ("more" in [step.text for step in world.history()]) is not stops
 
 
 def test_a_message_that_waited_as_the_task_failed_is_answered_after_the_retry() -> None:
