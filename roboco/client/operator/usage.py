@@ -38,6 +38,9 @@ MAX_PROBLEMS: Final = 20
 _FOLDERS: Final = 200
 _CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 """A step's time and the time at which its task changed may be of two machines, and a step may be stored late."""
+_EARLIEST: Final = date(1970, 1, 1)
+_LATEST: Final = date(9000, 1, 1)
+"""The days that a report may name: times an hour and a day beyond them exist, too."""
 
 
 class UsageSummary(RecordModel):
@@ -74,6 +77,9 @@ class UsageCollector:
         today = self._as_of.date()
         self._first = options.get("since") or today - timedelta(days=DEFAULT_DAYS - 1)
         self._last = options.get("until") or today
+        for name, day in (("since", self._first), ("until", self._last)):
+            if not _EARLIEST <= day <= _LATEST:
+                raise UsageError(f"{name} {day}: name a day from {_EARLIEST} to {_LATEST}")
         if self._last < self._first:
             raise UsageError(f"until {self._last} is before since {self._first}: name the later day as until")
         chosen = TaskFilterOptions(tenant=options.get("tenant"), team=options.get("team"))

@@ -231,6 +231,15 @@ def test_the_conditions_choose_days_teams_and_tenants() -> None:
         report(world, since=today, until=yesterday)
 
 
+@pytest.mark.parametrize("day", [{"since": date.min}, {"until": date.max}], ids=["since", "until"])
+def test_a_day_at_the_end_of_the_calendar_is_refused(day: dict[str, date]) -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)])
+    enter(world, "t1")
+    with pytest.raises(UsageError, match="name a day from 1970-01-01 to 9000-01-01"):
+        report(world, **day)
+
+
 def test_tasks_that_have_left_the_index_are_reported_as_missing_and_read_from_the_workspace() -> None:
     world = new_world()
     for number in range(3):
