@@ -12,7 +12,6 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -132,11 +131,10 @@ class LoggedResponse:
         _audit.info(json.dumps(line))
 
 
-def log_task_controls(scope: Scope, action: str, outcomes: Iterable[tuple[str, str]]) -> None:
-    """Write a line of the audit log for each task that a request controls, with the outcome."""
-    facts = _facts(scope) | {"action": action}
-    for task_id, outcome in outcomes:
-        _audit.info(json.dumps(facts | {"task": task_id, "path": path_of(scope)[:MAX_PATH], "outcome": outcome}))
+def log_task_control(scope: Scope, action: str, task_id: str, outcome: str) -> None:
+    """Write a line of the audit log for a task that a request controls, with the outcome."""
+    line = _facts(scope) | {"action": action, "task": task_id, "path": path_of(scope)[:MAX_PATH], "outcome": outcome}
+    _audit.info(json.dumps(line))
 
 
 def _facts(scope: Scope) -> dict[str, Any]:

@@ -93,6 +93,8 @@ class Bulk:
         self._unavailable = 0
         self.pace = Pace(DEFAULT_RATE)
         """The rate at which tasks get their item."""
+        self.on_outcome: Callable[[BulkOutcome], None] = lambda _: None
+        """Called with each outcome at once, in several threads: also of a page that is not completed."""
         self.bulk_id = f"bulk_{uuid.uuid4().hex}"
         """The id of the bulk control. Another run with this id sends no task the same item twice."""
 
@@ -140,10 +142,17 @@ class Bulk:
                 some, sent = task_ids[first : first + PARALLEL], []
                 for task_id in some:
                     self.pace.wait()
-                    sent.append(pool.submit(copy_context().run, self._send, at.bulk_id, task_id))  # the request, too
+                    sent.append(
+                        pool.submit(copy_context().run, self._control_one, at.bulk_id, task_id)
+                    )  # the request, too
                 found += (one.result() for one in sent)
                 self._check_availability(found[-len(some) :])
         return found
+
+    def _control_one(self, bulk_id: str, task_id: str) -> BulkOutcome:
+        outcome = self._send(bulk_id, task_id)
+        self.on_outcome(outcome)
+        return outcome
 
     def _send(self, bulk_id: str, task_id: str) -> BulkOutcome:
         item_id = bulk_item_id(bulk_id, task_id)

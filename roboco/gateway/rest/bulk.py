@@ -5,10 +5,11 @@
 
 A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. So a page that
 takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be.
-The audit log has a line for each task.
+The audit log has a line for each task, as soon as it has its outcome: also of a page that is answered with 503.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import cast
 
@@ -22,13 +23,14 @@ from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, chosen_bulk_id
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import invalid
-from roboco.gateway.request_log import log_task_controls
+from roboco.gateway.request_log import log_task_control
 from roboco.gateway.rest.answers import as_json
 from roboco.gateway.rest.bulk_models import BulkCounts, BulkReport, BulkRequest
 from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems
 
 router = APIRouter(tags=["operations"])
+Log = Callable[[BulkOutcome], None]
 
 
 @router.post("/operations/bulk", response_model=BulkReport, responses=problems(413), summary="Control many tasks")
@@ -43,13 +45,15 @@ async def control_tasks(
     """
     caller.require(Scope.OPERATE)
     options = _options(caller, body, chosen_bulk_id(body.bulk_id, key, caller.tenant))
-    report = await gateway.calls.controls.run(_control, gateway, body, options)
-    outcomes = ((one.task_id, one.outcome) for one in report.outcomes)
-    log_task_controls(request.scope, f"bulk_{body.control}", outcomes)
+
+    def log(one: BulkOutcome) -> None:
+        log_task_control(request.scope, f"bulk_{body.control}", one.task_id, one.outcome)
+
+    report = await gateway.calls.controls.run(_control, gateway, body, options, log)
     return Response(as_json(report), media_type="application/json")
 
 
-def _control(gateway: Gateway, body: BulkRequest, options: BulkOptions) -> BulkReport:
+def _control(gateway: Gateway, body: BulkRequest, options: BulkOptions, log: Log) -> BulkReport:
     """Control one page of tasks, or count them all. It blocks."""
     bulk = gateway.orchestrator.bulk(body.control, **options)
     if body.dry_run:
@@ -57,6 +61,7 @@ def _control(gateway: Gateway, body: BulkRequest, options: BulkOptions) -> BulkR
         return BulkReport(
             bulk_id=bulk.bulk_id, matching=matching, counts=_counts([]), outcomes=[], cursor=body.cursor, complete=True
         )
+    bulk.on_outcome = log
     page = bulk.page(body.cursor, body.limit)
     return BulkReport(
         bulk_id=page.bulk_id,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from roboco.client.operator.bulk import bulk_item_id
+from roboco.client.operator.bulk import Bulk, BulkOutcome, bulk_item_id
 from roboco.domain.paths import summary_path
+from roboco.errors import TransientError
 from roboco.gateway.principal import Principal, Scope
 from tests.support.gateway_rest import CALLERS, KEY, RestWorld
 
@@ -70,6 +71,20 @@ def test_the_history_and_the_audit_log_name_the_caller_for_each_task(
     }
     assert [line["action"] for line in lines if line["action"] not in ("bulk_pause",)] == ["control_tasks"]
     assert len({line["request"] for line in lines}) == 1
+
+
+def test_the_audit_log_has_the_tasks_of_a_page_that_was_not_completed(
+    rest: RestWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(bulk: Bulk, outcomes: list[BulkOutcome]) -> None:
+        raise TransientError("16 tasks in a row have failed")
+
+    monkeypatch.setattr(Bulk, "_check_availability", fail)
+    with caplog.at_level(logging.INFO, "roboco.audit"):
+        send(rest, {"control": "stop", "tenant": "acme"}, "acme-ops", status=503)
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
+    stopped = [(line["task"], line["by"], line["outcome"]) for line in lines if line["action"] == "bulk_stop"]
+    assert sorted(stopped) == [(f"acme:{name}", "key:ops", "accepted") for name in "abc"]
 
 
 def test_the_same_key_is_the_same_bulk_control(rest: RestWorld) -> None:
