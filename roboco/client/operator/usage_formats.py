@@ -16,7 +16,8 @@ FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r")
 def csv_lines(report: UsageSummary) -> Iterator[str]:
     """Yield the header and the rows as CSV (RFC 4180), each with its line end.
 
-    A text that a spreadsheet would compute begins with an apostrophe. Names of models come from their servers.
+    A text that a spreadsheet would compute begins with an apostrophe, and signs that control a terminal are escaped as
+    in JSON. Names of models come from their servers.
     """
     yield csv_header(report.by)
     for row in report.rows:
@@ -48,7 +49,14 @@ def _values(by: tuple[Dimension, ...], row: UsageRow) -> dict[str, Any]:
 
 
 def _safe_cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value
+    if not isinstance(value, str):
+        return value
+    text = value if value.isprintable() else "".join(map(_printable, value))
+    return f"'{text}" if value.startswith(FORMULA_SIGNS) else text
+
+
+def _printable(sign: str) -> str:
+    return sign if sign.isprintable() else json.dumps(sign)[1:-1]
 
 
 def _csv_line(cells: list[object]) -> str:
@@ -58,4 +66,5 @@ def _csv_line(cells: list[object]) -> str:
 
 
 def _json_line(value: dict[str, Any]) -> str:
-    return f"{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n"
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return f"{text if text.isprintable() else ''.join(map(_printable, text))}\n"

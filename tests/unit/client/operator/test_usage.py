@@ -232,7 +232,7 @@ def test_the_conditions_choose_days_teams_and_tenants() -> None:
 
 
 @pytest.mark.parametrize("day", [{"since": date.min}, {"until": date.max}], ids=["since", "until"])
-def test_a_day_at_the_end_of_the_calendar_is_refused(day: dict[str, date]) -> None:
+def test_a_day_at_the_end_of_the_calendar_is_refused(day: dict[str, Any]) -> None:
     world = new_world()
     append(world, "t1", [("a", "small", 5, 0)])
     enter(world, "t1")
@@ -313,6 +313,17 @@ def test_csv_quotes_and_disarms_formulas_and_json_lines_have_stable_names() -> N
     assert last["total"] == {"turns": 2, "tokens_in": 6, "tokens_out": 2, "tokens": 8, "calls": 0, "cost": 0.006}
 
 
+def test_no_name_of_a_model_controls_the_terminal_that_shows_a_report() -> None:
+    world, name = new_world(), "\x1b]0;owned\x07\x9b2J\u202e\n=gr\u00f6\u00dfe"
+    append(world, "t1", [("a", name, 5, 0)])
+    enter(world, "t1")
+    found = report(world, "model")
+    assert "\\u001b]0;owned\\u0007\\u009b2J\\u202e\\n=gr\u00f6\u00dfe" in "".join(csv_lines(found))
+    lines = list(json_lines(found))
+    assert json.loads(lines[0])["model"] == name
+    assert all(line.removesuffix("\n").isprintable() for line in lines)
+
+
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -327,7 +338,7 @@ def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
         complete=True,
         problems=[],
     )
-    assert list(csv.reader(StringIO("".join(csv_lines(found)), newline="")))[1][0] == f"'{sign}1+1"
+    assert list(csv.reader(StringIO("".join(csv_lines(found)), newline="")))[1][0] == f"'{json.dumps(sign)[1:-1]}1+1"
 
 
 @pytest.mark.parametrize(("by", "message"), [("", "'' is unknown"), ("day,week", "'week' is"), ("day,day", "twice")])
