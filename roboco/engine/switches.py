@@ -6,9 +6,10 @@
 
 A lost copy is never taken for "nothing is switched off": Redis holds a copy also if nothing is. Coordinators store it
 every few seconds, because Redis may have been emptied or have restored an old copy, and a client may have died between
-the two writes. A revision is a time in milliseconds and at least one more than the one before, so that a change counts
-also after the workspace was restored from a backup. If Redis does not answer, the record counts; if the workspace does
-not answer either, the last known switches do.
+the two writes. Until then a process that knows newer switches than an old copy has, as after a failover, reads the
+record. A revision is a time in milliseconds and at least one more than the one before, so that a change counts also
+after the workspace was restored from a backup. If Redis does not answer, or its copy cannot be read, the record counts;
+if that cannot be read either, the last known switches do. A process that knows none runs nothing until then.
 """
 
 import logging
@@ -50,16 +51,16 @@ class SwitchBoard:
     def current(self) -> Switches:
         """Return the switches, at most MAX_AGE seconds old. Cost: one command to Redis in that time.
 
-        Raise TransientError if neither Redis nor the workspace has ever answered.
+        Raise TransientError if neither Redis nor the workspace has ever returned them.
         """
         known = self._known
-        if known is not None and self._clock.now() < self._reread_at:
-            return known
-        if not self._lock.acquire(blocking=known is None):
-            return known or self.current()  # another thread reads them
+        if known is None:
+            with self._lock:  # the threads that wait here share the read of the first one
+                return self._fresh() or self._reread()
+        if self._fresh() or not self._lock.acquire(blocking=False):
+            return known  # another thread reads them
         try:
-            self._known = self._read(known)
-            return self._known
+            return self._reread()
         finally:
             self._lock.release()
 
@@ -109,22 +110,33 @@ class SwitchBoard:
                 return before
         raise TransientError("other processes change the switches at the same time; try it again")
 
-    def _read(self, known: Switches | None) -> Switches:
+    def _fresh(self) -> Switches | None:
+        """Return the known switches, or None if they have to be read."""
+        return self._known if self._clock.now() < self._reread_at else None
+
+    def _reread(self) -> Switches:
+        known = self._known
+        copy = self._read_copy(0 if known is None else known.revision)
+        self._known = self._read_record(known) if copy is None else copy
+        self._reread_at = self._clock.now() + (RECORD_AGE if copy is None else MAX_AGE)
+        return self._known
+
+    def _read_copy(self, revision: int) -> Switches | None:
+        """Return the copy in Redis, or None if the record has to be read, since it is lost, broken or an older one."""
         try:
             text = self._cache.read()
-        except TransientError as error:
+            copy = None if text is None else _decoded(text.encode())
+        except (TransientError, CorruptHistory) as error:
             _log.warning("the switches are read from the workspace: %s", error)
-            text = None
-        found = self._read_record(known) if text is None else _decoded(text.encode())
-        self._reread_at = self._clock.now() + (RECORD_AGE if text is None else MAX_AGE)
-        return found
+            return None
+        return None if copy is None or copy.revision < revision else copy
 
     def _read_record(self, known: Switches | None) -> Switches:
         try:
             return self.stored()
-        except TransientError as error:
-            if known is None:
-                raise
+        except (TransientError, CorruptHistory) as error:
+            if known is None:  # nothing may run; a broken record is no reason to give up tasks
+                raise TransientError(str(error)) from error
             _log.warning("the switches cannot be read, and the last known ones count: %s", error)
             return known
 

@@ -72,6 +72,7 @@ def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff
 def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -> CallOutcome | SwitchedOff:
     token = engine.new_token()
     team = engine.frozen_teams.get(order.task_id)
+    engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
     engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = threading.Event()
     with engine.signals.listen(order.task_id, order.epoch, cancellation.set):

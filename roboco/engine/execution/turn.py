@@ -87,6 +87,7 @@ def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
 
 def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -> TurnResult:
     team = engine.frozen_teams.get(order.task_id)
+    engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
     engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = Cancellation(engine)
     with engine.signals.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals

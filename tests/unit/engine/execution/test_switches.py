@@ -143,3 +143,41 @@ def test_a_switch_is_replaced_and_their_number_is_bounded(world: World) -> None:
     with pytest.raises(UsageError, match="is the most"):
         switch_off(world, "model:another")
     assert world.files.get(SWITCHES_FILE)
+
+
+def test_an_old_copy_switches_nothing_on_again_in_a_process_that_knows_newer_ones(world: World) -> None:
+    old = world.server.held.switches
+    switch_off(world, "model:m")
+    assert world.engine.switches.current().off
+    world.server.held.switches = old  # a failover that lost the last write
+    world.clock.move(60)
+    assert [switch.target for switch in world.engine.switches.current().off] == ["model:m"]
+
+
+def test_a_copy_that_cannot_be_read_is_replaced_by_the_record(world: World) -> None:
+    switch_off(world, "model:m")
+    held = world.server.held.switches
+    assert held is not None
+    world.server.held.switches = (held[0], "{")
+    other = world.process().switches
+    assert [switch.target for switch in other.current().off] == ["model:m"]
+    other.repair()
+    assert world.server.held.switches == held
+
+
+def test_a_record_that_cannot_be_read_holds_work_back_and_costs_no_task_an_attempt(world: World) -> None:
+    world.submit(TEAM, at_once=True)
+    order = take(world, TurnMessage).assignment
+    world.files.put(SWITCHES_FILE, b"{")
+    world.server.held.switches = None
+    engine = world.process()
+    for _ in range(10):
+        with pytest.raises(TransientError, match="Delete"):
+            run_turn(engine, order)
+        world.clock.move(60)
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert (task.status, task.attempt, task.claimed) == (TaskStatus.RUNNING, 1, False)
+    world.files.put(SWITCHES_FILE, b"{}")
+    run_turn(engine, order)
+    assert take(world, ToolMessage)
