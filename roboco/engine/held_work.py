@@ -49,14 +49,28 @@ class HeldItem:
         self._is_handed_over = False
 
     def interrupt(self) -> None:
-        """Have the work end."""
-        self._interrupt()
-        self._interrupted.set()
+        """Have the work end. An error is logged: the work is handed over all the same."""
+        try:
+            self._interrupt()
+        except Exception:
+            _log.exception("work is not interrupted")
+        finally:
+            self._interrupted.set()
 
     def settle(self) -> None:
         """Wait for an exception that was sent to this thread, so that it is raised here and not later."""
         if self.reason:
             self._interrupted.wait(INTERRUPT_GRACE)
+
+    def end(self) -> None:
+        """Hand the work over if it was interrupted. An interruption of this moment must not reach the next work."""
+        try:
+            self.settle()
+        except Exception as error:
+            _log.debug("work that ends was interrupted: %r", error)
+        if self.reason:
+            self.hand_over()
+        self.ended.set()
 
     def hand_over(self) -> None:
         """Hand the work over, once. An error is logged: the lease of the work expires then."""
@@ -98,12 +112,12 @@ class HeldWork:
         try:
             yield item
         finally:
-            with self._changed:
-                self._held.pop(item, None)
-                self._changed.notify()
-            if item.reason:
-                item.hand_over()
-            item.ended.set()
+            try:
+                with self._changed:
+                    self._held.pop(item, None)
+                    self._changed.notify()
+            finally:  # an interruption may be raised in the block above
+                item.end()
 
     def check(self) -> None:
         """Interrupt the work that has to end now, and hand over the part of it that does not end in time."""

@@ -1,10 +1,13 @@
 """Held work: a worker that ends, or whose work is switched off, hands its work over once, whatever it does then."""
 
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from roboco.domain.switch import SwitchableWork
 from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.held_work import SHUTDOWN_REASON
@@ -93,3 +96,57 @@ def test_work_that_ends_is_not_taken() -> None:
     world.host.shutdown_due = True
     world.engine.held_work.check()
     assert (world.host.interrupts, world.host.kills) == (0, 0)
+
+
+class InterruptedCallError(Exception):
+    """The exception with which a pool interrupts a call."""
+
+
+WORK = SwitchableWork("tools", "", "team", "one", tool="add")
+
+
+def test_an_interruption_that_is_late_does_not_reach_the_work_after_it() -> None:
+    held_work = world_with_turn().engine.held_work
+    handed_over: list[str] = []
+    ended_before: list[bool] = []
+
+    def interrupt_late() -> None:
+        with held_work._changed:
+            assert held_work._changed.wait_for(lambda: not held_work._held, 60)  # its block has ended
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def raise_error(*_: Any) -> None:
+        ended_before.append(item.ended.is_set())
+        raise InterruptedCallError
+
+    before = signal.signal(signal.SIGUSR1, raise_error)
+    try:
+        with held_work.holding(WORK, interrupt_late, handed_over.append) as item:
+            item.reason = SHUTDOWN_REASON
+            interrupter = threading.Thread(target=item.interrupt)
+            interrupter.start()
+        interrupter.join(60)
+    except InterruptedCallError:
+        interrupter.join(60)  # raised before its block was left: a pool reports it as the end of this work
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (ended_before, item.ended.is_set()) == ([False], True)
+    assert handed_over == [SHUTDOWN_REASON]
+
+
+def test_an_interruption_that_fails_does_not_keep_other_work_from_its_own() -> None:
+    world = world_with_turn()
+    held_work, interrupted = world.engine.held_work, []
+
+    def fail() -> None:
+        raise OSError
+
+    world.host.shutdown_due = True
+    with (
+        held_work.holding(WORK, fail, lambda reason: None) as first,
+        held_work.holding(WORK, lambda: interrupted.append(1), lambda reason: None) as second,
+    ):
+        first.ended.set()  # so that `check` does not wait
+        second.ended.set()
+        held_work.check()
+    assert interrupted == [1]
