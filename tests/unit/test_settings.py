@@ -36,6 +36,8 @@ def test_each_setting_is_an_environment_variable() -> None:
         "ROBOCO_TENANT": "acme",
         "ROBOCO_CALLER": "service:shop",
         "ROBOCO_AUDIT_LOG": "/var/log/roboco-audit.jsonl",
+        "ROBOCO_DRAIN_TIMEOUT": "60",
+        "ROBOCO_RETENTION_RULES": "tenant=acme status=failed delete=30d, tenant=legal keep",
         "ROBOCO_TENANT_BUDGETS": "acme=20/5000000, *=/1000",
         "ROBOCO_ALLOWED_MODEL_SERVERS": "GROQ_KEY@https://api.groq.com/openai/v1, http://127.0.0.1:8080/v1",
         "ROBOCO_MODEL_LIMITS": "gpt-4o-mini=500/200000, m@http://127.0.0.1:8080/v1=/9",

@@ -81,7 +81,9 @@ def retry(
     as_json: bool,
     **limits: Any,
 ) -> None:
-    """Continue a failed task from its last good step, or all failed tasks that meet conditions.
+    """Continue a failed task from its last good step.
+
+    With conditions in place of TASK_ID, all failed tasks that meet them continue.
 
     Fix the cause of the failure first: `roboco why TASK_ID` shows it. A task that has ended at a limit needs a higher
     one, such as --max-steps. Webhooks, callbacks and the canvas get the new end.

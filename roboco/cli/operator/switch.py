@@ -21,7 +21,7 @@ from roboco.settings import load_settings
 
 @click.group()
 def switch() -> None:
-    """Switch a queue, tenant, team, agent, model or tool off, or on again.
+    """Switch a queue, tenant, team, agent, model or tool off or on.
 
     While it is switched off, its turns and tool calls wait with the reason, and no attempt is counted. TARGET is
     KIND:NAME: queue:agents, queue:tools, tenant:NAME, team:NAME, agent:NAME, agent:TEAM/NAME, model:NAME or tool:NAME.

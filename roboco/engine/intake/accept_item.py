@@ -41,7 +41,7 @@ from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_p
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
 from roboco.engine.tombstones import erased_error
-from roboco.errors import AlreadyEnded, NotFound, StateConflict, TransientError, UsageError
+from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Phase, Snapshot
 
 _log = logging.getLogger(__name__)

@@ -102,7 +102,7 @@ def test_step_runs_one_step_of_a_paused_task(desk: Desk) -> None:
     shown = desk.call("step", task.task_id)
     assert "── second · " in shown
     assert "second speaks\n" in shown
-    assert "── paused · paused by the user" in shown
+    assert "── paused · paused by cli:" in shown
     assert len(task.history()) == 3
     made = json.loads(desk.call("step", task.task_id, "--json"))
     assert [step["agent_name"] for step in made["steps"]] == ["third"]

@@ -227,7 +227,7 @@ def test_trap_5_a_failed_task_is_the_users_turn_with_an_error(stack: Stack, star
     assert session.status == "user_turn"
     assert session.messages[-1].is_unsuccessful()
     assert any(isinstance(event, AgentErrorEvent) for event in events)
-    with pytest.raises(RobotoInvalidStateTransitionException, match="fork this one"):
+    with pytest.raises(RobotoInvalidStateTransitionException, match="retry it, or fork it"):
         session.send_text("two")
 
 

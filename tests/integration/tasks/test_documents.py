@@ -187,4 +187,5 @@ def test_shown_excerpt_is_in_the_example_that_ships() -> None:
 def test_commands_of_compose_are_on_the_front_page() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
     for pool in POOLS:
-        assert f"`{compose['services'][pool]['command']}`" in (ROOT / "README.md").read_text()
+        command = compose["services"][pool]["command"].partition(" --")[0]
+        assert f"`{command}`" in (ROOT / "README.md").read_text()

@@ -42,6 +42,25 @@ def test_a_task_waits_while_its_team_is_switched_off_and_says_why(stack: Stack, 
     assert task.history()[1].metadata["attempt"] == 1
 
 
+def test_a_model_is_switched_off_and_on(stack: Stack, shell: Shell) -> None:
+    stack.model.script(lambda request: Reply(text="spoken"))
+    team = parse_team(
+        {
+            "name": "writer",
+            "models": {"large": {"model": "gpt-4o", "default": True}},
+            "agents": [{"name": "writer", "prompt": "Write."}],
+        }
+    )
+    shell.run("switch", "off", "model:gpt-4o", "--reason", "its provider has an incident")
+    task = stack.orchestrator.run(team, "Write.")
+    cause = "model:gpt-4o is switched off: its provider has an incident"
+    until(lambda: task.summary().reason == cause, 60, "the reason is shown")
+    assert task.task_id in shell.run("tasks", "--status", "open")
+    assert cause in shell.run("why", task.task_id)
+    assert "was off: its provider has an incident" in shell.run("switch", "on", "model:gpt-4o")
+    assert task.result(120).status == "completed"
+
+
 def test_running_turns_are_interrupted_if_the_operator_wants_it(stack: Stack, shell: Shell) -> None:
     stack.model.script(lambda request: Reply(text="word " * 200, interval=5))
     before = len(stack.model.requests)
