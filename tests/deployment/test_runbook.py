@@ -68,7 +68,11 @@ def test_an_entry_is_complete_and_exercised(entry: Entry) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", entry.name), "the heading is the id: lower case and hyphens"
     assert entry.exercises, "name the tests that exercise the entry: `tests/FILE.py::test_NAME`"
     lines = [line for exercise in entry.exercises for line in command_lines(function(*exercise))]
-    unexercised = [command for command in entry.commands if not any(line.startswith(command + " ") for line in lines)]
+    unexercised = [
+        command
+        for command in entry.commands
+        if not any(line.startswith((command + " ", command + ":")) for line in lines)
+    ]
     assert unexercised == [], "none of the exercises runs these commands"
 
 

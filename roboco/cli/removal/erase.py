@@ -39,7 +39,9 @@ from roboco.domain.task_filter import STATUS_NAMES, parse_time
 @options.timeout(30)
 @options.as_json
 def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> int:
-    """Erase a task for good, or all tasks that meet conditions: files, Redis, index and dead letters.
+    """Erase a task, or all tasks that meet conditions.
+
+    Files, keys in Redis, entries of the index and dead letters are removed.
 
     Coordinators carry it out. A receipt remains, without content, and rejects whatever arrives late for the task. The
     exit code is 1 if the erasure is not complete after --timeout seconds, or if a task is refused. With conditions, the

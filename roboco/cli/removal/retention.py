@@ -16,7 +16,9 @@ from roboco.settings import load_settings
 @click.option("--dry-run", is_flag=True, help="List the tasks that the rules archive or remove now.")
 @options.as_json
 def retention(dry_run: bool, as_json: bool) -> None:
-    """Show the rules of ROBOCO_RETENTION_RULES, and with --dry-run the tasks that they archive or remove now.
+    """List tasks that the retention archives or removes.
+
+    The command shows the rules of ROBOCO_RETENTION_RULES, and with --dry-run the tasks that they cover now.
 
     The command changes nothing: coordinators scan the workspace once a day. It reads the rules from its environment.
     """

@@ -19,7 +19,9 @@ from roboco.errors import UsageError
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @options.as_json
 def export_task(task_id: str, file: Path, as_json: bool) -> None:
-    """Write an ended task to a tar file: its history, events, files and team.
+    """Write an ended task to a tar file.
+
+    The file has its history, events, files and team.
 
     The tar has a digest of each file, which `roboco import` verifies. It is written under a temporary name first, and
     an existing file is not replaced.
@@ -52,7 +54,9 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @options.as_json
 def import_task(file: Path, as_json: bool) -> None:
-    """Store the task of a tar file that `roboco export` or the retention has written.
+    """Store the task of a tar file.
+
+    `roboco export` or the retention has written it.
 
     The whole file is verified first. Import only files that you trust: the agents of a fork of the task run its team.
     """

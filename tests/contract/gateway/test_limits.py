@@ -267,7 +267,7 @@ def test_no_route_takes_a_body_that_is_too_large(world: LimitedWorld) -> None:
         (method, path)
         for path, operations in documented.items()
         for method in operations.keys() - {"get", "head"}
-        if "/files" not in path and "sign-in" not in path
+        if "/files" not in path and "sign-in" not in path and path != "/v1/operations/import"
     ]
     chats = ("", "/x/messages", "/x/tool-results", "/x/fork", "/x/messages/0/feedback")
     requests += [("post", f"/v1/ai/{name}{path}") for name in ("chats", "threads") for path in chats]

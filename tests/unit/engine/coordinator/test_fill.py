@@ -21,7 +21,7 @@ from tests.support.memory_ports.world import World
 
 PAGE_SIZE = 10
 TASKS = [f"task{number:02}" for number in range(3 * PAGE_SIZE + 5)]
-PAGES = 6
+PAGES = 7
 """Pages of a fill with these tasks: four of open tasks, one of notifications, and the end."""
 
 
@@ -132,7 +132,7 @@ def test_a_refill_enters_only_missing_tasks_and_lists_no_inbox() -> None:
     assert scheduled(world) == set(TASKS)
     assert world.server.held.schedule[TASKS[0]] == 5.0
     assert not scheduled(world, ENTER_PREFIX)
-    assert {name: number for name, number in requests.items() if name.startswith("files")} == {"files.names_after": 5}
+    assert {name: number for name, number in requests.items() if name.startswith("files")} == {"files.names_after": 6}
 
 
 @pytest.mark.parametrize("loss", ["wiped", "restarted"])
