@@ -85,6 +85,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "AlreadyEnded",
         "Conflict",
         "CorruptHistory",
+        "Erased",
         "Forbidden",
         "RetryLater",
         "ModelError",

@@ -46,7 +46,7 @@ class SwitchBoard:
         self._clock = clock
         self._known: Switches | None = None
         self._reread_at = 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a thread that a signal interrupts during its read may read again
 
     def current(self) -> Switches:
         """Return the switches, at most MAX_AGE seconds old. Cost: one command to Redis in that time.

@@ -25,7 +25,8 @@ from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 Requests = Counter[str]
 
 APPEND = Counter(["PUT history/", "HEAD history.jsonl"])
-SUBMIT = APPEND + Counter(["PUT team.json", "PUT task.json", "PUT _open", "LIST inbox/"])
+SUBMIT = APPEND + Counter(["GET task_1", "PUT team.json", "PUT task.json", "PUT _open", "LIST inbox/"])
+"""The first one looks for the receipt of an erased task."""
 TURN = APPEND
 READ_TEAM = Counter(["GET team.json"])
 FIRST_WAIT = Counter(
