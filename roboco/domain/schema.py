@@ -9,7 +9,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 EnvVarName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
-Price = Annotated[float, Field(ge=0)]
+MAX_PRICE: Final = 1_000_000
+"""The highest price of a call, or of a million tokens. Sums of costs are counted in billionths in 64 bits."""
+Price = Annotated[float, Field(ge=0, le=MAX_PRICE)]
 FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 
 MAX_CALLER_CHARS: Final = 200

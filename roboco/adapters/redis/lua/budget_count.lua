@@ -5,13 +5,18 @@
 -- ARGV[2]  seconds for which the hashes are kept
 -- ARGV[3], [4], [5], ...  position, tokens and billionths of each step, in the order of positions
 -- Return the number of steps that were counted now.
+-- A sum stops at 9e15: larger numbers are not exact in Lua, and an overflow would refuse each repetition.
 -- Cost: O(1) for each step.
+local function add(field, amount)
+  local sum = tonumber(redis.call('HGET', KEYS[1], field) or 0) + tonumber(amount)
+  redis.call('HSET', KEYS[1], field, string.format('%.0f', math.min(sum, 9e15)))
+end
 local newest, counted = tonumber(redis.call('HGET', KEYS[2], ARGV[1]) or -1), 0
 for i = 3, #ARGV, 3 do
   local seq = tonumber(ARGV[i])
   if seq > newest then
-    redis.call('HINCRBY', KEYS[1], 'tokens', ARGV[i + 1])
-    redis.call('HINCRBY', KEYS[1], 'billionths', ARGV[i + 2])
+    add('tokens', ARGV[i + 1])
+    add('billionths', ARGV[i + 2])
     newest, counted = seq, counted + 1
   end
 end

@@ -54,6 +54,14 @@ def test_repeated_parts_of_a_history_count_once(spending: TenantSpending, cuts: 
     assert spending.spent(tenant, DAY) == (sum(range(1, done + 1)), 2**done - 1)
 
 
+def test_a_sum_that_would_overflow_stops_and_each_step_still_counts_once(client: redis.Redis, prefix: str) -> None:
+    spending = RedisTenantSpending(Scripts(client), Keys(prefix))
+    for seq in range(3):
+        spending.count("acme:t1", DAY, [StepSpending(seq, 1, 9 * 10**18)])
+    spending.count("acme:t1", DAY, [StepSpending(2, 1, 9 * 10**18)])
+    assert spending.spent("acme", DAY) == (3, 9 * 10**15)
+
+
 def test_the_keys_expire_and_many_steps_are_several_scripts(client: redis.Redis, prefix: str) -> None:
     spending = RedisTenantSpending(Scripts(client), Keys(prefix))
     spending.count("acme:t1", DAY, [StepSpending(seq, 1, 2) for seq in range(2 * BATCH + 1)])
