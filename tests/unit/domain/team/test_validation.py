@@ -331,4 +331,4 @@ def test_a_price_has_an_upper_bound(price: float) -> None:
     """Sums of costs are counted in 64 bits, and one task must not stop the budget of its tenant."""
     models = {"dear": {"model": "m", "price_out": price}}
     with pytest.raises(InvalidTeam, match="price_out"):
-        parse_team({"name": "desk", "models": models, "agents": [{"name": "host", "prompt": "Host."}]})
+        validate_team({"name": "desk", "models": models, "agents": [{"name": "host", "prompt": "Host."}]})
