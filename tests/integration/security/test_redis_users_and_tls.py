@@ -356,7 +356,7 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("HGETALL roboco:{rate:m}:all:used", {"coordinator", "agents", "gateway"}),
     ("HSET roboco:{rate:m}:all:used 1r 0", {"coordinator", "agents"}),
     ("ZCARD roboco:{rate:m}:all:queue", {"coordinator", "agents", "gateway"}),
-    ("HMGET roboco:{workers}:modules:tools x", {"tools", "gateway"}),
+    ("HMGET roboco:{workers}:modules:tools x", {"tools", "client", "gateway"}),
     ("DEL roboco:{t}:attempts:pass", WORKERS | {"gateway"}),
     ("GET roboco:{gate:acme}:requests:x", {"gateway"}),
     ("SET roboco:{gate:acme}:requests:x 1", {"gateway"}),

@@ -4,7 +4,7 @@
 -- Return {state fields, tail, inbox, ms left of a live lease or less than 1, fields of calls, server time}, or nil if
 -- the task does not exist, or was erased.
 -- Cost: O(steps + items + calls): at most 64 steps and about 1,000 items.
-if not redis.call('HGET', KEYS[1], 'epoch') then return false end
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HGET', KEYS[1], 'erased') then return false end
 return {
   redis.call('HGETALL', KEYS[1]),
   redis.call('LRANGE', KEYS[2], -tonumber(ARGV[1]), -1),
