@@ -202,7 +202,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 def test_an_unknown_task_is_refused(command: click.Command) -> None:
     error = call(command, "none").exception
     assert isinstance(error, UsageError)
-    assert "no task 'none' in workspace" in str(error)
+    assert "no task 'none' in this workspace" in str(error)
 
 
 # --- replay ----------------------------------------------------------------------------------------------------
