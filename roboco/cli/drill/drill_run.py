@@ -26,13 +26,13 @@ SETTLE_TIMEOUT: Final = 120.0
 """Seconds that a task has to rest after a fault."""
 CLOSE_TIMEOUT: Final = 30.0
 USER_MESSAGES: Final = ("Please go on.",)
-"""What the drill answers when a task waits for its user, each once."""
+"""Answers of the drill to a task that waits for its user, each used once."""
 POLL_INTERVAL: Final = 0.03
 
 
 @dataclass(frozen=True)
 class DrillPlan:
-    """What all runs of a drill share."""
+    """State that all runs of a drill share."""
 
     stack: DrillStack
     client: TaskClient

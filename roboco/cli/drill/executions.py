@@ -30,7 +30,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class ToolOrder:
-    """What the next execution of a tool does after it was noted: wait for `release`, hang, raise, or die."""
+    """Behavior of the next execution of a tool after it was noted: wait for `release`, hang, raise, or die."""
 
     tool: str
     kind: OrderKind

@@ -28,7 +28,7 @@ PROMISES: Final = {
 
 @dataclass
 class ObservedTask:
-    """What a run left of one task."""
+    """Records that a run left of one task."""
 
     task_id: str
     team: Team
@@ -49,7 +49,7 @@ class ObservedTask:
 
 @dataclass
 class ObservedRun:
-    """What a run left: its tasks, the executions of tools, and the requests that the model server refused."""
+    """Records that a run left: its tasks, the executions of tools, and the requests that the model server refused."""
 
     tasks: list[ObservedTask]
     settle_timeout: float = 0.0
@@ -66,7 +66,7 @@ class ObservedRun:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a run has shown of a promise: `broken` has a sentence for each way in which it was not kept."""
+    """Result of a run for a promise: `broken` has a sentence for each way in which it was not kept."""
 
     promise: str
     broken: tuple[str, ...] = field(default=())

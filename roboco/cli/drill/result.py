@@ -12,7 +12,7 @@ FaultOutcome = Literal["held", "broken", "not hit", "does not apply", "not run"]
 
 @dataclass(frozen=True)
 class FaultResult:
-    """What a fault did. An outcome "held" means that it struck, and that each promise it concerns was kept."""
+    """Effect of a fault. An outcome "held" means that it struck, and that each promise it concerns was kept."""
 
     name: str
     group: str
@@ -21,7 +21,7 @@ class FaultResult:
     why: str = ""
     """Why it was not hit, does not apply, or was not run."""
     hit: str = ""
-    """What struck."""
+    """The process or server that was struck."""
     status: str = ""
     seconds: float = 0.0
     effects: Sequence[str] = ()
