@@ -4,7 +4,8 @@
               (tenant, team, limits)   (address and model; fair across tenants)
 
 The operator's bucket is a fair queue across tenants: a tenant with many waiting tickets does not delay the others; see
-`lua/_bucket.lua`. All buckets of a model at an address share a slot of a cluster, so that one script sees both.
+`lua/_bucket.lua`, and `lua/_usage.lua` for the counting. All buckets of a model at an address share a slot of a
+cluster, so that one script sees both.
 """
 
 import math
@@ -135,9 +136,9 @@ class RedisRateLimiter:
         """
         buckets = self._limiting_buckets(profile, ticket)
         if any(bucket.tokens for bucket in buckets):
-            names = [self._buckets.admission_key(profile, ticket), *_bucket_keys(buckets)]
+            names = [self._buckets.admission_key(profile, ticket), *(bucket.keys[0] for bucket in buckets)]
             times = (int(seconds_ago * 1000), self._window_ms, self._slot_ms)
-            self._scripts.run("rate_record", names, tokens, *times, *_bucket_limits(buckets))
+            self._scripts.run("rate_record", names, tokens, *times, *(bucket.tokens or "" for bucket in buckets))
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Remove a waiting ticket, whose request will not be sent."""

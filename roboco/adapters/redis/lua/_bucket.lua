@@ -1,8 +1,6 @@
--- bucket: the state of one rate limit. A library of the rate_ scripts.
--- A bucket holds the requests of the last window, in slots of a second, and the waiting tickets. Its five keys are
--- KEYS[at] to KEYS[at + 4]:
---   used       hash: requests `Nr` and tokens `Nt` of slot N; their sums `requests` and `tokens`; `oldest`, the first
---              slot that is in the sums
+-- bucket: one rate limit and its waiting tickets. A library of the rate_ scripts.
+-- Its five keys are KEYS[at] to KEYS[at + 4]:
+--   used       hash: the requests of the last window; see _usage.lua
 --   queue      sorted set: waiting tickets by virtual start time
 --   tickets    hash: TICKET -> "TOKENS START FINISH TENANT"
 --   flows      hash: `V` the virtual time; `tokens` of all waiting tickets; for each tenant `n:` the number of its
@@ -11,16 +9,7 @@
 -- Theory: start-time fair queueing (Goyal, Vin, Cheng 1996). A ticket starts where the previous ticket of its tenant
 -- finishes, or at the virtual time if that is later. Its finish is its start plus its share of the limit. Tickets are
 -- admitted in the order of their starts, so a tenant with many tickets delays its own tickets, not other tenants'.
--- Counting: a request counts until a window after the end of its slot, which is up to a slot longer than needed. So no
--- window of time holds more than the limit: there is no overshoot, and up to a 60th of the limit is not used. A slot
--- enters the sums with its requests and leaves them once, so the cost of a request does not grow with the rate.
 local MAX_EXPIRED = 100
-
--- Return the time of this server in ms.
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
 
 -- Return the keys and limits of the bucket whose keys start at this index.
 local function bucket(at, requests, tokens)
@@ -28,43 +17,6 @@ local function bucket(at, requests, tokens)
     used = KEYS[at], queue = KEYS[at + 1], tickets = KEYS[at + 2], flows = KEYS[at + 3], deadlines = KEYS[at + 4],
     requests = tonumber(requests), tokens = tonumber(tokens),
   }
-end
-
--- Return the slot of this time in ms, and the first slot that still counts then.
-local function slots_at(now, window, width) return math.floor(now / width), math.floor((now - window) / width) end
-
--- Subtract the slots that left the window from the sums. Return the sums `requests` and `tokens`, and `oldest`. Every
--- writer of slots calls this first, so no slot is later than a window after the oldest one. If all slots have left, or
--- the clock was set back by more than a window, as by a failover, begin with an empty window.
-local function advance(of, now, window, width)
-  local newest, first = slots_at(now, window, width)
-  local found = redis.call('HMGET', of.used, 'oldest', 'requests', 'tokens')
-  local sums = { oldest = tonumber(found[1]) or first, requests = tonumber(found[2]) or 0, tokens = tonumber(found[3]) or 0 }
-  if sums.oldest >= first and sums.oldest <= newest then return sums end
-  if first - sums.oldest > newest - first + 1 or sums.oldest > newest then
-    redis.call('DEL', of.used)
-    return { oldest = first, requests = 0, tokens = 0 }
-  end
-  local leaving = {}
-  for slot = sums.oldest, first - 1 do
-    leaving[#leaving + 1] = string.format('%dr', slot)
-    leaving[#leaving + 1] = string.format('%dt', slot)
-  end
-  for i, used in ipairs(redis.call('HMGET', of.used, unpack(leaving))) do
-    local kind = i % 2 == 1 and 'requests' or 'tokens'
-    sums[kind] = sums[kind] - (tonumber(used) or 0)
-  end
-  sums.oldest = first
-  redis.call('HDEL', of.used, unpack(leaving))
-  redis.call('HSET', of.used, 'requests', sums.requests, 'tokens', sums.tokens, 'oldest', first)
-  return sums
-end
-
--- Add requests and tokens to a slot, and store the sums, which already contain them.
-local function add_usage(of, slot, requests, tokens, sums)
-  if requests ~= 0 then redis.call('HINCRBY', of.used, string.format('%dr', slot), requests) end
-  if tokens ~= 0 then redis.call('HINCRBY', of.used, string.format('%dt', slot), tokens) end
-  redis.call('HSET', of.used, 'requests', sums.requests, 'tokens', sums.tokens, 'oldest', sums.oldest)
 end
 
 -- Return the fields of a waiting ticket, or nil.
