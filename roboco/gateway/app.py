@@ -53,6 +53,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
+        web_routes.load_assets()
         with set_at_signals(gateway.closing, exit_seconds):
             yield
         gateway.closing.set()
