@@ -64,7 +64,8 @@ def _sequential(team: Team, model: Sequential, history: History) -> Route:
         return Route(last, "sequential", "answers", f"{last} spoke last and answers the user", order)
     if done < model.rounds:
         return Route(order[0], "sequential", "next round", f"round {done + 1} of {model.rounds} begins", order)
-    return Route(END, "sequential", "rounds done", f"{model.rounds} round(s) are done", order)
+    rounds = "1 round is" if model.rounds == 1 else f"{model.rounds} rounds are"
+    return Route(END, "sequential", "rounds done", f"{rounds} done", order)
 
 
 def _manual(team: Team, history: History) -> Route:

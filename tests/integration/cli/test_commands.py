@@ -56,7 +56,7 @@ def test_run_prints_steps_reasons_and_totals(completed_run: tuple[Shell, str], m
         "bright31m the sum is 42",
         "── critic · critic is number 2 in the order",
         "a fine text",
-        "── completed · 1 round(s) are done",
+        "── completed · 1 round is done",
         "files: .roboco/workspace/poem",
     ):
         assert line in output.splitlines()

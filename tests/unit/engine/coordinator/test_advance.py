@@ -75,11 +75,11 @@ def test_a_waiting_task_occupies_no_worker() -> None:
 def test_an_ended_task_is_closed() -> None:
     world = SEQUENTIAL.run(SEQUENTIAL.world())
     [ended] = events_of(world, "event_task_end")
-    assert (ended["status"], ended["reason"]) == ("completed", "2 round(s) are done")
+    assert (ended["status"], ended["reason"]) == ("completed", "2 rounds are done")
     assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5, "cost": 0.0}
     assert (ended["seq"], ended["chunks"]) == (len(world.events()), world.server.held.tasks[TASK].last_chunk)
     summary = world.summary()
-    assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 round(s) are done", 5)
+    assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 rounds are done", 5)
     assert (summary.tokens_in, summary.tokens_out) == (40, 20)
     assert summary.created_at == world.history()[0].created_at
     assert open_marker_path(TASK) not in world.files.held

@@ -57,10 +57,10 @@ def recorded(world: World) -> RecordedTask:
 def test_end_is_a_wait_with_the_reason_of_the_end() -> None:
     world = talking()
     task = world.server.held.tasks[TASK]
-    assert (task.status, task.reason) == (TaskStatus.USER_TURN, "1 round(s) are done")
+    assert (task.status, task.reason) == (TaskStatus.USER_TURN, "1 round is done")
     assert result_of(world.summary(), world.history()).raise_for_status().text == "second 0"
     assert session(world.engine, TASK).status is TaskStatus.USER_TURN
-    assert current_status(recorded(world)) == "it is the user's turn: 1 round(s) are done"
+    assert current_status(recorded(world)) == "it is the user's turn: 1 round is done"
     assert not [event for event in world.events() if event["type"] == "event_task_end"]
 
 
