@@ -113,6 +113,17 @@ def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower
     assert "'prompt': '(not shown)'" in submission["kwargs"]
 
 
+def test_the_links_of_the_web_view_open_pages_of_flower(stack: Stack, seen: Flower) -> None:
+    """The operations page links to `/worker/NAME`, and a person who has an id of a turn opens `/task/ID`."""
+    workers = {one.name for one in stack.orchestrator.operations.workers(50).workers if one.alive}
+    assert len(workers) == len(stack.workers)
+    for name in workers:
+        assert f"<title>{name}" in seen.get(f"/worker/{urllib.parse.quote(name, safe='')}")
+    submit(stack, "linked", one_agent("plain")).result(60)
+    wait_for_states(seen, {"linked/0001/turn/1": "SUCCESS"}, "linked/")
+    assert "plain, linked, step 1" in seen.get(f"/task/{urllib.parse.quote('linked/0001/turn/1', safe='')}")
+
+
 def test_a_turn_whose_worker_is_killed_fails_and_its_next_attempt_succeeds(stack: Stack, seen: Flower) -> None:
     task = submit(stack, "killed", one_agent("speaker"))
     wait_for_states(seen, {"killed/0001/turn/1": "STARTED"}, "killed/")
