@@ -290,27 +290,3 @@ def test_the_past_equals_a_fold_of_the_first_frames(modules: Path) -> None:
     found = evaluate(modules, script, 1500)
     assert found["wrong"] == []
     assert found["snapshots"] == found["frames"] // 2000 + 1
-
-
-def test_a_step_of_the_replay_is_an_event_and_its_times_rise(modules: Path) -> None:
-    script = (
-        TASK_OF_N_STEPS
-        + """
-    const { Past } = await import("./js/replay.js");
-    const past = new Past("t", frames);
-    const events = [];
-    for (let at = 0; at < 40; at = past.step(at, 1)) events.push(frames[at - 1]?.type);
-    const times = past.times();
-    const grown = [...frames, ...frames.slice(-1)];
-    past.frames = grown;
-    const { length } = past.times();
-    return { events, length, frames: grown.length, falls: times.some((time, i) => i && time < times[i - 1]),
-      longest: Math.max(...times.slice(1).map((time, i) => time - times[i])),
-      back: past.step(past.step(20, 1), -1) <= 20 };"""
-    )
-    found = evaluate(modules, script, 300)
-    assert "text_part_delta" not in found["events"][1:]
-    assert not found["falls"]
-    assert found["length"] == found["frames"] + 1
-    assert found["longest"] <= 2000
-    assert found["back"]

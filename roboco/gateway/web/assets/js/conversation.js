@@ -10,7 +10,6 @@ import { openTurns, textOf } from "./task_state.js";
 import { addressOf, coloured, Problem, useAction, useClock } from "./ui.js";
 import { VirtualList } from "./virtual_list.js";
 
-const KEYS = { j: 1, k: -1 };
 const NAMES = { tool_executor: "tools", orchestrator: "notice" };
 const IMAGE = /^image\/(png|jpeg|gif|webp)$/;
 const TEXTUAL = /^text|json|xml|yaml|toml|script|sql/;
@@ -31,8 +30,8 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
       const { key, target } = event;
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
       const index = Number(target.dataset.index ?? selected ?? list.current.index);
-      if (key in KEYS) {
-        const next = Math.max(0, Math.min(count - 1, index + KEYS[key]));
+      if (key === "j" || key === "k") {
+        const next = Math.max(0, Math.min(count - 1, key === "j" ? index + 1 : index - 1));
         list.current.show(next);
         setTimeout(() => list.current.rowAt(next)?.focus({ preventScroll: true }));
         if (selected != null && steps[next]) onSelect(next);

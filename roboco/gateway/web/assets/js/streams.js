@@ -133,7 +133,7 @@ class Hub {
 
   follow(tab, name) {
     const [kind, id] = name.split(" ");
-    const streams = [...this.streams].filter(stream => stream.kind === kind);
+    const streams = [...this.streams].filter(one => one.kind === kind);
     let stream = streams.find(one => one.feeds.has(id)) ?? streams.find(one => one.feeds.size < MOST_FEEDS);
     if (!stream && streams.length === KINDS[kind].most) {
       const problem = { message: `this browser follows ${streams.length * MOST_FEEDS} tasks already`, remedy: "close other pages" };
@@ -151,25 +151,25 @@ class Hub {
     tab.postMessage([{ ...messageOf(feed, feed.frames), all: true }]);
   }
 
+  *feeds(name) {
+    for (const stream of this.streams) for (const feed of stream.feeds.values()) if (!name || feed.name === name) yield [stream, feed];
+  }
+
   /** Ask for more of a feed that has ended. */
   resume(tab, name) {
-    for (const stream of this.streams) {
-      for (const feed of stream.feeds.values()) {
-        if (feed.name !== name || feed.state !== "ended") continue;
-        feed.state = "connecting";
-        stream.run();
-      }
+    for (const [stream, feed] of this.feeds(name)) {
+      if (feed.state !== "ended") continue;
+      feed.state = "connecting";
+      stream.run();
     }
   }
 
   /** The tab leaves a feed, or all of them. */
   leave(tab, name) {
-    for (const stream of this.streams) {
-      for (const feed of stream.feeds.values()) {
-        if ((name && feed.name !== name) || !feed.tabs.delete(tab) || feed.tabs.size) continue;
-        stream.feeds.delete(feed.id);
-        stream.run();
-      }
+    for (const [stream, feed] of this.feeds(name)) {
+      if (!feed.tabs.delete(tab) || feed.tabs.size) continue;
+      stream.feeds.delete(feed.id);
+      stream.run();
       if (!stream.feeds.size) this.streams.delete(stream);
     }
   }

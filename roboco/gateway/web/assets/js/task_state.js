@@ -15,14 +15,12 @@ export const newTask = taskId => ({
   hues: new Map(), // agent ─► degrees of its colour
   calls: new Map(), // call id ─► call
   statuses: [], handoffs: [], errors: [], resets: [],
-  unknown: 0, // frames of a newer release
-  integrity: { generation: "", events: 0, chunks: 0, generations: 0, gaps: [], mismatches: [] },
+  integrity: { generation: "", events: 0, chunks: 0, gaps: [], mismatches: [] },
 });
 
 export function fold(task, { type, place, data }) {
   count(task.integrity, type, place);
-  if (type in FOLDS) FOLDS[type](task, data, Date.parse(data.timestamp));
-  else task.unknown += 1;
+  FOLDS[type]?.(task, data, Date.parse(data.timestamp)); // frames of a newer release change nothing
 }
 
 export function foldAll(taskId, frames, count = frames.length) {
@@ -71,8 +69,6 @@ const FOLDS = {
   event_tool_unknown(task, { tool_name: tool, tool_call_id, reason }, at) {
     callOf(task, tool_call_id, { tool, unknown: { reason, at } });
   },
-  event_user_message() {}, // its step follows
-  event_user_interrupt() {},
   event_turn_restart(task, { step_id, attempt, reason, replaced }, at) {
     const turn = turnOf(task, step_id);
     voidText(turn, reason, at);
@@ -149,7 +145,7 @@ function count(integrity, type, place) {
   const [generation, ...numbers] = place.split(".");
   const [events, chunks] = numbers.map(Number);
   if (generation !== integrity.generation) {
-    Object.assign(integrity, { generation, generations: integrity.generations + 1, events: 0, chunks: 0 });
+    Object.assign(integrity, { generation, events: 0, chunks: 0 });
   }
   if (events > integrity.events + 1) integrity.gaps.push(`events ${integrity.events + 1} to ${events - 1} are missing before ${type}`);
   integrity.events = Math.max(integrity.events, events);

@@ -86,13 +86,12 @@ function newest(steps) {
   return Math.max(0, seq - 1);
 }
 
-export function Integrity({ task: { integrity, unknown }, connection: { connections, state }, check }) {
-  const { events, chunks, generation, generations, gaps, mismatches } = integrity;
+export function Integrity({ task: { integrity }, connection: { connections, state }, check }) {
+  const { events, chunks, generation, gaps, mismatches } = integrity;
   return html`<footer class="integrity dim" data-integrity data-state=${state}>
     <span class=${gaps.length || mismatches.length ? "bad" : ""}>${plural(events, "event")}, ${plural(chunks, "chunk")}, ${gaps.length ? plural(gaps.length, "gap") : "no gap"}</span>
     ${mismatches.length > 0 && html`<span class="bad">the stream differed from the history in step ${[...new Set(mismatches)].slice(0, 5).join(", ")}; the history is shown</span>`}
-    ${unknown > 0 && html`<span>${plural(unknown, "event")} of a newer release</span>`}
-    ${generation && html`<span>generation <code>${generation}</code>${generations > 1 && ` (${generations})`}</span>`}
+    ${generation && html`<span>generation <code>${generation}</code></span>`}
     <span>${plural(Math.max(0, connections - 1), "reconnect")}</span>
     <span class="grow">${check && resultOf(check)}</span> <span class=${state}>${STATES[state]}</span>
   </footer>`;
