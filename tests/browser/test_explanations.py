@@ -61,6 +61,34 @@ def test_the_inspector_needs_no_mouse_and_the_lanes_follow(web: WebStack, light_
     expect(light_page.locator("[data-inspector]")).to_have_count(0)
 
 
+def test_bars_of_the_lanes_are_reached_by_tab_and_arrows(web: WebStack, light_page: Page) -> None:
+    """The box is one stop. Zoomed in, the next bar is no element before the arrow."""
+    task = run_example(web, "handoffs")
+    open_task(light_page, web, task)
+    assert_page_equals_history(light_page, task)
+    zoom = light_page.get_by_role("button", name="Zoom in")
+    for _ in range(12):
+        zoom.click()
+    light_page.get_by_role("button", name="Show all").focus()
+    keyboard = light_page.keyboard
+    keyboard.press("Tab")
+    expect(light_page.locator(".lanes-box")).to_be_focused()
+    for _ in range(6):  # to the first lane, from the bar that was visible
+        keyboard.press("ArrowUp")
+        expect(light_page.locator(".lane :focus")).to_be_in_viewport()
+    for key, lane in (
+        ("ArrowUp", "user"),
+        ("ArrowDown", "planner"),
+        ("ArrowRight", "planner"),
+        ("ArrowDown", "solver"),
+    ):
+        keyboard.press(key)
+        expect(light_page.locator(f'[data-lane="{lane}"] :focus')).to_be_in_viewport()
+    seq = light_page.locator(".lane :focus").get_attribute("data-turn")
+    keyboard.press("Enter")
+    expect(light_page.locator("[data-inspector]")).to_have_attribute("data-inspector", str(seq))
+
+
 def test_the_browser_finds_a_step_that_was_changed_in_the_workspace(web: WebStack, light_page: Page) -> None:
     task = run_example(web, "line")
     open_task(light_page, web, task, 1)

@@ -209,7 +209,7 @@ def test_bars_below_a_pixel_are_merged_and_failures_remain(modules: Path) -> Non
     const overlaps = rows.filter(row => row.some((bar, i) => i && bar.from < row[i - 1].to)).length;
     const counted = drawn.flat().reduce((sum, one) => sum + one.count, 0);
     const most = Math.max(...drawn.map(row => row.length));
-    const alone = row => L.spans(row, axis, 0, 300, row[5]?.id).filter(s => s.count === 1 && s.bar === row[5]).length;
+    const alone = row => L.spans(row, axis, 0, 300, [row[5]?.id]).filter(s => s.count === 1 && s.bar === row[5]).length;
     return { bars: layout.bars.length, counted, most, wrong: wrong.length, overlaps,
       failed: drawn.flat().some(s => s.count > 1 && s.bar.state === "failed"),
       negative: drawn.flat().some(s => s.x1 < s.x0),
@@ -229,6 +229,23 @@ def test_a_window_shows_only_its_bars(modules: Path) -> None:
     const axis = { x: at => (at - 205) * 20, time: x => x / 20 + 205 };
     return L.spans(row, axis, 0, 600).map(s => [s.bar.id, s.x0, s.x1]);"""
     assert evaluate(modules, script) == [[20, -100, 60], [21, 100, 260], [22, 300, 460], [23, 500, 660]]
+
+
+def test_arrows_go_along_a_lane_and_to_the_nearest_bar_of_the_next_one(modules: Path) -> None:
+    frames = begin(
+        step(1000, 1, "writer", timings={"duration_ms": 900}),
+        step(2000, 2, "critic", timings={"duration_ms": 900}),
+        step(3000, 3, "writer", timings={"duration_ms": 900}),
+    )
+    script = (
+        LAYOUT
+        + """
+    const [user, first, critic, second] = layout.bars;
+    const go = (bar, key) => L.neighbour(layout, bar, `Arrow${key}`)?.seq;
+    return [go(first, "Right"), go(second, "Left"), go(second, "Right"), go(first, "Left"),
+      go(second, "Down"), go(critic, "Up"), go(first, "Up"), go(user, "Up"), go(critic, "Down")];"""
+    )
+    assert evaluate(modules, script, frames) == [3, 1, None, 1, 2, 1, 0, None, None]
 
 
 def test_ticks_are_round_and_apart(modules: Path) -> None:

@@ -1,12 +1,15 @@
-// lanes: who worked when, on a time axis that scrolls. Only visible bars are elements, and short neighbours are one.
+// lanes: who worked when, on a time axis that scrolls. Only bars near the visible part are elements, and short neighbours are one.
+//
+// The box is one stop of the Tab key. Arrows go from bar to bar, also to those that are no elements yet.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { clock, duration, statusName } from "./format.js";
-import { ROW, firstIndex, layOut, newScale, spans, ticks } from "./lanes_layout.js";
+import { ROW, firstIndex, layOut, neighbour, newScale, spans, ticks } from "./lanes_layout.js";
 import { addressOf, coloured, useClock, useFrame } from "./ui.js";
 
 const HEAD = 110; // pixels of the names of lanes
 const AXIS = 20;
+const PART = 500; // pixels of scrolling for which the same bars are drawn
 
 export function Lanes({ task, selected, onSelect }) {
   const box = useRef();
@@ -19,23 +22,35 @@ export function Lanes({ task, selected, onSelect }) {
   const { bars, lanes, waits, start, end } = layout;
   const now = Math.max(end, task.past?.at ?? (live ? present : 0));
   const scale = newScale(layout, now);
-  const { scrollLeft: left = 0, clientWidth: width = 900 } = box.current ?? {};
-  const right = left + width;
+  const { scrollLeft = 0, clientWidth: width = 900 } = box.current ?? {};
+  const part = (held.part = Math.floor(scrollLeft / PART));
+  const left = part * PART;
+  const right = left + width + PART;
   const total = scale.units(now) * 1.01 || 1;
   const rate = Math.max(zoom, (width - HEAD) / total);
   const x = at => HEAD + scale.units(Math.min(at, now)) * rate;
   const axis = { x, time: place => scale.time((place - HEAD) / rate) };
-  const chosen = selected != null && bars.find(bar => bar.seq === selected);
+  const chosen = bars.find(bar => bar.seq === selected);
 
   const enlarge = factor => {
-    held.left = (left + width / 2) * factor - width / 2;
+    held.left = (scrollLeft + width / 2) * factor - width / 2;
     setZoom(Math.min(rate * factor, 0.5, 4e5 / total));
   };
-  useEffect(() => {
-    if (!chosen || (x(chosen.from) < right - 20 && x(chosen.to) > left + HEAD)) return;
-    held.left = x(chosen.from) - width / 3;
+  const current = bars.find(bar => bar.id === held.current) ?? chosen;
+  const goTo = bar => {
+    held.current = bar.id;
+    if (x(bar.from) > scrollLeft + width - 20 || x(bar.to) < scrollLeft + HEAD) held.left = x(bar.from) - width / 3;
     changed();
-  }, [chosen?.id]);
+  };
+  const pressed = event => {
+    if (!event.key.startsWith("Arrow")) return;
+    event.preventDefault();
+    const near = current ?? bars.find(bar => x(bar.to) >= scrollLeft + HEAD);
+    const next = near && event.target.closest(".lane button") ? neighbour(layout, near, event.key) : near;
+    held.focus = Boolean(next);
+    if (next) goTo(next);
+  };
+  useEffect(() => chosen && goTo(chosen), [chosen?.id]);
   useEffect(() => {
     const sized = new ResizeObserver(changed);
     sized.observe(box.current);
@@ -44,6 +59,9 @@ export function Lanes({ task, selected, onSelect }) {
   useLayoutEffect(() => {
     if (held.left != null || held.atEnd) box.current.scrollLeft = held.left ?? 1e9;
     held.left = null;
+    const bar = held.focus ? box.current.querySelector("[data-current]") : null;
+    held.focus &&= !bar; // its element may come with the next frame
+    bar?.focus({ preventScroll: true });
   });
 
   const plot = useMemo(() => {
@@ -55,7 +73,7 @@ export function Lanes({ task, selected, onSelect }) {
     const button = ({ bar, x0, x1, count }) => {
       const [begin, token] = [bar.begin, bar.token].map(at => `${count > 1 ? 0 : x(at) - x0}px`);
       return html`<button key=${bar.id} class=${bar.state} data-turn=${bar.seq} tabindex="-1" title=${(bar.says ??= describe(bar))} aria-current=${bar === chosen ? "step" : null}
-        onClick=${() => bar.seq != null && onSelect(bar.seq)} style=${{ left: x0, width: x1 - x0, top: 4 + bar.row * ROW, "--begin": begin, "--token": token }}>${x1 - x0 > 24 && bar.text}</button>`;
+        data-current=${bar === current || null} onFocus=${() => (held.current = bar.id)} onClick=${() => bar.seq != null && onSelect(bar.seq)} style=${{ left: x0, width: x1 - x0, top: 4 + bar.row * ROW, "--begin": begin, "--token": token }}>${x1 - x0 > 24 && bar.text}</button>`;
     };
     let last = 0;
     const arrows = task.handoffs.slice(firstIndex(task.handoffs, one => one.at >= axis.time(left))).map(({ from, to, at }) => {
@@ -70,21 +88,21 @@ export function Lanes({ task, selected, onSelect }) {
       </div>
       ${lanes.map(({ kind, name, taskId, rows, height }) => html`<div key=${kind + taskId + name} data-lane=${name} ...${coloured(task, kind === "agent" && name, "lane")}>
         <div class="lane-head" style=${{ height }} title=${name}><bdi>${taskId ? html`<a href=${addressOf(taskId)}>↳ ${name}</a>` : name}</bdi></div>
-        ${rows.map(row => spans(row, axis, left, right, chosen?.id).map(button))}
+        ${rows.map(row => spans(row, axis, left, right, [chosen?.id, current?.id]).map(button))}
       </div>`)}
       ${waits.map(({ status, from, to }) => mark(`wait ${status}`, from, to, `${statusName(status)} · ${duration(Math.min(to, now) - from)}`))}
       ${arrows} ${live && mark("now", now, now)}
     </div>`;
-  }, [bars, bars.length, task.integrity.events, now, left, width, zoom, chosen]);
+  }, [bars, bars.length, task.integrity.events, now, part, width, zoom, chosen, current]);
   const tool = (label, name, run) => html`<button class="quiet" title=${name} aria-label=${name} onClick=${run}>${label}</button>`;
   return html`<section class="lanes" aria-label="Lanes">
     <div class="lanes-tools">
       ${tool("−", "Zoom out", () => enlarge(1 / 1.5))} ${tool("+", "Zoom in", () => enlarge(1.5))} ${tool("Fit", "Show all", () => setZoom(0))}
-      <bdi class="dim">${chosen && describe(chosen)}</bdi>
+      <bdi class="dim">${current && describe(current)}</bdi>
     </div>
-    <div class="lanes-box" tabindex="0" role="group" aria-label="Who worked when" ref=${box} onScroll=${({ target }) => {
+    <div class="lanes-box" tabindex="0" role="group" aria-label="Who worked when: arrows go from bar to bar" ref=${box} onKeyDown=${pressed} onScroll=${({ target }) => {
       held.atEnd = target.scrollLeft + width > target.scrollWidth - 3;
-      changed();
+      if (Math.floor(target.scrollLeft / PART) !== held.part || held.focus) changed();
     }}>${plot}</div>
   </section>`;
 }

@@ -117,14 +117,14 @@ export function newScale({ waits, start, end }, now = end) {
   return { breaks, units: time => convert(time, 0, 1), time: units => convert(units, 1, 0) };
 }
 
-/** Return what a row shows: {bar, x0, x1, count}. Bars that end within NEAR are one span, except the bar `alone`. A failed one names it. */
-export function spans(row, { x, time }, left, right, alone) {
+/** Return what a row shows: {bar, x0, x1, count}. Bars that end within NEAR are one span, except those with an id in `alone`. A failed one names it. */
+export function spans(row, { x, time }, left, right, alone = []) {
   const found = [];
   let [until, begin, end] = [0, time(left), time(right)];
   for (let i = firstIndex(row, bar => bar.to >= begin); row[i]?.from <= end; i++) {
     const bar = row[i];
     const last = found.at(-1);
-    if (bar.to <= until && bar.id !== alone && last.bar.id !== alone) {
+    if (bar.to <= until && !alone.includes(bar.id) && !alone.includes(last.bar.id)) {
       if (bar.state) last.bar = bar;
       last.count += 1;
       last.x1 = last.x0 + NEAR - 1;
@@ -135,6 +135,15 @@ export function spans(row, { x, time }, left, right, alone) {
     }
   }
   return found;
+}
+
+/** Return the bar to which an arrow key goes: the next one of a lane, or the nearest one of the lane above or below. */
+export function neighbour({ bars, lanes }, bar, key) {
+  const by = { ArrowLeft: -1, ArrowUp: -1 }[key] ?? 1;
+  const inLane = lane => bars.filter(one => one.lane === lane);
+  if (key === "ArrowLeft" || key === "ArrowRight") return inLane(bar.lane).at(Math.max(0, inLane(bar.lane).indexOf(bar) + by));
+  const others = inLane(lanes[lanes.indexOf(bar.lane) + by]);
+  return others.findLast(one => one.from <= bar.from) ?? others[0];
 }
 
 /** Return the ticks of an axis: {at, text}, at round times since the start. */

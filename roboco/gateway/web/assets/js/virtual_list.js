@@ -3,6 +3,7 @@
 //   rows ─► measured ─► padding in place of all others; the first visible row stays where it is, or the end
 
 import { Component, html } from "../vendor/preact.js";
+import { firstIndex } from "./lanes_layout.js";
 
 const MARGIN = 900; // pixels around the visible part that have rows
 const GUESS = 90; // height of a row that was never shown
@@ -25,7 +26,7 @@ export class VirtualList extends Component {
   componentDidUpdate = () => this.place();
 
   rowAt = index => this.view.querySelector(`[data-index="${index}"]`);
-  indexAt = y => Math.max(0, this.starts.findLastIndex((start, index) => start <= y && index < this.props.count));
+  indexAt = y => Math.max(0, Math.min(firstIndex(this.starts, start => start > y), this.props.count) - 1);
 
   show(index) {
     const row = this.rowAt(index);
@@ -36,7 +37,7 @@ export class VirtualList extends Component {
   }
 
   place = () => {
-    const { view, heights, top, props: { count } } = this;
+    const { view, heights, starts, top, props: { count } } = this;
     if (!view?.clientHeight) return;
     const { scrollTop, scrollHeight, clientHeight } = view;
     if (Math.abs(scrollTop - top) >= 1) { // the reader has scrolled
@@ -44,9 +45,14 @@ export class VirtualList extends Component {
       this.index = this.indexAt(scrollTop);
       this.hidden = scrollTop - this.starts[this.index];
     }
-    for (const row of view.firstChild.children) heights[row.dataset.index] = row.getBoundingClientRect().height;
-    const starts = (this.starts = [0]);
-    for (let index = 0; index < count; index++) starts.push(starts[index] + (heights[index] ??= GUESS));
+    let known = Math.min(count, starts.length - 1); // rows above have the height that they had
+    for (const row of view.firstChild.children) {
+      const [index, { height }] = [Number(row.dataset.index), row.getBoundingClientRect()];
+      if (heights[index] !== height) known = Math.min(known, index);
+      heights[index] = height;
+    }
+    starts.length = known + 1;
+    for (let index = known; index < count; index++) starts.push(starts[index] + (heights[index] ??= GUESS));
     const wanted = this.atEnd ? starts[count] : starts[Math.min(this.index, count)] + this.hidden;
     if (Math.abs(wanted - scrollTop) >= 1) view.scrollTop = wanted;
     this.top = view.scrollTop;
