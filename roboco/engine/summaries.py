@@ -61,6 +61,15 @@ class Summaries:
         summary = self.get(task_id)
         return summary is not None and summary.status.ended
 
+    def is_retried(self, task_id: str) -> bool:
+        """Return True if the task has failed and continues with a retry.
+
+        If its marker was read before, and there was none, the marker is lost: a marker is deleted after the summary
+        shows the end. `coordinator/archive.py` says why.
+        """
+        summary = self.get(task_id)
+        return summary is not None and not summary.status.ended and summary.retries > 0
+
     def _compute(self, task_id: str) -> TaskSummary:
         # read the marker first: a closed task has all of its steps, and a task that ends after this counts as running
         is_open = self._files.get(open_marker_path(task_id)) not in (None, CLOSED)

@@ -16,12 +16,12 @@ from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.start_time import ETA, start_time_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.inbox.item import Item, Stop, interrupts_work, is_paused
-from roboco.domain.paths import OPENED, open_marker_path
+from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.actions import decide_and_execute, stay_waiting
-from roboco.engine.coordinator.archive import close_again, close_task, has_lost_marker
+from roboco.engine.coordinator.archive import close_again, close_task, restore_marker
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinator.pending_calls import PendingCalls
@@ -46,9 +46,10 @@ FAILED_CHECK_DELAY = 5.0
 def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reason: str | None = None) -> None:
     """Make all moves that are possible for the task now. Do nothing if the task is unknown or closed.
 
-    With `by_sweeper`, as the sweeper calls it, first apply steps that Redis lacks, and send lost messages again. For a
-    task that waits then, also add the items of clients that died before they added them: one LIST of its inbox. The
-    sweeper does that after an hour, then each time after as long as the task has waited, at least once a day.
+    With `by_sweeper`, as the sweeper calls it, first apply steps that Redis lacks, restore the lost marker of a retried
+    task, and send lost messages again. For a task that waits then, also add the items of clients that died before they
+    added them: one LIST of its inbox. The sweeper does that after an hour, then each time after as long as the task has
+    waited, at least once a day.
     `give_up_reason` is why the task is given up: its next step reports this.
 
     If a pass for a message fails, it schedules another one soon. The message announced its inbox item once only, and a
@@ -86,6 +87,8 @@ def _make_moves(
         if must_repair and task.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):
             must_repair = False
             continue
+        if must_repair and task.state.retries and engine.files.size(open_marker_path(task_id)) is None:
+            restore_marker(engine, task_id)
         must_repair = False
         if not _make_move(engine, task, Pass(task_id, by_sweeper, applied), give_up_reason):
             if task.phase not in (Phase.WAIT, Phase.END):  # those are archived as they wait, or as they are closed
@@ -103,7 +106,7 @@ def _archive_running(engine: Engine, task_id: str, task: Snapshot, by_sweeper: b
 
 def _drop_unknown(engine: Engine, task_id: str) -> None:
     engine.schedule.remove(task_id)
-    if engine.files.get(open_marker_path(task_id)) is not None:
+    if engine.files.get(open_marker_path(task_id)) is not None or restore_marker(engine, task_id):
         engine.schedule.set(task_id)
     else:
         drop_entry(engine, task_id)
@@ -150,11 +153,10 @@ def _close(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """
     marker = engine.files.get_versioned(open_marker_path(task_id))
     if marker is None:
-        if not has_lost_marker(engine, task_id):
-            close_again(engine, task_id, task)
-            return True
-        engine.files.create(open_marker_path(task_id), OPENED)
-        return False
+        if restore_marker(engine, task_id):
+            return False
+        close_again(engine, task_id, task)
+        return True
     if task.status is TaskStatus.FAILED and recover.catch_up(engine, task_id, task):
         return False
     return close_task(engine, task_id, task, marker)

@@ -82,22 +82,34 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
 def _remove_marker(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Remove the marker. Return False if the task was retried, and keep it open.
 
-    This worker may be late: another one has closed the failed task, and the removed marker was that of the retry. A
-    retry appends its step before it creates the marker, so the history shows it. Cost: one read of the end of the
-    history of a failed task.
+    This worker may be late: another one has closed the failed task, and the marker is that of a retry. If the retry
+    happens between the read of the marker and its deletion, the history shows its step, which precedes its marker. If
+    this worker dies before it creates the marker again, others do (`restore_marker`). Cost, for a failed task: one read
+    of the marker, and one of the end of the history.
     """
-    engine.files.delete(open_marker_path(task_id))
-    if task.status is not TaskStatus.FAILED or next(engine.histories.read(task_id, task.seq), None) is None:
+    path, may_be_retried = open_marker_path(task_id), task.status is TaskStatus.FAILED
+    if may_be_retried and engine.files.get(path) not in (None, CLOSED):
+        return False
+    engine.files.delete(path)
+    if not may_be_retried or next(engine.histories.read(task_id, task.seq), None) is None:
         return True
-    engine.files.create(open_marker_path(task_id), OPENED)
+    engine.files.create(path, OPENED)
     engine.schedule.set(task_id)
     return False
 
 
-def has_lost_marker(engine: Engine, task_id: str) -> bool:
-    """Return True if a task without a marker is open: it was retried, and a late worker has removed the marker."""
-    summary = engine.summaries.get(task_id)
-    return summary is not None and summary.retries > 0 and not summary.status.ended
+def restore_marker(engine: Engine, task_id: str) -> bool:
+    """Create the open marker of a retried task that lacks it, and schedule a pass. Return True if it lacked it.
+
+    The caller has found no marker: a late worker has removed it, and died. The first of these does this: a client that
+    sends an item (`intake/accept_item.py`), the sweeper's pass, the task's next end, or the rebuild of the task index,
+    which each instance of Redis gets. Cost: one read, and two writes for a task that lacks its marker.
+    """
+    if not engine.summaries.is_retried(task_id):
+        return False
+    engine.files.create(open_marker_path(task_id), OPENED)
+    engine.schedule.schedule_no_later_than(task_id, engine.policy.redelivery_delay)
+    return True
 
 
 def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:

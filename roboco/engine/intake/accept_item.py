@@ -241,6 +241,9 @@ def _seems_open(engine: Engine, task_id: str) -> bool:
 def _is_open(engine: Engine, task_id: str) -> bool:
     """Return True if the task takes items. Raise TransientError while it is closing, since it may be reopened."""
     marker = engine.files.get(open_marker_path(task_id))
+    if marker is None and engine.summaries.is_retried(task_id):  # the marker is lost
+        engine.files.create(open_marker_path(task_id), OPENED)
+        return True
     if marker in (None, OPENED, CLOSED):
         return marker == OPENED
     raise TransientError(f"task {task_id!r} is being closed; send this again to learn whether it has ended")

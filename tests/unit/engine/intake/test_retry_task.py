@@ -9,15 +9,18 @@ import pytest
 
 from roboco.domain.history.step import verify_chain
 from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
-from roboco.domain.paths import OPENED, applied_path, inbox_path, item_path, open_marker_path
+from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StepFinal
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.archive import close_task
+from roboco.engine.coordinator.rebuild_index import rebuild_index
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import ModelError, NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.model import Request
+from roboco.ports.workspace import VersionedFile
 from tests.support.memory_ports.controlled import DELEGATING, RETRIED, children_of
 from tests.support.memory_ports.journeys import SEQUENTIAL, Journey, assert_whole, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -239,6 +242,93 @@ def test_a_late_worker_that_closed_the_task_before_takes_nothing_from_the_retry(
         world.settle()
         assert_completed(world, f"{number} {acted[-1]}")
     assert number > 10
+
+
+MARKER = open_marker_path(TASK)
+
+
+def lose_marker(times: int, dies_after: int) -> World:
+    """Return a world whose failed task was retried, and whose late closers then removed the marker, and died.
+
+    Coordinators, as many as `times`, come to the deletion of the marker of the end. Before they make that call, another
+    one closes the task, and a user retries it. Each of them dies that many calls after the deletion.
+    """
+    world, left = RETRIED.world(), [times]
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name != "files.delete" or call.args[0] != MARKER:  # type: ignore[attr-defined]  # a partial
+            return call()
+        left[0] -= 1
+        if left[0]:
+            with pytest.raises(Crash):
+                advance(world.process(), TASK)
+        else:
+            world.watch = make_call
+            advance(world.process(), TASK)
+            world.retry()
+        world.watch = Fault(dies_after, crash, after=True)
+        call()
+        return None if dies_after else crash()
+
+    world.watch = watch
+    world.submit(RETRIED.team)
+    while world.dispatcher.queue and left[0]:
+        world.deliver(world.dispatcher.queue.popleft())
+    world.watch = make_call
+    return world
+
+
+@pytest.mark.parametrize("wipes", [False, True], ids=["redis kept", "redis emptied"])
+@pytest.mark.parametrize("dies_after", range(4))
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_retry_whose_marker_late_closers_removed_before_they_died_is_found(
+    times: int, dies_after: int, wipes: bool
+) -> None:
+    world = lose_marker(times, dies_after)
+    assert (MARKER in world.files.held) == (dies_after > 1)
+    if wipes:
+        world.server.wipe()
+        world.dispatcher.queue.clear()
+    rebuild_index(world.engine, 10.0)
+    world.settle_for(3)
+    world.settle()
+    assert_completed(world)
+
+
+def test_a_retried_task_that_has_lost_its_marker_can_be_stopped() -> None:
+    world = failed_world()
+    world.retry()
+    del world.files.held[MARKER]
+    world.stop()
+    assert world.files.held[MARKER] == OPENED
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+
+
+def test_the_sweeper_restores_the_marker_of_a_retried_task() -> None:
+    world = failed_world()
+    world.retry()
+    del world.files.held[MARKER]
+    advance(world.engine, TASK, by_sweeper=True)
+    assert world.files.held[MARKER] == OPENED
+
+
+def test_a_late_closer_does_not_delete_the_marker_of_a_retry_that_it_sees() -> None:
+    world = failed_world()
+    before = world.engine.task_store.load(TASK, 1)
+    assert before is not None
+    world.retry()
+    deleted = list[str]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "files.delete":
+            deleted.append(call.args[0])  # type: ignore[attr-defined]  # a partial
+        return call()
+
+    world.watch = watch
+    close_task(world.engine, TASK, before, VersionedFile(CLOSED, ""))
+    assert MARKER not in deleted
+    assert world.files.held[MARKER] == OPENED
 
 
 def test_a_lost_marker_of_a_retried_task_does_not_keep_it_from_ending() -> None:
