@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from roboco.domain.canonical_json import well_formed
@@ -86,12 +87,10 @@ class Switches(RecordModel):
     def blocking(self, work: SwitchableWork, interrupting: bool = False) -> Switch | None:
         """Return a switch that holds the work back, or with `interrupting` one that interrupts it. None if none does.
 
-        Cost: O(switches) to build a mapping, which is nothing while there are none.
+        Cost: O(targets of the work), however many switches there are.
         """
-        if not self.off:
-            return None
-        known = {switch.target: switch for switch in self.off if switch.interrupt or not interrupting}
-        return next((known[target] for target in work.targets() if target in known), None)
+        found = (self._by_target.get(target) for target in work.targets()) if self.off else ()
+        return next((switch for switch in found if switch and (switch.interrupt or not interrupting)), None)
 
     def with_off(self, switch: Switch, revision: int) -> "Switches":
         """Return the switches with this one, in place of an earlier one of its target. UsageError if it is too many."""
@@ -109,7 +108,11 @@ class Switches(RecordModel):
 
     def find(self, target: str) -> Switch | None:
         """Return the switch of this target, or None if it is not switched off."""
-        return next((switch for switch in self.off if switch.target == target), None)
+        return self._by_target.get(target)
+
+    @cached_property
+    def _by_target(self) -> dict[str, Switch]:
+        return {switch.target: switch for switch in self.off}
 
     def _without(self, target: str) -> tuple[Switch, ...]:
         return tuple(switch for switch in self.off if switch.target != target)
