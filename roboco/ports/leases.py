@@ -135,7 +135,15 @@ class ToolLeases(Protocol):
         """Release the lease, so that this attempt may be claimed again. Return False if it is not held.
 
         With `declined_by`, record that this worker cannot run the call. An `event` has the reason for which the call
-        waits. The task has this reason until a worker claims a call; the event is sent if the reason is a new one.
+        waits until a worker claims it, or `end_wait`. The task has this reason until no call of the step waits; the
+        event is sent if the reason is a new one.
+        """
+
+    def end_wait(self, assignment: ToolAssignment, others: str) -> bool:
+        """End the wait of a call that was released with a reason, and record this moment as its dispatch.
+
+        The caller dispatches it. `others` is why other calls of the step wait, or "": the task has that reason then.
+        Return False, and change nothing, if the call does not wait.
         """
 
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:

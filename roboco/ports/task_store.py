@@ -54,6 +54,8 @@ class CallState:
     """The outcome, or None if there is none yet."""
     declined: Declined = Declined()
     """The workers that have declined the call."""
+    waits: bool = False
+    """True if it was released with a reason, as one that is switched off: no message of it is under way."""
 
 
 @dataclass(frozen=True)

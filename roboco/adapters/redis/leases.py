@@ -148,6 +148,11 @@ class RedisToolLeases:
         arguments += ["", ""] if event is None else [event.reason, unnumbered_json(event)]
         return bool(self._scripts.run("release_call", names, *arguments))
 
+    def end_wait(self, assignment: ToolAssignment, others: str) -> bool:
+        """End the wait of a call that was released with a reason. Return False if it does not wait."""
+        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, others, uuid.uuid4().hex]
+        return bool(self._scripts.run("end_call_wait", self._key_names(assignment), *arguments))
+
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired, or whose worker is gone. Return the next attempt, or None."""
         arguments = [assignment.epoch, assignment.call_id, assignment.attempt, uuid.uuid4().hex, int(worker_lost)]

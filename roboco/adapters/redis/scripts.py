@@ -31,7 +31,7 @@ from roboco.errors import TransientError
 _LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
 _LIBRARIES = {
     name: (_LUA_FOLDER / f"_{name}.lua").read_text()
-    for name in ("add_decline", "bucket", "usage", "record_decision", "publish")
+    for name in ("add_decline", "end_call_wait", "bucket", "usage", "record_decision", "publish")
 }
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 

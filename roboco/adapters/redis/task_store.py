@@ -265,6 +265,7 @@ def _call_states(fields: dict[str, str], epoch: str) -> dict[str, CallState]:
             claimed=fields.get(f"{call_id}:owner", "") != "",
             outcome=ToolOutcome.model_validate_json(stored) if (stored := fields.get(f"{call_id}:outcome")) else None,
             declined=_parse_declined(fields.get(f"{call_id}:declined", ""), epoch),
+            waits=fields.get(f"{call_id}:wait_epoch") == epoch,
         )
         for call_id in ids
     }

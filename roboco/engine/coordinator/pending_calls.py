@@ -66,13 +66,14 @@ class PendingCalls:
         if open_calls and all(self._is_blocked(call, state) for call, state in open_calls):
             return Decide()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed]
-        if unclaimed and redeliver:
-            unclaimed = self._without_switched_off(unclaimed)
         again = clear_stale_cancellation(self.engine, self.task_id, self.task)
-        again = again or (bool(unclaimed) and redeliver and needs_redelivery(self.engine, self.task_id, self.task))
+        due = {
+            call.id for call, _ in unclaimed if needs_approval(self.team, call)
+        }  # the approval may have just arrived
+        if unclaimed and redeliver:
+            due = self._due(unclaimed, due)
         for call, state in unclaimed:
-            now = again or needs_approval(self.team, call)  # the approval may have just arrived
-            if now and not self._is_blocked(call, state):
+            if (again or call.id in due) and not self._is_blocked(call, state):
                 self._dispatch(self._assignment(call, state), call)
         for call, state in open_calls:
             if state.claimed and state.lease_left <= 0:
@@ -80,13 +81,33 @@ class PendingCalls:
         self._schedule_check(open_calls)
         return Rest() if open_calls else Decide()
 
-    def _without_switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> list[tuple[ToolCall, CallState]]:
-        """Return the calls that are not switched off. If some are, schedule the next check."""
-        agent, off = self.task.tail[-1].agent_name, self.engine.switches.blocking
-        left = [one for one in unclaimed if not off(call_work(self.team, self.task_id, agent, one[0]))]
-        if len(left) < len(unclaimed):
-            self.engine.schedule.set(self.task_id, check_delay(self.engine, self.task))
-        return left
+    def _due(self, unclaimed: list[tuple[ToolCall, CallState]], approved: set[str]) -> set[str]:
+        """Return the ids of the calls to dispatch, of which some are `approved`, and schedule the next check.
+
+        A call that is switched off waits. One that has waited is dispatched at once: no message of it is under way. The
+        others are dispatched if their messages were lost. The delays of their checks do not count for calls that wait.
+        """
+        causes = self._switched_off(unclaimed)
+        waiting = [pair for pair in unclaimed if pair[1].waits or pair[0].id in causes]
+        others = {call.id for call, state in unclaimed if not state.waits and call.id not in causes}
+        lost = others if others and needs_redelivery(self.engine, self.task_id, self.task) else set[str]()
+        why = next(iter(causes.values()), "")
+        ended = {
+            call.id
+            for call, state in waiting
+            if call.id not in causes and self.engine.calls.end_wait(self._assignment(call, state), why)
+        }
+        if waiting:
+            delay = check_delay(self.engine, self.task) if causes else self.engine.policy.redelivery_delay
+            schedule = self.engine.schedule
+            (schedule.schedule_no_later_than if others else schedule.set)(self.task_id, delay)
+        return lost | ended | (approved - causes.keys())
+
+    def _switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> dict[str, str]:
+        """Return the causes for which calls are switched off, by their ids."""
+        agent, blocking = self.task.tail[-1].agent_name, self.engine.switches.blocking
+        found = {call.id: blocking(call_work(self.team, self.task_id, agent, call)) for call, _ in unclaimed}
+        return {call_id: switch.cause for call_id, switch in found.items() if switch is not None}
 
     def _dispatch(self, assignment: ToolAssignment, call: ToolCall) -> None:
         """Send the call to the tools workers, or submit the sub-task of a delegating call."""

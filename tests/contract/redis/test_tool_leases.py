@@ -252,6 +252,7 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
         lambda: calls.renew(assignment, "me"),
         lambda: calls.record_outcome(assignment, "me", OUTCOME, status_event("a")),
         lambda: calls.restart(assignment),
+        lambda: calls.end_wait(assignment, ""),
     ]
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
@@ -281,3 +282,56 @@ def test_the_last_worker_that_declined_a_call_is_kept_after_many_declines(tools_
         assert tools_task.calls.claim(assignment, f"t{number}")
         tools_task.calls.release(assignment, f"t{number}", declined_by="a@x" if number < 39 else "b@x")
     assert tools_task.snapshot.calls["tc_1"].declined == Declined(40, ("a@x", "b@x"))
+
+
+def release_waiting(tools_task: TaskUnderTest, call_id: str, reason: str) -> None:
+    """Claim the call, and release it with this reason."""
+    assignment = tools_task.tool_assignment(call_id)
+    assert tools_task.calls.claim(assignment, f"of {call_id}")
+    assert tools_task.calls.release(assignment, f"of {call_id}", event=status_event(reason))
+
+
+def waits_of(tools_task: TaskUnderTest) -> tuple[str, list[str]]:
+    """Return the reason of the task, and the ids of the calls that wait."""
+    found = tools_task.snapshot
+    return found.reason, sorted(call_id for call_id, call in found.calls.items() if call.waits)
+
+
+def test_a_task_has_the_reason_for_which_its_calls_wait_until_none_does(tools_task: TaskUnderTest) -> None:
+    release_waiting(tools_task, "tc_1", "off")
+    release_waiting(tools_task, "tc_2", "off")
+    assert waits_of(tools_task) == ("off", ["tc_1", "tc_2"])
+    assert tools_task.calls.claim(tools_task.tool_assignment("tc_3"), "me")
+    assert waits_of(tools_task) == ("off", ["tc_1", "tc_2"]), "a call that did not wait"
+    for _ in range(2):  # the answer to the first claim was lost
+        assert tools_task.calls.claim(tools_task.tool_assignment("tc_1"), "me")
+        assert waits_of(tools_task) == ("off", ["tc_2"])
+    release_waiting(tools_task, "tc_2", "off")  # by a worker whose message was late
+    assert waits_of(tools_task) == ("off", ["tc_2"])
+    assert tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "me")
+    assert waits_of(tools_task) == ("", [])
+    assert [text for _, _, text in tools_task.event_log()] == ["off", "off"], "one for each time that none waited"
+
+
+def test_the_end_of_a_wait_is_dispatched_once_and_names_why_others_wait(tools_task: TaskUnderTest) -> None:
+    release_waiting(tools_task, "tc_1", "one is off")
+    release_waiting(tools_task, "tc_2", "two is off")
+    assert waits_of(tools_task) == ("two is off", ["tc_1", "tc_2"])
+    assert tools_task.calls.end_wait(tools_task.tool_assignment("tc_2"), "one is off")
+    assert waits_of(tools_task) == ("one is off", ["tc_1"])
+    assert not tools_task.calls.end_wait(tools_task.tool_assignment("tc_2"), ""), "it does not wait any more"
+    assert not tools_task.calls.end_wait(tools_task.tool_assignment("tc_1", attempt=2), "")
+    assert tools_task.calls.end_wait(tools_task.tool_assignment("tc_1"), "")
+    assert waits_of(tools_task) == ("", [])
+    assert tools_task.calls.claim(tools_task.tool_assignment("tc_1"), "me")
+
+
+def test_a_wait_ends_when_the_fence_moves(tools_task: TaskUnderTest) -> None:
+    release_waiting(tools_task, "tc_1", "off")
+    before = tools_task.tool_assignment("tc_1")
+    tools_task.record_decision(Phase.TOOLS)
+    assert waits_of(tools_task) == ("", [])
+    assert not tools_task.calls.end_wait(before, "")
+    assert not tools_task.calls.end_wait(tools_task.tool_assignment("tc_1"), "")
+    release_waiting(tools_task, "tc_1", "off")
+    assert waits_of(tools_task) == ("off", ["tc_1"])

@@ -145,6 +145,18 @@ def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int
     return epoch, Declined(before.count + 1, names)
 
 
+def _end_wait(task: StoredTask, call: StoredCall, others: str = "") -> bool:
+    """End the wait of the call. The task has a reason until no call of it waits. Return True if the call waited."""
+    if call.wait_epoch != task.epoch:
+        return False
+    call.wait_epoch = 0
+    if any(one.wait_epoch == task.epoch for one in task.calls.values()):
+        task.reason = others or task.reason
+    else:
+        task.reason = ""
+    return True
+
+
 def _lease_status(task: StoredTask) -> LeaseStatus:
     return LeaseStatus.CANCEL_REQUESTED if task.cancellation[0] == task.epoch else LeaseStatus.HELD
 
@@ -172,8 +184,7 @@ class MemoryCalls:
             call.owner = token
             call.lease_until = now + self._lease
             task.calls[assignment.call_id] = call
-            if task.call_wait_epoch == task.epoch:
-                task.reason, task.call_wait_epoch = "", 0
+            _end_wait(task, call)
             return True
 
     def renew(self, assignment: ToolAssignment, token: str) -> bool:
@@ -214,9 +225,24 @@ class MemoryCalls:
             call.lease_until = 0.0
             call.declined = _declined(call.declined, assignment.epoch, declined_by)
             task = held.tasks[assignment.task_id]
+            if event is not None:
+                call.wait_epoch = task.epoch
             if event is not None and task.reason != event.reason:
-                task.reason, task.call_wait_epoch = event.reason, task.epoch
+                task.reason = event.reason
                 self._server.publish_event(assignment.task_id, task, event)
+            return True
+
+    def end_wait(self, assignment: ToolAssignment, others: str) -> bool:
+        """End the wait of a released call. Return False if it does not wait."""
+        now = self._clock.now()
+        with self._server as held:
+            call = self._call(assignment)
+            if call is None or call.outcome is not None or call.attempt != assignment.attempt:
+                return False
+            task = held.tasks[assignment.task_id]
+            if not _end_wait(task, call, others):
+                return False
+            task.dispatched_at = now
             return True
 
     def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:

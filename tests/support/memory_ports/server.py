@@ -27,6 +27,7 @@ class StoredCall:
     lease_until: float = 0.0
     outcome: str | None = None
     declined: tuple[int, Declined] = (0, Declined())
+    wait_epoch: int = 0
 
 
 @dataclass
@@ -94,7 +95,6 @@ class StoredTask:
     refused_for: float = 0.0
     deferred_token: str = ""
     released_token: str = ""
-    call_wait_epoch: int = 0
     declined: tuple[int, Declined] = (0, Declined())
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)

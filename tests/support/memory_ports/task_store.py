@@ -213,4 +213,5 @@ def _call(call: StoredCall, now: float, epoch: int) -> CallState:
         lease_left=max(0.0, call.lease_until - now) if call.owner and call.outcome is None else 0.0,
         outcome=None if call.outcome is None else ToolOutcome.model_validate_json(call.outcome),
         declined=call.declined[1] if call.declined[0] == epoch else Declined(),
+        waits=call.wait_epoch == epoch,
     )

@@ -3,9 +3,10 @@
 -- ARGV[1] epoch  ARGV[2] call id  ARGV[3] attempt  ARGV[4] token of the owner
 -- ARGV[5] the worker, if it cannot run the call, else ''
 -- ARGV[6] why the call waits, or ''  ARGV[7] body of the event with this reason: sent unless the task has the reason
+-- The state counts the calls that wait: the task has a reason until none does.
 -- Return 1 if the call is released now or this owner released it before, or 0 if this owner does not hold the call.
 -- Cost: O(1), and O(length of the names) of `add_decline`.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'reason')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'reason', 'call_wait_epoch', 'call_waits')
 if now[1] ~= ARGV[1] then return 0 end
 local field = ARGV[2] .. ':'
 local call = redis.call('HMGET', KEYS[2], field .. 'outcome', field .. 'attempt', field .. 'owner',
@@ -17,8 +18,13 @@ if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[2], field .. 'declined', add_decline(call[5] or '', ARGV[1], ARGV[5]))
 end
 redis.call('DEL', KEYS[3])
+if ARGV[6] ~= '' then
+  local waits = now[3] == ARGV[1] and tonumber(now[4] or 0) or 0
+  redis.call('HSET', KEYS[2], field .. 'wait_epoch', ARGV[1])
+  redis.call('HSET', KEYS[1], 'call_wait_epoch', ARGV[1], 'call_waits', waits + 1)
+end
 if ARGV[6] ~= '' and now[2] ~= ARGV[6] then
-  redis.call('HSET', KEYS[1], 'reason', ARGV[6], 'call_wait_epoch', ARGV[1])
+  redis.call('HSET', KEYS[1], 'reason', ARGV[6])
   publish(KEYS[1], KEYS[4], 'events', 'chunks', ARGV[7])
 end
 return 1

@@ -102,6 +102,98 @@ def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
     assert task.reason == ""
 
 
+TWO = team_of(
+    agents=[member("one", tools=["add", "sub"])],
+    tools=[{"name": "add", "function": "shop.sums:add"}, {"name": "sub", "function": "shop.sums:sub"}],
+)
+
+
+def world_with_two_calls() -> tuple[World, ToolMessage, ToolMessage]:
+    """Return a world whose agent has called both tools, with the messages of the calls."""
+
+    def answer(request: Any) -> Any:
+        answered = any(message.get("role") == "tool" for message in request.messages)
+        return says("done") if answered else says("", ("add", {}), ("sub", {}))
+
+    world = World(world_parts(answer, {"add": lambda args, context: 3, "sub": lambda args, context: 1}))
+    world.engine.switches.repair()
+    world.submit(TWO, at_once=True)
+    run_turn(world.engine, take(world, TurnMessage).assignment)
+    first, second = world.dispatcher.queue
+    assert isinstance(first, ToolMessage)
+    assert isinstance(second, ToolMessage)
+    world.dispatcher.queue.clear()
+    return world, first, second
+
+
+def reason_of(world: World) -> str:
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    return task.reason
+
+
+def sweep_in(world: World, seconds: float) -> None:
+    world.clock.move(seconds)
+    sweep(world.engine, world.server)
+
+
+def test_a_task_shows_why_a_call_waits_while_another_call_of_the_step_runs() -> None:
+    world, first, second = world_with_two_calls()
+    switch_off(world, "tool:add")
+    assert isinstance(run_call(world.engine, first.assignment), SwitchedOff)
+    assert run_call(world.engine, second.assignment) is CallOutcome.DONE
+    assert reason_of(world) == "tool:add is switched off: it is broken"
+    switch_on(world, "tool:add")
+    sweep_in(world, 30)
+    assert reason_of(world) == ""
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_task_shows_the_switch_that_is_left() -> None:
+    world, first, second = world_with_two_calls()
+    switch_off(world, "tool:add", "one")
+    switch_off(world, "tool:sub", "two")
+    for message in (first, second):
+        run_call(world.engine, message.assignment)
+    assert reason_of(world) == "tool:sub is switched off: two"
+    switch_on(world, "tool:sub")
+    sweep_in(world, 30)
+    assert take(world, ToolMessage).assignment == second.assignment
+    assert reason_of(world) == "tool:add is switched off: one"
+
+
+def test_a_call_that_is_switched_on_is_dispatched_though_another_one_waits_in_its_queue() -> None:
+    """The check of a message that waits in its queue is postponed, up to 300 s. That of a switch is not."""
+    world, first, second = world_with_two_calls()
+    switch_off(world, "tool:add")
+    run_call(world.engine, first.assignment)
+    world.dispatcher.queue.append(second)
+    for _ in range(12):
+        sweep_in(world, 60)
+    assert list(world.dispatcher.queue) == [second]
+    switch_on(world, "tool:add")
+    sweep_in(world, 30)
+    assert [message.assignment for message in world.dispatcher.queue if isinstance(message, ToolMessage)] == [
+        second.assignment,
+        first.assignment,
+    ]
+    sweep_in(world, 5)
+    assert len(world.dispatcher.queue) == 2, "a message that waits is not sent again"
+
+
+def test_a_call_whose_message_is_lost_after_it_was_switched_on_is_dispatched_again() -> None:
+    world, first, second = world_with_two_calls()
+    switch_off(world, "tool:add")
+    run_call(world.engine, first.assignment)
+    run_call(world.engine, second.assignment)
+    switch_on(world, "tool:add")
+    sweep_in(world, 30)
+    take(world, ToolMessage)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
 def test_other_work_is_not_affected(world: World) -> None:
     for target in ("tool:other", "model:other", "team:other", "tenant:acme", "agent:other/one"):
         switch_off(world, target)
