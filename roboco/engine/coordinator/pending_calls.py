@@ -21,7 +21,6 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Item, Pause
-from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.close_call import close_call
 from roboco.engine.coordinator.delegate import start_sub_task
@@ -36,6 +35,7 @@ from roboco.engine.coordinator.pending import (
 )
 from roboco.engine.coordinator.switched_off import call_work, check_delay
 from roboco.engine.engine import Engine
+from roboco.engine.record.effects import has_intent, stored_outcome
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.dispatcher import AttemptStatus
 from roboco.ports.task_store import CallState, Snapshot
@@ -155,11 +155,11 @@ def restart_call(
 
     With `worker_lost`, the pool has reported the worker's death, and the lease does not have to expire first.
     """
-    has_intent = engine.files.get(intent_path(assignment.task_id, call.id)) is not None
-    if assignment.attempt >= engine.policy.max_attempts + has_intent:
+    begun = has_intent(engine, assignment.task_id, call.id)
+    if assignment.attempt >= engine.policy.max_attempts + begun:
         if not worker_lost:  # otherwise the pool has reported how the attempt ended
             engine.dispatcher.report_attempt_end(assignment, call.tool_name, AttemptStatus.LOST)
-        close_call(engine, assignment, call, _lost_too_often(engine, team, assignment, call, has_intent))
+        close_call(engine, assignment, call, _lost_too_often(engine, team, assignment, call, begun))
         return
     attempt = engine.calls.restart(assignment, worker_lost)
     if attempt is not None:
@@ -169,16 +169,8 @@ def restart_call(
         dispatch_call(engine, team, replace(assignment, attempt=attempt), call)
 
 
-def stored_outcome(engine: Engine, task_id: str, call_id: str) -> ToolOutcome | None:
-    """Return the stored outcome of an irreversible call, or None if its worker has not stored one."""
-    data = engine.files.get(outcome_path(task_id, call_id))
-    return ToolOutcome.model_validate_json(data) if data else None
-
-
-def _lost_too_often(
-    engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, has_intent: bool
-) -> ToolOutcome:
-    if has_intent and (stored := stored_outcome(engine, assignment.task_id, call.id)) is not None:
+def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, begun: bool) -> ToolOutcome:
+    if begun and (stored := stored_outcome(engine, assignment.task_id, call.id)) is not None:
         return stored
     why = f"tool {call.tool_name!r} was lost {assignment.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
@@ -187,6 +179,6 @@ def _lost_too_often(
     )
     _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)
     spec = team.tool(call.tool_name)  # an intent exists for tools with an effect only
-    if spec is None or not has_intent:
+    if spec is None or not begun:
         return failed_outcome(call.id, why)
     return unknown_outcome(call.id, why, spec.on_unknown)

@@ -18,21 +18,17 @@ import logging
 from functools import partial
 from typing import assert_never
 
-from roboco.domain.canonical_json import well_formed
 from roboco.domain.decision.decide import limit_step
 from roboco.domain.history.part import TextPart
-from roboco.domain.history.step import TaskStep
-from roboco.domain.ids import step_id_at
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.url import strip_credentials
 from roboco.engine.coordinator import outage
-from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending_turn import restart_turn
 from roboco.engine.coordinator.switched_off import turn_work
 from roboco.engine.engine import Engine
 from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.execution.claimed_turn import ClaimedTurn
+from roboco.engine.execution.commit_turn import commit_turn
 from roboco.engine.execution.deferral import (
     defer,
     defer_for_outage,
@@ -41,6 +37,7 @@ from roboco.engine.execution.deferral import (
     defer_for_rate_limit,
     defer_for_switch,
 )
+from roboco.engine.execution.failed_turn import error_text, try_later
 from roboco.engine.execution.hand_over import hand_over_turn
 from roboco.engine.execution.not_runnable import defer_turn
 from roboco.engine.execution.reply import StepContent, content_of_failure, content_of_reply
@@ -57,25 +54,18 @@ from roboco.engine.execution.summarize import (
 )
 from roboco.engine.execution.token_stream import TokenStream
 from roboco.engine.execution.turn_metadata import interruption_metadata, reply_metadata, usage_metadata
-from roboco.engine.execution.turn_result import TurnResult, stored_failure, task_failure
+from roboco.engine.execution.turn_result import TurnResult, stored_failure
 from roboco.engine.record import rate_tickets as tickets
-from roboco.engine.record import recover
-from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.record.tool_listings import listings_for
-from roboco.engine.retry import retry
-from roboco.engine.usage import failed_reply_usage, record_turn_metrics, unfinished_usage_metadata
-from roboco.engine.usage_counts import count_turn
+from roboco.engine.usage import failed_reply_usage
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
-from roboco.ports.task_store import Commit
 from roboco.ports.telemetry import Operation, OperationSpan
 from roboco.ports.tools import Listings, MissingListing
 
 _log = logging.getLogger(__name__)
-MAX_ERROR_CHARS = 2000
-"""Characters that the history keeps of an exception."""
 
 
 def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
@@ -132,40 +122,16 @@ def _run_or_report(turn: ClaimedTurn) -> TurnResult:
         return _run(turn)
     except ModelError as error:
         if error.retryable:
-            return _try_later(turn, error)
-        return _commit(turn, content_of_failure(claim, error.code, str(error)), {})
+            return try_later(turn, error)
+        return commit_turn(turn, content_of_failure(claim, error.code, str(error)), {})
     except TransientError as error:
-        return _try_later(turn, error)
+        return try_later(turn, error)
     except (Conflict, CorruptHistory):
         raise
     except Exception as error:
         _log.exception("step %d of task %s fails", claim.assignment.seq, claim.assignment.task_id)
-        message = _error_text(f"{type(error).__name__}: {error}")
-        return _commit(turn, content_of_failure(claim, "internal", message), {})
-
-
-def _error_text(text: str) -> str:
-    """Return the text of an exception without credentials and at a bounded length, for the history."""
-    return strip_credentials(well_formed(text))[:MAX_ERROR_CHARS]
-
-
-def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
-    """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
-
-    Raise TransientError if Redis does not answer either. Then the turn is tried again after its lease.
-    """
-    engine, claim = turn.engine, turn.claim
-    now = engine.task_store.load(claim.assignment.task_id, 1)
-    if now is None or not now.attempt_chunks:
-        failure = ModelError("server", str(error), True)
-        return defer_for_outage(turn, failure)
-    if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before
-        engine.dispatcher.advance(claim.assignment.task_id)
-        return TurnOutcome.REPLACED
-    if claim.snapshot.counted_attempt >= engine.policy.max_attempts:
-        return _commit(turn, content_of_failure(claim, "server", _error_text(str(error))), {})
-    restart_turn(engine, claim.assignment.task_id, claim.snapshot, _error_text(str(error)), claim.token)
-    return TurnOutcome.CUT_OFF
+        message = error_text(f"{type(error).__name__}: {error}")
+        return commit_turn(turn, content_of_failure(claim, "internal", message), {})
 
 
 def _run(turn: ClaimedTurn) -> TurnResult:
@@ -174,7 +140,7 @@ def _run(turn: ClaimedTurn) -> TurnResult:
     try:
         listings = listings_for(engine, claim.assignment.task_id, turn.team, turn.team.agent(claim.snapshot.agent))
     except UsageError as error:
-        return _commit(turn, content_of_failure(claim, "team", str(error)), {})
+        return commit_turn(turn, content_of_failure(claim, "team", str(error)), {})
     if isinstance(listings, MissingListing):
         if not turn.cancellation.requested:
             return defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
@@ -196,10 +162,12 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     except NotRunnable as error:
         return defer_turn(turn, error)
     except UsageError as error:
-        return _commit(turn, content_of_failure(claim, "team", str(error)), usage_metadata(ready_of(result)))
+        return commit_turn(turn, content_of_failure(claim, "team", str(error)), usage_metadata(ready_of(result)))
     if prepared.refused:
         step = limit_step(prepared.refused, claim.snapshot.agent)  # `decide` chooses what follows
-        return _commit(turn, StepContent(step.parts), step.metadata | usage_metadata(prepared.summary), step.agent_name)
+        return commit_turn(
+            turn, StepContent(step.parts), step.metadata | usage_metadata(prepared.summary), step.agent_name
+        )
     admission = engine.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
     if isinstance(admission, Queued):
         if not turn.cancellation.requested:
@@ -247,13 +215,15 @@ def _stream_reply(
         return _handle_failure(turn, prepared, texts, failed_with)
     if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
         content = content_of_reply(engine, turn.team, claim, "".join(texts), reply, prepared.listings)
-        outcome = _commit(turn, content, reply_metadata(prepared, reply) | {"chunks": len(texts)})
+        outcome = commit_turn(turn, content, reply_metadata(prepared, reply) | {"chunks": len(texts)})
         _record_reply(turn, prepared.request.profile, reply, awaited)
         return outcome
     if not cancellation.requested:
         return TurnOutcome.REPLACED
     receipt = cancellation.receipt(claim, stream, len(texts))
-    return _commit(turn, StepContent((TextPart(text="".join(texts)),)), interruption_metadata(prepared, texts, receipt))
+    return commit_turn(
+        turn, StepContent((TextPart(text="".join(texts)),)), interruption_metadata(prepared, texts, receipt)
+    )
 
 
 def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
@@ -288,38 +258,4 @@ def _handle_failure(turn: ClaimedTurn, prepared: PreparedRequest, texts: list[st
     content = content_of_failure(claim, error.code, error.message, "".join(texts))
     used = failed_reply_usage(prepared.request.profile, prepared.memory.tokens, texts)
     metadata = usage_metadata(prepared.summary, used)
-    return _commit(turn, content, metadata | {"context": prepared.memory.report, "chunks": len(texts)})
-
-
-def _commit(
-    turn: ClaimedTurn, content: StepContent, metadata: dict[str, object], agent_name: str | None = None
-) -> TurnResult:
-    engine, claim = turn.engine, turn.claim
-    order, task = claim.assignment, claim.snapshot
-    routing: dict[str, object] = {"attempt": order.attempt, "routing": task.routing} if agent_name is None else {}
-    step = TaskStep(
-        step_id=step_id_at(order.task_id, order.seq),
-        seq=order.seq,
-        agent_name=agent_name or task.agent,
-        parts=content.parts,
-        created_at=engine.now(),
-        metadata=routing | metadata | content.metadata() | unfinished_usage_metadata(turn.team, task),
-    ).sealed(task.state.last_digest)
-    stored = retry(
-        lambda: engine.histories.append(order.task_id, step),
-        lambda: bool(engine.turns.renew(claim)),
-        f"step {step.seq} of task {order.task_id}",
-        engine.clock,
-        engine.policy.store_timeout,
-    )
-    record_turn_metrics(engine, turn.span, turn.model, step, engine.clock.now() - turn.claimed_at)
-    if stored.digest != step.digest:
-        recover.catch_up(engine, order.task_id, task)
-        engine.dispatcher.advance(order.task_id)
-        return TurnOutcome.REPLACED
-    commit = Commit(step, task.state.after(step), recover.step_events(engine, order.task_id, step, task.tail[-1]))
-    continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
-    if not continued or is_log_full(engine, task):
-        engine.dispatcher.advance(order.task_id)
-    count_turn(engine, order.task_id, task.first, step)
-    return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED
+    return commit_turn(turn, content, metadata | {"context": prepared.memory.report, "chunks": len(texts)})

@@ -1,0 +1,45 @@
+"""failed_turn: what follows if a server does not answer during a turn.
+
+no text published ─► deferred, as for an outage of the model          (no attempt is counted)
+text published ────► restarted: event_turn_restart voids the text     (at most `max_attempts`)
+last attempt ──────► the error is the step
+"""
+
+from roboco.domain.canonical_json import well_formed
+from roboco.domain.url import strip_credentials
+from roboco.engine.coordinator.pending_turn import restart_turn
+from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.execution.claimed_turn import ClaimedTurn
+from roboco.engine.execution.commit_turn import commit_turn
+from roboco.engine.execution.deferral import defer_for_outage
+from roboco.engine.execution.reply import content_of_failure
+from roboco.engine.execution.turn_result import TurnResult
+from roboco.engine.record import recover
+from roboco.errors import ModelError, TransientError
+
+MAX_ERROR_CHARS = 2000
+"""Characters that the history keeps of an exception."""
+
+
+def try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
+    """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
+
+    Raise TransientError if Redis does not answer either. Then the turn is tried again after its lease.
+    """
+    engine, claim = turn.engine, turn.claim
+    now = engine.task_store.load(claim.assignment.task_id, 1)
+    if now is None or not now.attempt_chunks:
+        failure = ModelError("server", str(error), True)
+        return defer_for_outage(turn, failure)
+    if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before
+        engine.dispatcher.advance(claim.assignment.task_id)
+        return TurnOutcome.REPLACED
+    if claim.snapshot.counted_attempt >= engine.policy.max_attempts:
+        return commit_turn(turn, content_of_failure(claim, "server", error_text(str(error))), {})
+    restart_turn(engine, claim.assignment.task_id, claim.snapshot, error_text(str(error)), claim.token)
+    return TurnOutcome.CUT_OFF
+
+
+def error_text(text: str) -> str:
+    """Return the text of an exception without credentials and at a bounded length, for the history."""
+    return strip_credentials(well_formed(text))[:MAX_ERROR_CHARS]
