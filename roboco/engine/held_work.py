@@ -113,11 +113,23 @@ class HeldWork:
             yield item
         finally:
             try:
-                with self._changed:
-                    self._held.pop(item, None)
-                    self._changed.notify()
+                self._let_go(item)
             finally:  # an interruption may be raised in the block above
                 item.end()
+
+    def settle(self, item: HeldItem) -> None:
+        """End the time in which the work may be interrupted; raise an interruption of this moment here, not later.
+
+        The thread of the work calls this before it stores a result. If the work was interrupted, the end of its block
+        hands it over, which has no effect on work whose result is stored.
+        """
+        self._let_go(item)
+        item.settle()
+
+    def _let_go(self, item: HeldItem) -> None:
+        with self._changed:
+            self._held.pop(item, None)
+            self._changed.notify()
 
     def check(self) -> None:
         """Interrupt the work that has to end now, and hand over the part of it that does not end in time."""

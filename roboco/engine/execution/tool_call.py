@@ -97,8 +97,8 @@ def _run(
         outcome = _run_unless_interrupted(claimed, held)
         if outcome is None:
             return CallOutcome.HANDED_OVER if held.reason else CallOutcome.DONE
-        _complete(claimed, outcome, task, began, span)
-    return CallOutcome.DONE
+        recorded = _complete(claimed, outcome, task, began, span)
+    return CallOutcome.DONE if recorded or not held.reason else CallOutcome.HANDED_OVER
 
 
 def _holding(claimed: ClaimedCall, work: SwitchableWork) -> AbstractContextManager[HeldItem]:
@@ -113,37 +113,48 @@ def _holding(claimed: ClaimedCall, work: SwitchableWork) -> AbstractContextManag
 
 
 def _run_unless_interrupted(claimed: ClaimedCall, held: HeldItem) -> ToolOutcome | None:
-    """Return the outcome of the call. Return None if it was interrupted, or if another attempt has replaced it."""
+    """Return the outcome of the call. Return None if it was interrupted, or if another attempt has replaced it.
+
+    It is not interrupted after this: an exception while the outcome is recorded would show it as failed.
+    """
     outcome: ToolOutcome | None = None
+    held_work = claimed.engine.held_work
     try:
-        outcome = claimed.run()
-        held.settle()
+        try:
+            outcome = claimed.run()
+        finally:
+            held_work.settle(held)
     except Exception:
         if not held.reason:
             raise
+        held_work.settle(held)  # the interruption may have been raised before it was settled
     return None if held.reason and outcome is not None and outcome.result.is_error else outcome
 
 
-def _complete(claimed: ClaimedCall, outcome: ToolOutcome, task: Snapshot, began: float, span: OperationSpan) -> None:
-    """Measure the call, and record its outcome."""
+def _complete(claimed: ClaimedCall, outcome: ToolOutcome, task: Snapshot, began: float, span: OperationSpan) -> bool:
+    """Measure the call, and record its outcome. Return False if this worker does not hold the call any more."""
     engine, order, call = claimed.engine, claimed.order, claimed.call
     ended_as = "error" if outcome.result.is_error else "ok"
     engine.telemetry.record(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
     if outcome.result.is_error:
         span.annotate(error="unknown" if outcome.unknown else "tool_error")
-    _record(engine, claimed.team, (order, claimed.token), task, outcome)
+    return _record(engine, claimed.team, (order, claimed.token), task, outcome)
 
 
 def _record(
     engine: Engine, team: Team, lease: tuple[ToolAssignment, str], task: Snapshot, outcome: ToolOutcome
-) -> None:
-    """Record the outcome of a call, under the lease of its assignment. After the last call, wake a coordinator."""
+) -> bool:
+    """Record the outcome of a call, under the lease of its assignment. After the last call, wake a coordinator.
+
+    Return False if the lease is lost.
+    """
     order, token = lease
     step = task.tail[-1]
     call = next(one for one in step.calls if one.id == order.call_id)
     recorded = engine.calls.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
     if recorded is not None and recorded >= _count_unattended(team, task, step):
         engine.dispatcher.advance(order.task_id)
+    return recorded is not None
 
 
 def _release_switched_off(

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from roboco.domain.switch import SwitchableWork
-from roboco.engine.execution.attempt_outcome import TurnOutcome
+from roboco.engine.execution.attempt_outcome import CallOutcome, TurnOutcome
+from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
 from roboco.engine.held_work import SHUTDOWN_REASON
-from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import make_call
@@ -132,6 +133,88 @@ def test_an_interruption_that_is_late_does_not_reach_the_work_after_it() -> None
         signal.signal(signal.SIGUSR1, before)
     assert (ended_before, item.ended.is_set()) == ([False], True)
     assert handed_over == [SHUTDOWN_REASON]
+
+
+ADDING = team_of(
+    agents=[member("one", tools=["add"])],
+    tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+)
+
+
+def world_with_call(run: Callable[..., Any]) -> tuple[World, ToolMessage]:
+    """Return a world whose agent has called a tool, and the message of the call."""
+    world = World(world_parts(lambda request: says("", ("add", {})), {"add": run}))
+    world.engine.switches.repair()
+    world.submit(ADDING, at_once=True)
+    run_turn(world.engine, take(world).assignment)
+    message = world.dispatcher.queue.pop()
+    assert isinstance(message, ToolMessage)
+    return world, message
+
+
+def interrupt_at(world: World, operation: str, after: bool) -> None:
+    """Interrupt held work at this operation, as the signal of a pool does: by an exception in the thread of the work.
+
+    The thread that interrupts it hands it over after its grace period, here at once.
+    """
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call() if name != operation or after else None
+        if name == operation and (held := list(world.engine.held_work._held)):
+            for item in held:
+                item.reason = SHUTDOWN_REASON
+                item.interrupt()
+            raise InterruptedCallError
+        return call() if name == operation and not after else answer
+
+    world.watch = watch
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("operation", ["calls.record_outcome", "dispatcher.advance"])
+def test_a_call_is_not_interrupted_while_its_outcome_is_recorded(operation: str, after: bool) -> None:
+    world, message = world_with_call(lambda args, context: 3)
+    interrupt_at(world, operation, after)
+    assert run_call(world.engine, message.assignment) is CallOutcome.DONE
+    world.watch = make_call
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert task.calls[message.assignment.call_id].outcome is not None
+    assert not any(isinstance(one, ToolMessage) for one in world.dispatcher.queue)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_that_ends_as_it_is_interrupted_is_recorded_or_handed_over(fails: bool) -> None:
+    """A result counts. An error may be the interruption, so another worker runs the call."""
+
+    def run(args: Any, context: Any) -> int:
+        for item in world.engine.held_work._held:
+            item.reason = SHUTDOWN_REASON
+            item.interrupt()
+        if fails:
+            raise InterruptedCallError
+        return 3
+
+    world, message = world_with_call(run)
+    expected = CallOutcome.HANDED_OVER if fails else CallOutcome.DONE
+    assert run_call(world.engine, message.assignment) is expected
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert (task.calls[message.assignment.call_id].outcome is None) is fails
+    assert sum(isinstance(one, ToolMessage) for one in world.dispatcher.queue) == fails
+
+
+def test_a_call_that_was_handed_over_before_its_outcome_is_recorded_is_shown_as_handed_over() -> None:
+    def run(args: Any, context: Any) -> int:
+        for item in world.engine.held_work._held:
+            item.reason = SHUTDOWN_REASON
+            item.interrupt()
+            item.hand_over()  # the tool did not end in time
+        return 3
+
+    world, message = world_with_call(run)
+    assert run_call(world.engine, message.assignment) is CallOutcome.HANDED_OVER
+    assert sum(isinstance(one, ToolMessage) for one in world.dispatcher.queue) == 1
 
 
 def test_an_interruption_that_fails_does_not_keep_other_work_from_its_own() -> None:
