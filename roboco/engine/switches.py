@@ -15,6 +15,7 @@ if that cannot be read either, the last known switches do. A process that knows 
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -105,6 +106,8 @@ class SwitchBoard:
             if after is None:
                 self._publish(before)  # the earlier change may have missed Redis
                 return before
+            with suppress(TransientError):  # while Redis is away, the record counts
+                self._publish(before)  # a user of Redis without the right to switch is refused before anything changes
             if self._files.replace(SWITCHES_FILE, _encoded(after), None if stored is None else stored.version):
                 self._publish(after)
                 return before

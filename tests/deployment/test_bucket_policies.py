@@ -15,11 +15,12 @@ POOL, COORDINATOR = "s3-policy.json", "s3-policy-coordinator.json"
 GATEWAY, OPERATOR = "s3-policy-gateway.json", "s3-policy-operator.json"
 TASK, KEY, OTHER = "roboco/tasks/order-17/task.json", "roboco/tasks/_keys/4f1c.json", "roboco/others/file"
 RECEIPT, REQUEST, ARCHIVE = "roboco/tasks/_erased/t1", "roboco/tasks/_erasing/t1", "roboco/archive/t1.tar"
+SWITCHES = "roboco/tasks/_switches.json"
 ALLOWED = {
-    POOL: {TASK: "GPD", KEY: "", RECEIPT: "G", REQUEST: "G", ARCHIVE: ""},
-    COORDINATOR: {TASK: "GPD", KEY: "", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "GPD"},
-    GATEWAY: {TASK: "GPD", KEY: "G", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: ""},
-    OPERATOR: {TASK: "GPD", KEY: "GPD", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: ""},
+    POOL: {TASK: "GPD", KEY: "", RECEIPT: "G", REQUEST: "G", ARCHIVE: "", SWITCHES: "G"},
+    COORDINATOR: {TASK: "GPD", KEY: "", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "GPD", SWITCHES: "GPD"},
+    GATEWAY: {TASK: "GPD", KEY: "G", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "", SWITCHES: "GPD"},
+    OPERATOR: {TASK: "GPD", KEY: "GPD", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "", SWITCHES: "GPD"},
 }
 """The objects that a policy allows to get, put and delete."""
 ACTIONS = {"G": "s3:GetObject", "P": "s3:PutObject", "D": "s3:DeleteObject"}

@@ -99,6 +99,33 @@ def test_a_command_without_a_right_names_the_user_that_has_it(acl_stack: Stack, 
     take_denials(acl_stack)
 
 
+def switch(stack: Stack, user: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `roboco switch` as the user of Redis."""
+    variables = stack.environment | {"ROBOCO_REDIS_URL": url_of(stack.valkey, user)}
+    command = [sys.executable, "-m", "roboco.cli.main", "switch", *words]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_only_the_documented_user_switches_work_off_by_command(acl_stack: Stack) -> None:
+    """The command of another user changes neither the record nor the copy in Redis."""
+    off, target = ("off", "team:graph", "--reason", "it is broken"), "team:graph"
+    done = switch(acl_stack, "roboco-client", *off)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Redis user 'roboco-client' lacks a right" in done.stderr
+    assert "roboco-admin may run every command" in done.stderr
+    assert acl_stack.orchestrator.switches() == []
+    assert take_denials(acl_stack)
+    for user in ("roboco-admin", "roboco-gateway"):  # the gateway serves /v1/operations/switches
+        done = switch(acl_stack, user, *off)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [one.target for one in acl_stack.orchestrator.switches()] == [target]
+        with redis.Redis.from_url(acl_stack.valkey.url, decode_responses=True) as client:
+            assert target in str(client.hget("roboco:switches", "switches"))
+        assert "is switched on" in switch(acl_stack, user, "on", target).stdout
+    assert acl_stack.orchestrator.switches() == []
+    assert take_denials(acl_stack) == set()
+
+
 def test_flower_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
     url = url_of(acl_stack.valkey, "roboco-flower")
     with flower(acl_stack, ROBOCO_REDIS_URL=url) as seen:
@@ -339,6 +366,9 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("EXPIRE roboco:{schedule/3-41}:tasks 0", {"coordinator"}),
     ("SET roboco:sentinel x", {"coordinator"}),
     ("HSET roboco:schedule_fill token x", {"coordinator"}),
+    ("HGET roboco:switches switches", WORKERS | {"gateway"}),
+    ("HSET roboco:switches revision 9", {"coordinator", "gateway"}),
+    ("DEL roboco:switches", set()),
     ("HGETALL roboco:{dead}:letters", {"coordinator", "client"}),
     ("GET roboco:{workers}:workspace", WORKERS | CLIENTS),
     ("SET roboco:{workers}:workspace x", {"coordinator"}),

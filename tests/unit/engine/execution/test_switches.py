@@ -15,6 +15,7 @@ from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.sweeping import sweep
+from tests.support.memory_ports.watch import Watch
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 TEAM = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
@@ -224,6 +225,25 @@ def test_the_last_known_switches_count_while_no_server_answers(world: World) -> 
 
     world.watch = fail
     assert [switch.target for switch in world.engine.switches.current().off] == ["model:m"]
+
+
+def test_a_switch_is_recorded_while_redis_is_away_and_not_if_redis_refuses_its_user(world: World) -> None:
+    def answer(error: Exception) -> Watch:
+        def watch(name: str, call: Any) -> Any:
+            if name == "switches.write":
+                raise error
+            return call()
+
+        return watch
+
+    world.watch = answer(PermissionError("this user has no right"))
+    with pytest.raises(PermissionError):
+        switch_off(world, "model:m")
+    assert world.engine.switches.stored().off == ()
+    world.watch = answer(TransientError("away"))
+    with pytest.raises(TransientError):
+        switch_off(world, "model:m")
+    assert [switch.target for switch in world.engine.switches.stored().off] == ["model:m"]
 
 
 def test_a_switch_is_replaced_and_their_number_is_bounded(world: World) -> None:
