@@ -7,7 +7,9 @@ worker dies between the first two, or is suspended there for longer than its lea
 with the same id. Celery's own worker gives the same guarantee.
 
 If the task is retried after it had failed, its new end continues the canvas again, with another record: the result
-replaces the error, and the chain goes on. Its part of a chord has been counted, so the chord stays failed.
+replaces the error, and the chain goes on. Its part of a chord has been counted, so the chord stays failed. A message of
+the first end may be processed after that of the new one: it was given up and requeued by an operator, or it arrives
+twice. Then it changes nothing, and the part of a chord counts with the new end.
 """
 
 from typing import Any
@@ -48,7 +50,9 @@ def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> Non
 def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     target, notice = notify.find_notification(engine, task_id, name)
     stored = json.loads(target.continuation)
-    continuation = Continuation(app, stored["request"], counts_in_chord=notice.retries == 0)
+    if notice.status is TaskStatus.FAILED and _has_continued_since(engine, notice):
+        return
+    continuation = Continuation(app, stored["request"], counts_in_chord=not _has_continued_before(engine, notice))
     completed = notice.status is TaskStatus.COMPLETED
     result = _result(engine, task_id, stored["gives"]) if completed else None
     data = engine.files.get(continued_path(task_id, notice.retries))  # read last, just before anything is sent
@@ -71,6 +75,21 @@ def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
             )
         case _:
             _fail(engine, continuation, notice, bool(sent))
+
+
+def _has_continued_before(engine: Engine, notice: Notification) -> bool:
+    """Return True if an end before a retry has continued the canvas, so that its part of a chord is counted."""
+    return any(_is_recorded(engine, notice.task_id, retries) for retries in range(notice.retries))
+
+
+def _has_continued_since(engine: Engine, notice: Notification) -> bool:
+    """Return True if the end after a retry has continued the canvas."""
+    retries = engine.summaries.require(notice.task_id).retries
+    return any(_is_recorded(engine, notice.task_id, later) for later in range(retries, notice.retries, -1))
+
+
+def _is_recorded(engine: Engine, task_id: str, retries: int) -> bool:
+    return engine.files.size(continued_path(task_id, retries)) is not None
 
 
 def _final_status(continuation: Continuation, notice: Notification) -> TaskStatus:
