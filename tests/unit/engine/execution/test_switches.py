@@ -15,7 +15,7 @@ from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.sweeping import sweep
-from tests.support.memory_ports.watch import Watch
+from tests.support.memory_ports.watch import Crash, Fault, Watch, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 TEAM = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
@@ -193,6 +193,70 @@ def test_a_call_whose_message_is_lost_after_it_was_switched_on_is_dispatched_aga
     take(world, ToolMessage)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
+
+
+def crash() -> None:
+    raise Crash
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_calls_continue_if_the_sweeper_that_finds_them_switched_on_dies_at_any_call(after: bool) -> None:
+    struck, number = True, 0
+    while struck:
+        number += 1
+        world, first, second = world_with_two_calls()
+        switch_off(world, "queue:tools")
+        for message in (first, second):
+            run_call(world.engine, message.assignment)
+        switch_on(world, "queue:tools")
+        world.watch = fault = Fault(number, crash, after)
+        world.clock.move(30)
+        world.sweep()
+        world.watch = make_call
+        struck = fault.struck
+        world.settle()
+        assert world.summary().status is TaskStatus.COMPLETED, f"{number} {fault.seen[-1]}"
+        assert "is switched off" not in reason_of(world), f"{number} {fault.seen[-1]}"
+        assert len(world.given.toolbox.runs) == 2, f"{number} {fault.seen[-1]}"
+    assert number > 12
+
+
+def run_while_switching(first_off: bool, number: int) -> Fault:
+    """Run the first call in a worker, while an operator switches it on or off before the worker's call of a number."""
+    world, first, second = world_with_two_calls()
+    other = world.process().switches
+    if first_off:
+        switch_off(world, "tool:add")
+
+    def change() -> None:
+        world.watch = make_call
+        if first_off:
+            other.switch_on("tool:add")
+        else:
+            other.switch_off("tool:add", "it is broken", True, None, world.engine.now())
+        world.clock.move(1)
+        world.watch = fault
+
+    world.watch = fault = Fault(number, change)
+    run_call(world.engine, first.assignment)
+    world.watch = make_call
+    run_call(world.engine, second.assignment)
+    world.settle_for(2)
+    other.switch_on("tool:add")
+    world.clock.move(30)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED, f"{number} {fault.seen[-1]}"
+    assert len(world.given.toolbox.runs) == 2, f"{number} {fault.seen[-1]}"
+    assert "is switched off" not in reason_of(world), f"{number} {fault.seen[-1]}"
+    return fault
+
+
+@pytest.mark.parametrize("first_off", [False, True])
+def test_a_call_runs_once_whenever_it_is_switched_off_or_on_while_workers_claim_it(first_off: bool) -> None:
+    number = 1
+    while run_while_switching(first_off, number).struck:
+        number += 1
+    assert number > 5
 
 
 def test_other_work_is_not_affected(world: World) -> None:
