@@ -1,14 +1,18 @@
 """draining: a worker that is shutting down ends within a bounded time.
 
     SIGTERM, or roboco drain ─► no new messages ─► work ends by itself ─► exit
-                                     └── ROBOCO_DRAIN_TIMEOUT later, or at a second signal: work is handed over ─► exit
+                                     └── ROBOCO_DRAIN_TIMEOUT later, or at a second SIGTERM: work is handed over ─► exit
                                                                              └── EXIT_GRACE later: killed
+
+A drain with a longer time may be followed by the SIGTERM of a supervisor, whose grace period suits the setting. So this
+SIGTERM is the first one: the work then has the setting's time, unless less is left.
 
 The deadline is in memory that the processes of a prefork pool share, so that each of them hands over its own call. A
 process that dies before that leaves its leases to expire, as after a crash.
 """
 
 import logging
+import math
 import mmap
 import os
 import signal
@@ -36,19 +40,27 @@ class DrainDeadline:
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
-        """Seconds in which work may end by itself."""
+        """Seconds after SIGTERM in which work may end by itself."""
         self._memory = mmap.mmap(-1, _TIME.size)  # anonymous and shared: forked processes see each change
         self._main_pid = os.getpid()
+        self._is_asked = False
+        """True until the signal that `ask` has sent arrives."""
+        self._was_terminated = False
 
     def begin(self) -> None:
-        """Begin the time in which work may end, or end it if it has begun. A signal handler may call this."""
-        now = time.monotonic()
-        _TIME.pack_into(self._memory, 0, now if self._at() else now + self.timeout)
+        """Begin the time in which work may end; end it if another SIGTERM has begun it. A signal handler calls this."""
+        if self._is_asked:
+            self._is_asked = False
+        elif self._was_terminated:
+            self._end_within(0)
+        else:
+            self._was_terminated = True
+            self._end_within(self.timeout)
 
     def ask(self, timeout: float | None) -> None:
         """Shut this worker down as SIGTERM does, with this time in place of the setting's, unless it is None."""
-        if timeout is not None:
-            self.timeout = timeout
+        self._end_within(self.timeout if timeout is None else timeout)
+        self._is_asked = True
         os.kill(os.getpid(), signal.SIGTERM)
 
     def seconds_left(self) -> float | None:
@@ -73,6 +85,9 @@ class DrainDeadline:
     def _is_child(self) -> bool:
         return os.getpid() != self._main_pid
 
+    def _end_within(self, seconds: float) -> None:
+        _TIME.pack_into(self._memory, 0, min(self._at() or math.inf, time.monotonic() + seconds))
+
     def _at(self) -> float:
         found: float = _TIME.unpack_from(self._memory)[0]
         return found
@@ -81,7 +96,7 @@ class DrainDeadline:
 def install_draining(app: Celery, deadline: DrainDeadline) -> None:
     """Let a worker of the application drain when it is shut down.
 
-    A second signal ends the time in which its work may end by itself.
+    A second SIGTERM ends the time in which its work may end by itself.
     """
     signals: SimpleQueue[None] = SimpleQueue()
 
