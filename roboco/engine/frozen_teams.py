@@ -3,9 +3,9 @@
 import json
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from roboco.domain.history.lineage import Fork
 from roboco.domain.history.recorded_calls import RecordedCalls
@@ -19,6 +19,10 @@ from roboco.ports.workspace import Files
 
 _MAX_RECORDS = 8
 """The most records of runs that a process keeps: each may have 16 MB."""
+
+MAX_ERROR_CHARS: Final = 300
+"""Characters of the reason why a file cannot be read."""
+StoredRecord = TypeVar("StoredRecord", bound=BaseModel)
 
 
 class _MissingTeam(CorruptHistory):
@@ -44,7 +48,7 @@ class FrozenTeams:
                 f"task {task_id!r} has no {team_path(task_id)} in this worker's workspace: its client uses another "
                 "workspace (set ROBOCO_WORKSPACE to the same one), or the file was deleted (restore it)"
             )
-        return _parse_stored_team(data)
+        return _parse_team(task_id, data)
 
     def find(self, task_id: str) -> Team | None:
         """Return the team, or None if the workspace has none. Cost: one read, until this process has seen the team."""
@@ -81,12 +85,12 @@ class FrozenTeams:
     def _read_recorded_calls(self, task_id: str) -> RecordedCalls:
         """Return the recorded results of a run of `what-if`. A sub-task of one has none."""
         data = self._files.get(recorded_calls_path(task_id))
-        return RecordedCalls() if data is None else RecordedCalls.model_validate_json(data)
+        return RecordedCalls() if data is None else _parse(RecordedCalls, recorded_calls_path(task_id), data)
 
     def _read_fork(self, task_id: str) -> Fork | None:
         """Return where the task was forked from, or None if it was not forked."""
         data = self._files.get(lineage_path(task_id))
-        return None if data is None else Fork.model_validate_json(data)
+        return None if data is None else _parse(Fork, lineage_path(task_id), data)
 
 
 @lru_cache(maxsize=100)
@@ -114,12 +118,23 @@ def freeze_team(files: Files, task_id: str, team: Team) -> bool:
 
 def _parse_team(task_id: str, data: bytes) -> Team:
     try:
-        return Team.model_validate_json(data)
+        return _parse_stored_team(data)
     except ValidationError as error:
-        raise CorruptHistory(
-            f"{team_path(task_id)} cannot be read: {error.errors(include_url=False)[0]['msg']}; it may be of a newer "
-            "release than this process, or was changed: update the process, or restore the file"
-        ) from error
+        raise _unreadable(team_path(task_id), error) from error
+
+
+def _parse(record: type[StoredRecord], path: str, data: bytes) -> StoredRecord:
+    try:
+        return record.model_validate_json(data)
+    except ValidationError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: ValidationError) -> CorruptHistory:
+    return CorruptHistory(
+        f"{path} cannot be read: {error.errors(include_url=False)[0]['msg'][:MAX_ERROR_CHARS]}; it may be of a newer "
+        "release than this process, or was changed: update the process, or restore the file"
+    )
 
 
 def team_as_data(team: Team) -> dict[str, Any]:

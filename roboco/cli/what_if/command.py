@@ -86,9 +86,11 @@ def what_if(task_id: str, timeout: float, keep: bool, as_json: bool, refuse_unre
         if late:
             running.stop(f"it had not ended after {timeout:g} s", late)
             running.wait(_STOP_SECONDS)
-        report = running.report()
-        if not keep:
-            running.stop()
+        try:
+            report = running.report()
+        finally:
+            if not keep:
+                running.stop()
     if as_json:
         print_json(report)
     else:

@@ -1,19 +1,21 @@
 """recorded_answers: answer the calls of a run of `what-if` from the record of its source.
 
     call ─► record: equal call, same number ─► its outcome
-               └─► none ─► built-in, or pure and without approval ─► the call runs
-                            └─► any other ─► an error that says that it was not run
+               │       └─► none ─► built-in, or pure and without approval ─► the call runs
+               │                    └─► any other ─► an error that says that it was not run
+               └── unreadable: an error with this cause, at the first attempt
 
 The rule is in the frozen team, and the record in a file that was stored before the task was accepted. So every attempt
 on every worker answers the same, also after a crash, a repeated message or a loss of Redis.
 """
 
-from roboco.domain.decision.what_if_calls import refusal_reason, takes_recorded_result
+from roboco.domain.decision.what_if_calls import REFUSED, refusal_reason, takes_recorded_result
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.recorded_calls import count_equal_calls
+from roboco.domain.history.recorded_calls import RecordedCalls, count_equal_calls
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
+from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Snapshot
 
 
@@ -26,14 +28,29 @@ def recorded_answer(engine: Engine, team: Team, task_id: str, task: Snapshot, ca
     rule, step = team.what_if, task.tail[-1]
     if rule is None:
         return None
-    record = engine.frozen_teams.recorded_calls_of(task_id)
-    if record.has(call) and takes_recorded_result(team, step, call):
-        first = rule.seq + 1
-        tail_is_enough = task.tail[0].seq <= first
-        steps = task.tail if tail_is_enough else engine.histories.read(task_id, first)
-        earlier = (one for one in steps if first <= one.seq < step.seq)
-        outcome = record.outcome(call, count_equal_calls(earlier, step.calls, call))
+    if takes_recorded_result(team, step, call):
+        try:
+            record = engine.frozen_teams.recorded_calls_of(task_id)
+        except CorruptHistory as error:
+            return _not_run(call, f"{REFUSED}{rule.source!r} has no readable record for it: {error}")
+        outcome = _recorded_outcome(engine, record, rule.seq + 1, task_id, task, call)
         if outcome is not None:
             return outcome
     reason = refusal_reason(team, step, call)
-    return None if reason is None else failed_outcome(call.id, reason).model_copy(update={"not_run": True})
+    return None if reason is None else _not_run(call, reason)
+
+
+def _recorded_outcome(
+    engine: Engine, record: RecordedCalls, first: int, task_id: str, task: Snapshot, call: ToolCall
+) -> ToolOutcome | None:
+    """Return the recorded outcome of the call, or None. `first` is the first step of the run itself."""
+    if not record.has(call):
+        return None
+    step = task.tail[-1]
+    steps = task.tail if task.tail[0].seq <= first else engine.histories.read(task_id, first)
+    earlier = (one for one in steps if first <= one.seq < step.seq)
+    return record.outcome(call, count_equal_calls(earlier, step.calls, call))
+
+
+def _not_run(call: ToolCall, reason: str) -> ToolOutcome:
+    return failed_outcome(call.id, reason).model_copy(update={"not_run": True})

@@ -18,7 +18,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.engine.intake.what_if import WhatIfRequest, start_runs
-from roboco.errors import InvalidTeam, NotFound, TransientError, UsageError
+from roboco.errors import CorruptHistory, InvalidTeam, NotFound, TransientError, UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -223,6 +223,28 @@ def test_a_run_without_its_record_has_no_effect() -> None:
     del world.files.held[recorded_calls_path(RUN)]
     world.settle(RUN)
     assert effects(world) == [f"{RUN} weather {{'city': 'Rome'}}"]
+
+
+def test_an_unreadable_record_is_the_error_of_a_call_at_its_first_attempt() -> None:
+    """Built-in and refused calls need no record. A file that is restored meanwhile is read."""
+    world = ended_world()
+    start_runs(world.engine, request())
+    held = world.files.held[recorded_calls_path(RUN)]
+    world.files.held[recorded_calls_path(RUN)] = b'{"outcomes": 7}'
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.COMPLETED
+    assert effects(world) == []
+    assert not world.engine.dead_letters.entries()
+    for result in results(world):
+        assert str(result.error).startswith(
+            "not run: this is a what-if run, and task 'task_1' has no readable record for it: "
+            f"{recorded_calls_path(RUN)} cannot be read: "
+        )
+    assert "attempt" not in str([step.metadata.get("tools") for step in world.history(RUN)])
+    with pytest.raises(CorruptHistory, match="restore the file"):
+        row(world)
+    world.files.held[recorded_calls_path(RUN)] = held
+    assert row(world).calls == CallCounts(recorded=3)
 
 
 def test_a_client_tool_is_answered_or_refused_and_the_run_waits_for_no_client() -> None:

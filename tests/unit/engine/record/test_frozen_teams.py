@@ -1,6 +1,9 @@
 """FrozenTeams: the team of each task, parsed once for equal files."""
 
-from roboco.domain.paths import team_path
+import pytest
+
+from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
+from roboco.errors import CorruptHistory
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 
 
@@ -20,3 +23,20 @@ def test_a_team_file_that_differs_is_parsed() -> None:
     assert world.process().frozen_teams.get("a").name == "desk"
     world.files.held[team_path("a")] = world.files.held[team_path("a")].replace(b'"desk"', b'"other"')
     assert world.process().frozen_teams.get("a").name == "other"
+
+
+def test_a_file_that_cannot_be_read_is_a_broken_record_with_its_cause_and_remedy() -> None:
+    """A worker and the sweeper count no attempt for it, and an operator gets a dead letter."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team, task_id="a")
+    teams = world.process().frozen_teams
+    readers = {
+        team_path("a"): teams.get,
+        lineage_path("a"): teams.fork_of,
+        recorded_calls_path("a"): teams.recorded_calls_of,
+    }
+    for path, read in readers.items():
+        world.files.held[path] = b"{" + b"x" * 5000
+        with pytest.raises(CorruptHistory, match=f"{path} cannot be read: .*restore the file") as raised:
+            read("a")
+        assert len(str(raised.value)) < 700
