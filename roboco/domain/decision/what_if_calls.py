@@ -31,6 +31,8 @@ def refusal_reason(team: Team, step: TaskStep, call: ToolCall) -> str | None:
         why = "the client runs it"
     elif spec.effect != "pure":
         why = f"its effect is {spec.effect}"
+    elif call.tool_name in rule.effects:
+        why = f"its effect is {rule.effects[call.tool_name]} in the task's own team"
     elif requires_approval(team, call):
         why = "a person must approve it"
     elif rule.unrecorded == "refuse":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from roboco.domain.decision.what_if_effects import effects_to_keep
 from roboco.domain.history.lineage import fork_prefix
 from roboco.domain.history.recorded_calls import MAX_RECORD_BYTES, RecordedCalls
 from roboco.domain.history.state import fold
@@ -77,10 +78,11 @@ def start_runs(engine: Engine, request: WhatIfRequest) -> list[str]:
     shared = fork_prefix(steps, asked)
     seq = shared[-1].seq
     record = _checked_record(recorded_calls_of(steps, seq))
-    team = request.team or engine.frozen_teams.get(source)
+    source_team = engine.frozen_teams.get(source)
+    team = request.team or source_team
     limits = _limits_of_run(team.limits, request.limits, shared, steps)
     rule = WhatIf(source=source, seq=seq, group=request.group, runs=request.runs, unrecorded=request.unrecorded)
-    team = _with_rule(team, rule).model_copy(update={"limits": limits})
+    team = _with_rule(team, rule, source_team).model_copy(update={"limits": limits})
     started = run_ids(rule.group, rule.runs)
     team = _team_of_repetition(engine, started[0], team) or team
     check_prompts(engine, team, started[0], steps[0])
@@ -106,10 +108,11 @@ def _checked_record(record: RecordedCalls) -> RecordedCalls:
     return record
 
 
-def _with_rule(team: Team, rule: WhatIf) -> Team:
+def _with_rule(team: Team, rule: WhatIf, source: Team) -> Team:
     """Return the team with the rule, also in the teams to which it delegates: a sub-task of a run is one, too."""
-    teams = {name: _with_rule(inner, rule) for name, inner in team.teams.items()}
-    return team.model_copy(update={"what_if": rule, "teams": teams})
+    teams = {name: _with_rule(inner, rule, source) for name, inner in team.teams.items()}
+    own = rule.model_copy(update={"effects": effects_to_keep(team, source)})
+    return team.model_copy(update={"what_if": own, "teams": teams})
 
 
 def _limits_of_run(limits: Limits, asked: UsageLimits, shared: Sequence[TaskStep], steps: Sequence[TaskStep]) -> Limits:

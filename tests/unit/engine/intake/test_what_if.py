@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.decision.what_if_effects import effects_to_keep
 from roboco.domain.history.part import Artifact, ToolResult
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -245,6 +246,89 @@ def test_an_unreadable_record_is_the_error_of_a_call_at_its_first_attempt() -> N
         row(world)
     world.files.held[recorded_calls_path(RUN)] = held
     assert row(world).calls == CallCounts(recorded=3)
+
+
+PURE_PAY = {"name": "pay", "function": "shop.tools:pay", "effect": "pure"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [PURE_PAY, PURE_PAY | {"name": "transfer"}, PURE_PAY | {"function": "shop.other:pay"}],
+    ids=["effect", "name", "function"],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_team_that_calls_an_irreversible_tool_pure_cannot_run_it(changed: dict[str, Any], nested: bool) -> None:
+    name = changed["name"]
+
+    def paying(request: Request) -> ScriptedReply:
+        if request.messages[-1]["role"] == "tool":
+            return says("done")
+        delegates = any("delegate" in str(tool) for tool in request.tools)
+        call = ("delegate", {"team": "inner", "prompt": "pay"}) if delegates else (name, {"euros": 500})
+        return says("", call, ("weather", {"city": "Oslo"})) if not delegates else says("", call)
+
+    world = ended_world()
+    world.given.model.script = paying
+    world.given.toolbox.functions = dict(world.given.toolbox.functions) | {
+        "transfer": world.given.toolbox.functions["pay"]
+    }
+    team = team_of(
+        agents=[{"name": "clerk", "prompt": "You are new.", "tools": ["weather", name]}], tools=[TOOLS[0], changed]
+    )
+    if nested:
+        inner = team.model_dump(mode="json", exclude_none=True) | {"name": "inner"}
+        outer = {"name": "clerk", "prompt": "You are new.", "delegates": ["inner"]}
+        team = team_of(agents=[outer], teams={"inner": inner})
+    start_runs(world.engine, request(team=team))
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.COMPLETED
+    assert [one.partition(" ")[2] for one in effects(world)] == ["weather {'city': 'Oslo'}"]
+    errors = [
+        str(one.error)
+        for path in world.files.held
+        if path.endswith("/team.json")
+        for one in results(world, path.partition("/")[0])
+    ]
+    assert any("its effect is irreversible in the task's own team" in error for error in errors)
+
+
+SERVER = {"url": "https://tools.example/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("servers", "changed", "kept"),
+    [
+        ({"a": SERVER | {"tools": {"pay": {"effect": "irreversible"}}}}, {"a": SERVER}, {"a_pay": "irreversible"}),
+        (
+            {"a": SERVER | {"tools": {"pay": {"effect": "idempotent"}}}},
+            {"b": SERVER | {"tools": {"pay": {"effect": "pure"}}}},
+            {"b_pay": "idempotent"},
+        ),
+        ({"a": SERVER}, {"b": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {"b_pay": "irreversible"}),
+        (
+            {"a": SERVER | {"tools": {"pay": {"effect": "irreversible"}}}},
+            {"a": {"command": ["other"], "tools": {"pay": {"effect": "pure"}}}},
+            {"a_pay": "irreversible"},
+        ),
+        (
+            {"a": SERVER | {"tools": {"look": {"effect": "pure"}}}},
+            {"b": SERVER | {"tools": {"look": {"effect": "pure"}}}},
+            {},
+        ),
+        ({"a": SERVER}, {"a": SERVER}, {}),
+        ({}, {"a": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {}),
+    ],
+)
+def test_tools_of_servers_keep_the_effects_that_the_team_of_the_task_declares(
+    servers: dict[str, Any], changed: dict[str, Any], kept: dict[str, str]
+) -> None:
+    agents = [{"name": "clerk", "prompt": "Work."}]
+    source, team = (team_of(agents=agents, mcp_servers=one) for one in (servers, changed))
+    assert effects_to_keep(team, source) == kept
+    outer = team_of(
+        agents=agents, teams={"inner": source.model_dump(mode="json", exclude_none=True) | {"name": "inner"}}
+    )
+    assert effects_to_keep(team, outer) == kept
 
 
 def test_a_client_tool_is_answered_or_refused_and_the_run_waits_for_no_client() -> None:

@@ -1,0 +1,62 @@
+"""The tools of a run of `what-if` that its own team calls pure, and the team of its task does not: they do not run."""
+
+from collections.abc import Iterator
+
+from roboco.domain.team.effect import Effect
+from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.team import Team, default_prefix
+
+
+def effects_to_keep(team: Team, source: Team) -> dict[str, Effect]:
+    """Return the effects of tools in `source` that `team` declares as pure, or leaves to their server, by their names.
+
+    A tool is the same one under the same name, with the same function, or with the same name at the same MCP server. If
+    `source` leaves the effect of such a tool to the server, it counts as irreversible. The teams in `source` count too,
+    those in `team` do not.
+    """
+    names, functions = dict[str, Effect](), dict[str, Effect]()
+    servers = [(prefix, server) for one in _teams(source) for prefix, server in _servers(one)]
+    for spec in (spec for one in _teams(source) for spec in one.tools if spec.effect != "pure"):
+        names[spec.name] = functions[spec.function] = spec.effect
+    for prefix, server in servers:
+        for remote, settings in server.named_tools.items():
+            if settings.effect not in (None, "pure") and (name := server.name_of(prefix, remote)):
+                names[name] = settings.effect
+    kept = {
+        spec.name: names.get(spec.name) or functions[spec.function]
+        for spec in team.tools
+        if spec.effect == "pure" and (spec.name in names or spec.function in functions)
+    }
+    for prefix, server in _servers(team):
+        kept |= _of_server(prefix, server, names, [known for _, known in servers if _is_same(known, server)])
+    return kept
+
+
+def _of_server(prefix: str, server: McpServer, names: dict[str, Effect], known: list[McpServer]) -> dict[str, Effect]:
+    """Return the effects to keep of the tools of a server of the run. `known` are its declarations for the task."""
+    kept = {name: effect for name, effect in names.items() if server.remote_of(prefix, name) is not None}
+    for declared in known:
+        for remote, settings in declared.named_tools.items():
+            name = server.name_of(prefix, remote)
+            if name is not None and settings.effect not in (None, "pure"):
+                kept[name] = settings.effect
+        for remote, own in server.named_tools.items():
+            settings_before, name = declared.settings_of(remote), server.name_of(prefix, remote)
+            if name is not None and own.effect == "pure" and settings_before and settings_before.effect is None:
+                kept.setdefault(name, "irreversible")
+    return kept
+
+
+def _is_same(server: McpServer, other: McpServer) -> bool:
+    return (server.command, server.url) == (other.command, other.url)
+
+
+def _servers(team: Team) -> Iterator[tuple[str, McpServer]]:
+    """Yield the servers of a team, each with the default prefix of its tools."""
+    return ((default_prefix(name), server) for name, server in team.mcp_servers.items())
+
+
+def _teams(team: Team) -> Iterator[Team]:
+    yield team
+    for inner in team.teams.values():
+        yield from _teams(inner)
