@@ -206,7 +206,9 @@ class Settings(BaseModel):
     audit_log: Path | None = None
     """File to which each control, approval, change of limits and act of an operator adds a JSON line.
 
-    Without it, the lines go to the logger `roboco.audit` alone. While the file cannot be opened, controls are refused.
+    A line before the act has the outcome `begun`; one after it says how it ended, and also goes to the logger
+    `roboco.audit`. It is a regular file, `/dev/stdout` or `/dev/stderr`. While it cannot be opened or written,
+    controls are refused.
     """
     log_format: Literal["text", "json"] = "text"
     """Format of a worker's log.

@@ -1,19 +1,24 @@
-"""audit: a JSON line for each control, approval, change of limits, and act of an operator.
+"""audit: JSON lines for each control, approval, change of limits, and act of an operator.
 
-    control ─► audit file opens? ─► control ─► line: accepted, refused or failed
-                └── no: nothing is done
+    control ─► audit file opens ─► line in it: begun ─► control ─► line: accepted, refused or failed
+                    └── fails ──────────└── fails: nothing is done
 
-The line goes to the logger `roboco.audit`, and to the file of ROBOCO_AUDIT_LOG, which only grows. It names the caller,
-and holds no message, result or argument. Each process that accepts controls writes its own lines: a client, a gateway,
-or a coordinator for messages over Celery. The gateway logs a line for each request itself; then the line of the control
-goes to the file alone.
+The lines go to the file of ROBOCO_AUDIT_LOG, which only grows, and those with an outcome also to the logger
+`roboco.audit`. They name the caller, and hold no message, result or argument. Both lines of an act have the same `act`.
+If the process dies before the second line, the first one remains: whether the act was done is in the history of its
+task, or in the state of the deployment. Each process that accepts controls writes its own lines: a client, a gateway,
+or a coordinator for messages over Celery. The gateway logs a line for each request itself; then the lines of the
+control go to the file alone.
 """
 
+import errno
 import json
 import logging
 import os
+import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,36 +52,88 @@ class Act:
 
 @contextmanager
 def audited(act: Act, path: Path | None) -> Iterator[None]:
-    """Write the line of an act after it. Raise UsageError, and prevent the act, if the audit file cannot be opened."""
+    """Write a line before an act, and one after it. Raise UsageError, and prevent the act, if the first one fails."""
     file = None if path is None else _open(path)
+    act_id = secrets.token_hex(8)
     try:
+        if file is not None and path is not None:
+            _begin(file, path, _line(act, act_id, "begun"))
         try:
             yield
         except BaseException as error:
             refused = isinstance(error, UsageError | Overloaded)
-            _write(act, "refused" if refused else "failed", error, file)
+            code = error.code if isinstance(error, RobocoError) else "internal"
+            _end(_line(act, act_id, "refused" if refused else "failed", error=code), file)
             raise
-        _write(act, "accepted", None, file)
+        _end(_line(act, act_id, "accepted"), file)
     finally:
         if file is not None:
             os.close(file)
 
 
 def _open(path: Path) -> int:
+    """Open the file without waiting for a reader, as a pipe would demand. Raise UsageError if it is none."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
-        raise UsageError(
-            f"ROBOCO_AUDIT_LOG: {path} cannot be opened ({error.strerror}); nothing was done. Let this process write "
-            "to it, or unset the variable"
-        ) from error
+        raise _refusal(path, f"cannot be opened ({error.strerror})") from error
+    if not _is_file_or_output(file):
+        os.close(file)
+        raise _refusal(path, "is neither a file nor the output of this process")
+    os.set_blocking(file, True)
+    return file
 
 
-def _write(act: Act, outcome: str, error: BaseException | None, file: int | None) -> None:
+def _is_file_or_output(file: int) -> bool:
+    found = os.fstat(file)
+    return stat.S_ISREG(found.st_mode) or any(os.path.samestat(found, one) for one in _outputs())
+
+
+def _outputs() -> Iterator[os.stat_result]:
+    """Yield standard output and standard error, if they are open."""
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            yield os.fstat(descriptor)
+
+
+def _refusal(path: Path, problem: str) -> UsageError:
+    return UsageError(
+        f"ROBOCO_AUDIT_LOG: {path} {problem}; nothing was done. Let this process write to it, or unset the variable"
+    )
+
+
+def _begin(file: int, path: Path, line: str) -> None:
+    """Write the first line of an act. Raise UsageError if that fails."""
+    try:
+        _append(file, line)
+    except OSError as error:
+        raise _refusal(path, f"cannot be written ({error.strerror})") from error
+
+
+def _end(line: str, file: int | None) -> None:
+    """Write the line with the outcome."""
+    if not IN_REQUEST.get():
+        _audit.info(line)
+    if file is not None:
+        try:
+            _append(file, line)
+        except OSError:
+            _audit.exception("a line of the audit log is not in its file: %s", line)
+
+
+def _append(file: int, line: str) -> None:
+    data = f"{line}\n".encode()
+    if os.write(file, data) < len(data):  # one write: lines of several processes do not mix
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _line(act: Act, act_id: str, outcome: str, **facts: str) -> str:
+    """Return the line of an act as of now: a new key, for example, gets its id during the act."""
     request = IN_REQUEST.get()
-    line = json.dumps(
+    return json.dumps(
         {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "act": act_id,
             "action": act.action,
             "by": _bounded(act.by, MAX_CALLER_CHARS),
             "tenant": None if act.task_id is None else tenant_of(act.task_id) or None,
@@ -85,16 +142,9 @@ def _write(act: Act, outcome: str, error: BaseException | None, file: int | None
             **({"request": request} if request else {}),
             **act.details,
             "outcome": outcome,
-            **({} if error is None else {"error": error.code if isinstance(error, RobocoError) else "internal"}),
+            **facts,
         }
     )
-    if not request:
-        _audit.info(line)
-    if file is not None:
-        try:
-            os.write(file, f"{line}\n".encode())  # one write: lines of several processes do not mix
-        except OSError:
-            _audit.exception("a line of the audit log is not in its file: %s", line)
 
 
 def _bounded(value: object, most: int) -> str | None:

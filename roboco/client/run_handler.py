@@ -4,17 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from roboco.adapters.celery import names
 from roboco.client.audit import MAX_ID_CHARS, Act, Way, audited
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.ids import is_task_id, qualified_id
+from roboco.domain.limits import LimitOverrides
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.engine.engine import Engine
 from roboco.errors import Overloaded, UsageError
 from roboco.settings import Settings
 
 MAX_LIMITS_CHARS: Final = 2000
-"""Characters of new limits in a line of the audit log. Longer ones are left out, and the history holds them."""
+"""Characters of new limits in a line of the audit log. Longer ones and wrong ones are left out; the history holds the
+longer ones."""
 _AUDITED_FIELDS: Final = {"item": "item_id", "call": "call_id", "source": "source"}
 Handler = Callable[[Engine, Settings, dict[str, Any], str], None]
 """A handler of a command. The last argument is the id of the item if the arguments name none."""
@@ -65,7 +69,7 @@ def _act_of(command: SentCommand) -> Act:
         short: value[:MAX_ID_CHARS] for short, value in shown.items() if isinstance(value, str) and value
     }
     if command.name == names.SET_LIMITS_TASK or (command.name == names.RETRY_TASK and arguments.get("limits")):
-        details["limits"] = _short_limits(arguments.get("limits"))
+        details["limits"] = _checked_limits(arguments.get("limits"))
     by, task_id, tenant = (arguments.get(field) for field in ("by", "task_id", "tenant"))
     if isinstance(task_id, str) and isinstance(tenant, str) and ":" not in task_id:
         task_id = f"{tenant}:{task_id}"
@@ -78,9 +82,10 @@ def _act_of(command: SentCommand) -> Act:
     )
 
 
-def _short_limits(limits: object) -> object:
-    """Return limits that are JSON and short, else None: they are not checked yet."""
+def _checked_limits(limits: object) -> dict[str, Any] | None:
+    """Return the limits that the command sets, or None if they are wrong, or longer than a line may show."""
     try:
-        return limits if len(canonical_json(limits)) <= MAX_LIMITS_CHARS else None
-    except (TypeError, ValueError, RecursionError):
+        checked = LimitOverrides.model_validate(limits).overrides()
+    except (ValidationError, RecursionError):
         return None
+    return checked if len(canonical_json(checked)) <= MAX_LIMITS_CHARS else None

@@ -1,8 +1,12 @@
 """Each control names its caller in the record of the task and in the audit log, whichever way it came in."""
 
+import errno
 import json
 import logging
+import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ import pytest
 
 from roboco.adapters.celery import names
 from roboco.cli.terminal import caller
-from roboco.client.audit import IN_REQUEST
+from roboco.client.audit import IN_REQUEST, Act, audited
 from roboco.client.commands import handle
 from roboco.client.operator.administration import Administration
 from roboco.client.operator.key_administration import KeyAdministration
@@ -93,8 +97,19 @@ CASES: dict[str, Case] = {
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of an audit file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """Return the lines of an audit file with outcomes. Assert that a line precedes each of them as its act begins."""
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    ended = [line for line in found if line["outcome"] != "begun"]
+    begun = [line for line in found if line["outcome"] == "begun"]
+    for before, after in zip(begun, ended, strict=True):
+        assert without_end(before).items() <= without_end(after).items()
+    assert len({line["act"] for line in begun}) == len(begun)
+    return ended
+
+
+def without_end(line: dict[str, Any]) -> dict[str, Any]:
+    """Return the line without what only its end can know."""
+    return {name: str(value) for name, value in line.items() if name not in ("time", "outcome", "error")}
 
 
 def record_of(world: World) -> str:
@@ -191,6 +206,69 @@ def test_a_control_is_refused_while_the_audit_file_cannot_be_opened(tmp_path: Pa
         handle(world.engine, Settings(audit_log=tmp_path), names.STOP_TASK, {"task_id": TASK}, "i")
     world.settle()
     assert not world.status().ended
+
+
+def test_a_process_that_dies_in_an_act_leaves_the_line_of_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    if (child := os.fork()) == 0:
+        with audited(Act("stop", BY, TASK, details={"item": "i"}), log):
+            os._exit(0)
+    os.waitpid(child, 0)
+    [line] = [json.loads(line) for line in log.read_text().splitlines()]
+    assert (line["action"], line["by"], line["task"], line["item"]) == ("stop", BY, TASK, "i")
+    assert line["outcome"] == "begun"
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_nothing_is_done_if_its_beginning_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool
+) -> None:
+    def write(file: int, data: bytes) -> int:
+        if short:
+            return len(data) - 1
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("roboco.client.audit.os.write", write)
+    acts = []
+    with (
+        pytest.raises(UsageError, match=r"cannot be written \(No space left on device\); nothing was done"),
+        audited(Act("stop", BY), tmp_path / "audit.log"),
+    ):
+        acts.append("done")
+    assert not acts
+
+
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="cannot be opened"), audited(Act("stop", BY), pipe):
+        pass
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for path in (pipe, Path("/dev/full")):
+            with pytest.raises(UsageError, match="is neither a file nor the output"), audited(Act("stop", BY), path):
+                pass
+    finally:
+        os.close(reader)
+
+
+def test_the_output_of_the_process_is_accepted() -> None:
+    script = (
+        "from pathlib import Path; from roboco.client.audit import Act, audited\n"
+        "with audited(Act('stop', 'ops'), Path('/dev/stdout')): pass"
+    )
+    written = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert [json.loads(line)["outcome"] for line in written.splitlines()] == ["begun", "accepted"]
+
+
+@pytest.mark.parametrize("limits", [{"max_steps": "all my secrets"}, {"secret": 1}, ["secret"], {"max_steps": -1}])
+def test_wrong_limits_are_not_in_the_audit_log(tmp_path: Path, limits: Any) -> None:
+    log = tmp_path / "audit.log"
+    for name in (names.SET_LIMITS_TASK, names.RETRY_TASK):
+        with pytest.raises(UsageError):
+            handle(waiting_world().engine, Settings(audit_log=log), name, {"task_id": TASK, "limits": limits}, "i")
+    assert [(line["outcome"], line["limits"]) for line in lines(log)] == [("refused", None)] * 2
+    assert "secret" not in log.read_text()
 
 
 def test_without_a_file_the_line_goes_to_the_logger_and_in_a_request_to_neither(
