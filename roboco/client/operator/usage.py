@@ -4,7 +4,8 @@
     (pages of 500; or the folders of the workspace)           (16 at a time)
                                                                └── counted already: 1 request; else also its new steps
 As of: a report holds every step that was committed before it began. Of a task that runs meanwhile it may hold later
-steps as well. So a report on days that have ended is the same each time, and one on today is as of its beginning.
+steps as well. So a report on days that have ended is the same each time, unless a task is erased meanwhile, and one on
+today is as of its beginning.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -9,8 +9,8 @@ from typing import Any, Final
 from roboco.client.operator.usage import UsageSummary
 from roboco.domain.usage_table import MEASURES, Dimension, UsageRow
 
-FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell for which a spreadsheet computes the cell."""
+FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""First characters of a cell that a spreadsheet computes. Some accept wide forms, or spaces before them."""
 
 
 def csv_lines(report: UsageSummary) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _safe_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = value if value.isprintable() else "".join(map(_printable, value))
-    return f"'{text}" if value.startswith(FORMULA_SIGNS) else text
+    return f"'{text}" if value != value.lstrip() or value.startswith(FORMULA_SIGNS) else text
 
 
 def _printable(sign: str) -> str:

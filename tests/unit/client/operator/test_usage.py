@@ -23,9 +23,12 @@ from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.coordinator.rebuild_index import rebuild_index
+from roboco.engine.intake.what_if import start_runs
 from roboco.engine.task_usages import STORE_INTERVAL, task_usage
 from roboco.errors import CorruptHistory, Forbidden, TransientError, UsageError
 from tests.support.memory_ports.world import World, world_parts
+from tests.unit.engine.intake.test_retry_task import failed_world
+from tests.unit.engine.intake.test_what_if import RUN, SHOP, ended_world, request, with_prompt
 
 Turn = tuple[str, str, int, int]
 """An agent, a model, tokens and the hours after the turn before."""
@@ -286,6 +289,29 @@ def test_progress_is_reported_after_each_hundred_tasks() -> None:
     assert list(collector.collect()) == [100, 200, 205]
 
 
+def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> None:
+    """A run counts neither the shared steps nor the calls that did not run; a retry counts on the same task."""
+    world = ended_world()
+    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    world.settle(RUN)
+    found = {(row.team, row.tool): row for row in report(world, "team,tool", all_tasks=True).rows}
+    shop = SHOP.name
+    assert {name: row.calls for name, row in found.items() if row.calls} == {
+        (shop, "weather"): 1,
+        (shop, "mark"): 1,
+        (shop, "pay"): 1,
+        (f"{shop} (what-if)", "weather"): 1,
+    }
+    assert (found[shop, ""].turns, found[f"{shop} (what-if)", ""].turns) == (2, 2)
+    retried = failed_world()
+    before = report(retried, "team", all_tasks=True).total
+    retried.retry(by="ops", reason="once more")
+    retried.settle()
+    after, summary = report(retried, "team", all_tasks=True).total, retried.summary()
+    assert after.turns == before.turns + 1
+    assert (after.tokens_in, after.tokens_out) == (summary.tokens_in, summary.tokens_out)
+
+
 def test_csv_quotes_and_disarms_formulas_and_json_lines_have_stable_names() -> None:
     world = new_world()
     append(world, "acme:t1", [("a", '=HYPERLINK("http://x","y, z")', 5, 0), ("a", "@cmd", 1, 0)])
@@ -324,7 +350,9 @@ def test_no_name_of_a_model_controls_the_terminal_that_shows_a_report() -> None:
     assert all(line.removesuffix("\n").isprintable() for line in lines)
 
 
-@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize(
+    "sign", ["=", "+", "-", "@", "\t", "\r", " =", "\n=", "\u3000=", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
+)
 def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     found = UsageSummary(
@@ -338,7 +366,8 @@ def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
         complete=True,
         problems=[],
     )
-    assert list(csv.reader(StringIO("".join(csv_lines(found)), newline="")))[1][0] == f"'{json.dumps(sign)[1:-1]}1+1"
+    shown = sign if sign.isprintable() else json.dumps(sign)[1:-1]
+    assert list(csv.reader(StringIO("".join(csv_lines(found)), newline="")))[1][0] == f"'{shown}1+1"
 
 
 @pytest.mark.parametrize(("by", "message"), [("", "'' is unknown"), ("day,week", "'week' is"), ("day,day", "twice")])
