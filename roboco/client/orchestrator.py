@@ -1,7 +1,7 @@
 """Orchestrator: the client of Roboco, for any process that reaches Redis, the broker and the workspace."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -216,6 +216,13 @@ class Orchestrator(Administration):
         """
         wanted = task_list.task_filter(self.settings.tenant, filters)
         return self._engine.task_index.page(wanted, cursor, task_list.check_limit(limit))
+
+    def with_current_reasons(self, entries: Sequence[TaskEntry]) -> list[TaskEntry]:
+        """Return the entries of a page with the present reasons of queued and running tasks, such as a switch.
+
+        Cost: one read of Redis for each of these. Raises TransientError if Redis does not answer.
+        """
+        return [task_list.with_current_reason(self._engine.task_store, entry) for entry in entries]
 
     def bulk(self, control: ControlName, **options: Unpack[BulkOptions]) -> Bulk:
         """Return a bulk control of all tasks that meet the conditions. It begins with its first page.

@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 
 from roboco.client.options import TaskFilterOptions
 from roboco.domain.ids import check_tenant
-from roboco.domain.task_entry import TaskEntry
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import TaskEntry, short_reason
 from roboco.domain.task_filter import TaskFilter, parse_statuses
 from roboco.errors import Forbidden, UsageError
 from roboco.ports.task_index import TaskIndex
+from roboco.ports.task_store import TaskStore
 
 MAX_LIMIT = 1000
 """The most tasks of a page."""
@@ -67,6 +69,18 @@ def iterate(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry]:
             return
         since = newest - _CLOCK_DIFFERENCE
         wanted = replace(wanted, since=since if wanted.since is None else max(since, wanted.since))
+
+
+def with_current_reason(store: TaskStore, entry: TaskEntry) -> TaskEntry:
+    """Return the entry of a task; of one that should progress, with the reason for which it waits at this moment.
+
+    Cost: one read of Redis for a queued or running task.
+    """
+    if entry.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
+        return entry
+    task = store.load(entry.task_id, 1)
+    reason = "" if task is None or task.status is not entry.status else task.reason
+    return entry if reason == entry.reason else entry.model_copy(update={"reason": short_reason(reason)})
 
 
 def _all_pages(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry]:

@@ -20,6 +20,9 @@ MAX_REASON_CHARS: Final = 300
 QUEUES: Final = ("agents", "tools")
 """The queues that can be switched off. Controls, such as a stop, pass through the third one."""
 
+SWITCHED_OFF: Final = " is switched off: "
+"""A part of the reason of each task whose work waits because it is switched off."""
+
 
 class SwitchKind(StrEnum):
     """The kind of a thing that can be switched off."""
@@ -74,7 +77,7 @@ class Switch(RecordModel):
     @property
     def cause(self) -> str:
         """Why its turns and calls wait, for people."""
-        return f"{self.target} is switched off: {self.reason}"
+        return f"{self.target}{SWITCHED_OFF}{self.reason}"
 
 
 class Switches(RecordModel):

@@ -21,7 +21,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.stored_tasks import StoredTasks
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_entry import TaskEntry
+from roboco.domain.task_entry import MAX_REASON_CHARS, TaskEntry
 from roboco.errors import CorruptHistory, Forbidden, TransientError
 from roboco.settings import load_settings
 
@@ -38,9 +38,9 @@ MAX_TITLE_CHARS = 60
 def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any) -> int:
     """List tasks by status, tenant, team, time and title.
 
-    The latest change of a status is first. Ended tasks leave the list after ROBOCO_INDEX_RETENTION days; the workspace
-    keeps them. Steps and tokens are those at the last change. While Redis does not answer, the command reads all tasks
-    of the workspace instead.
+    The latest change of a status is first. The reason is why a task waits, has failed or was stopped. Ended tasks leave
+    the list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those at the last change.
+    While Redis does not answer, the command reads all tasks of the workspace instead.
 
     With --stuck, --older is the time without progress, by default twice that after which the work of a lost worker is
     sent again; the command reads pages until it has found --limit tasks.
@@ -52,15 +52,16 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
     with closing(Orchestrator(load_settings())) as orchestrator:
         try:
             page = orchestrator.task_page(limit=limit, cursor=cursor, **filters)
+            found: Sequence[TaskEntry] = orchestrator.with_current_reasons(page.entries)
         except TransientError as error:
             if cursor:
                 raise
             stored = StoredTasks(orchestrator, filters)
-            found: Sequence[TaskEntry] = stored.newest(limit)
+            found = stored.newest(limit)
             following, complete, broken = "", True, stored.broken
             warnings = [f"{error}; tasks are shown as the workspace has them"]
         else:
-            found, following, complete = page.entries, page.cursor, page.complete
+            following, complete = page.cursor, page.complete
             warnings = [] if complete else [_incomplete_message(page.tasks_read)]
             warnings += _missing_workers(orchestrator, found) + _switched_off(orchestrator, found)
     _print(found, following, complete, as_json)
@@ -115,7 +116,9 @@ def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
         table.add_column(heading, overflow="fold")
     for heading in ("steps", "tokens in", "out", "age", "changed"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("title", overflow="ellipsis", no_wrap=True)
+    reasons = any(entry.reason for entry in found)
+    for heading in ("title", "reason")[: 1 + reasons]:
+        table.add_column(heading, overflow="ellipsis", no_wrap=True)
     for entry in found:
         table.add_row(
             Text(entry.task_id),
@@ -127,5 +130,6 @@ def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
             Text(age((now - entry.created_at).total_seconds())),
             Text(age((now - entry.updated_at).total_seconds())),
             Text(one_line(entry.title, MAX_TITLE_CHARS)),
+            *([Text(one_line(entry.reason, MAX_REASON_CHARS))] if reasons else []),
         )
     return table

@@ -19,6 +19,7 @@ from roboco.domain.log_text import log_text
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
+from roboco.domain.switch import SWITCHED_OFF
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.tenant_budget import BUDGET_WAIT
@@ -38,6 +39,7 @@ Kind = Literal[
     "provider_outage",
     "rate_limit",
     "budget",
+    "switched_off",
     "declined",
     "lost_attempts",
     "queue",
@@ -146,6 +148,8 @@ def _cause(engine: Engine, queues: _Queues, task_id: str, task: Snapshot | None)
         return "no_worker", missing
     if task is None:
         return "no_state", "Redis does not have the task: a coordinator restores it from the workspace in some minutes"
+    if SWITCHED_OFF in task.reason:
+        return "switched_off", f"{task.reason}; on again: roboco switch on {task.reason.partition(SWITCHED_OFF)[0]}"
     if task.phase is Phase.TURN and task.deferred_for is not None:
         return _deferral(task)
     if task.declined.count:

@@ -34,6 +34,9 @@ def test_a_task_waits_while_its_team_is_switched_off_and_says_why(stack: Stack, 
     cause = "team:speaker is switched off: it insults people"
     until(lambda: task.summary().reason == cause, 60, "the reason is shown")
     assert cause in shell.run("why", task.task_id)
+    [row] = [one for one in json.loads(shell.run("tasks", "--json"))["tasks"] if one["task_id"] == task.task_id]
+    assert row["reason"] == cause
+    assert "reason" in shell.run("tasks", "--status", "open").splitlines()[0]
     assert json.loads(shell.run("switch", "list", "--json"))[0]["target"] == "team:speaker"
     asked = len(stack.model.requests)
     assert "was off: it insults people" in shell.run("switch", "on", "team:speaker")

@@ -1,29 +1,38 @@
 """Stuck tasks: those that should progress and do not, with their causes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from roboco.adapters.celery.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.stuck import StuckTask, default_threshold
 from roboco.domain.task_filter import TaskFilter
+from roboco.domain.task_usage import day_of
+from roboco.domain.tenant_budget import TenantBudgets
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
-from tests.support.gateway_rest import RestWorld, rest_world
-from tests.support.memory_ports.dispatcher import Message, TurnMessage
+from roboco.ports.tenant_spending import StepSpending
+from tests.support.gateway_rest import DESK, RestWorld, rest_world
+from tests.support.memory_ports.dispatcher import Message, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 
 HERE = WorkspaceIdentity("a", "file:///a")
 
 
+SHIPPERS = DESK | {"name": "shippers", "tools": [DESK["tools"][0] | {"approval": "never"}]}
+
+
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[RestWorld]:
     """Yield an empty deployment without a worker, whose messages a test delivers."""
+    (tmp_path / "shippers.yaml").write_text(yaml.safe_dump(SHIPPERS))
     with rest_world(tmp_path) as started:
         yield started
 
@@ -125,6 +134,49 @@ def test_a_deferred_turn_names_the_outage_or_the_rate_limit(
     assert found.kind == kind
     assert cause in found.cause
     assert "refused it 1 times" in found.cause
+
+
+def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld) -> None:
+    world = rest.world
+    world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
+    world.engine = world.process()
+    world.engine.tenant_spending.count("acme:earlier", day_of(world.engine.now()), [StepSpending(0, 7, 0)])
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    world.deliver(world.dispatcher.queue.popleft())
+    wait(rest)
+    start_workers(rest, *POOLS)
+    [found] = stuck(rest)
+    assert found.kind == "budget"
+    assert "writer waits: tenant acme has used 7 tokens today, its budget is 5" in found.cause
+
+
+@pytest.mark.parametrize("target", ["agent:writer", "tool:ship"])
+def test_work_that_is_switched_off_names_the_switch_here_and_in_its_row(rest: RestWorld, target: str) -> None:
+    """A call that is switched off was sent before, so only the reason of its task says why it does not run."""
+    world = rest.world
+    world.engine.switches.repair()  # as coordinators do
+    rest.run("acme:done")
+    rest.replies = [says("I ship", ("ship", {}))]
+    world.engine.switches.switch_off(target, "the server is down", False, None, world.engine.now())
+    world.clock.move(1)  # longer than a process relies on what it has read
+    submit(rest, team="shippers")
+    deliver_before(rest, TurnMessage)
+    world.deliver(world.dispatcher.queue.popleft())
+    if target == "tool:ship":
+        deliver_before(rest, ToolMessage)
+        world.deliver(world.dispatcher.queue.popleft())
+    wait(rest)
+    start_workers(rest, *POOLS)
+    [found] = stuck(rest)
+    cause = f"{target} is switched off: the server is down"
+    assert (found.kind, found.cause) == ("switched_off", f"{cause}; on again: roboco switch on {target}")
+    page = rest.orchestrator.task_page(status="open")
+    [row] = rest.orchestrator.with_current_reasons(page.entries)
+    assert (page.entries[0].reason, row.reason) == ("", cause)
+    ended = rest.orchestrator.task_page(status="ended").entries
+    assert len(ended) == 1
+    assert rest.orchestrator.with_current_reasons(ended) == list(ended)
 
 
 def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorld) -> None:
