@@ -59,6 +59,13 @@ def note_twice(self, execution):
 Executions.note = note_twice
 """
 
+REPEATING = """
+from roboco.engine.execution import tool_call
+
+tool_call._irreversible = lambda spec: False  # as if a worker stored no intent before an effect
+"""
+FORGETFUL = TEAM.replace('"You check."', '"You check.", context: {steps: 1}')
+
 
 class Shop:
     """A folder with a team and its tools, in which commands run."""
@@ -119,6 +126,28 @@ def test_a_doubled_execution_breaks_a_promise(tmp_path: Path, model: ModelServer
     [wrong] = found["faults"][1]["broken"]
     assert wrong.startswith("P4: tool 'pay': call drill-model-429/")
     assert wrong.endswith("ran 2 times")
+
+
+@pytest.mark.slow
+def test_a_retry_that_runs_an_irreversible_tool_again_breaks_a_promise(tmp_path: Path, model: ModelServer) -> None:
+    shop = Shop(tmp_path, SHOP + REPEATING, model.base_url)
+    found = shop.result("--only=tools-kill-running", code=1)
+    assert outcomes(found) == {"baseline": "held", "tools-kill-running": "broken"}
+    [wrong] = found["faults"][1]["broken"]
+    assert wrong.startswith("P4: tool 'pay': call drill-tools-kill-running/")
+    assert wrong.endswith("ran 2 times")
+    assert found["faults"][1]["executions"] == {"pay": 2}
+    assert found["faults"][1]["irreversible_calls"] == {"pay": 1}
+
+
+@pytest.mark.slow
+def test_a_prompt_without_the_message_of_an_interruption_is_a_weakness(tmp_path: Path, model: ModelServer) -> None:
+    shop = Shop(tmp_path, SHOP, model.base_url)
+    (tmp_path / "team.yaml").write_text(FORGETFUL)
+    found = shop.result("--only=user-interrupts", code=0)
+    assert outcomes(found)["user-interrupts"] == "held"
+    lost = [one for one in found["weaknesses"] if one["code"] == "lost_message"]
+    assert [one["place"] for one in lost] == ["agents checker"]
 
 
 @pytest.mark.slow
