@@ -48,6 +48,9 @@ class FunctionLoader:
             found = getattr(importlib.import_module(module_name), attribute)
         except (ImportError, AttributeError) as error:
             raise NotRunnable(f"function {name!r} cannot be imported: {error}", module_name) from error
+        except SystemExit as error:  # as of a script without a guard for its main function
+            ended = f"module {module_name!r} ends the process ({error!r})"
+            raise NotRunnable(f"function {name!r} cannot be imported: {ended}", module_name) from error
         if not callable(found):
             raise NotRunnable(f"{name!r} is not a function", module_name)
         function: Callable[..., Any] = found
