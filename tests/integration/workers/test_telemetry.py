@@ -233,6 +233,15 @@ def test_every_log_line_is_json_and_names_its_task_and_step(stack: StackWithTele
     assert "test-key" not in logs
 
 
+def test_a_line_about_a_model_call_names_its_task_step_and_agent(stack: StackWithTelemetry, task: Task) -> None:
+    """Model calls run on the loop of the process, outside the thread of their turn."""
+    stack.model.fail_next(1, Reply(status=500, text=CANARY))
+    tried = stack.orchestrator.run(team(), "Go.")
+    assert tried.result(60).status == "completed"
+    failed = [line for line in stack.lines("agents") if "model call failed before its first token" in line["message"]]
+    assert [(line["task_id"], line["step"], line["agent"]) for line in failed] == [(tried.task_id, 1, "worker")]
+
+
 def test_a_task_is_one_trace(stack: StackWithTelemetry, task: Task) -> None:
     trace_id, root = trace_ids(task.task_id)
 
