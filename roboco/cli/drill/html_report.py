@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import starmap
 from typing import Final
 
 from roboco.cli.drill.promises import PROMISES
@@ -18,7 +19,10 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:.35rem .6rem;border-bottom:1px solid var(--line)}
 .held{color:var(--ok)}.broken{color:var(--bad);font-weight:600}.not-hit,.not-run,.weak{color:var(--warn)}
-ul{margin:.2rem 0;padding-left:1.2rem}.number{white-space:nowrap}
+td{overflow-wrap:anywhere}ul{margin:.2rem 0;padding-left:1.2rem}.number{white-space:nowrap}
+@media(max-width:45rem){thead{display:none}table,tbody,tr,td{display:block}
+tbody tr{padding:.5rem 0;border-bottom:1px solid var(--line)}
+td{border:0;padding:.1rem 0}td:before{content:attr(data-head) ": ";opacity:.7}td:first-child:before{content:""}}
 """
 _HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'"
@@ -27,8 +31,9 @@ _POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'non
 def render_html(result: DrillResult, strict: bool) -> str:
     """Return the page."""
     title = f"Drill of team {result.team}"
-    verdict = "broken" if result.failed(strict) else "held"
-    summary = "The drill failed." if result.failed(strict) else "All promises held."
+    verdict = "broken" if result.failed(strict) else "weak" if result.interrupted else "held"
+    held = "All promises held so far." if result.interrupted else "All promises held."
+    summary = "The drill failed." if result.failed(strict) else held
     facts = [
         f"model: {result.model}",
         f"seed: {result.seed}",
@@ -100,9 +105,13 @@ def _weakness_rows(result: DrillResult) -> Iterator[tuple[str, ...]]:
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """Return a table of cells, which are HTML already, or a word if there are no rows."""
-    lines = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows]
+    lines = [f"<tr>{''.join(starmap(_cell, zip(heads, row, strict=True)))}</tr>" for row in rows]
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>" if lines else "<p>none</p>"
+
+
+def _cell(head: str, cell: str) -> str:
+    return f'<td data-head="{head}">{cell}</td>'
 
 
 def _list(texts: Iterable[str]) -> str:

@@ -117,7 +117,7 @@ def _verdict(result: DrillResult, strict: bool) -> str:
     elif not result.struck:
         verdict = "no fault struck, so nothing is shown"
     else:
-        verdict = "all promises held"
+        verdict = "all promises held so far" if result.interrupted else "all promises held"
     strictly = "; --strict counts weaknesses and faults that did not strike" if strict and result.failed(strict) else ""
     return f"{verdict} ({', '.join(parts)}){strictly}"
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.domain.team.collaboration import Graph
-from roboco.domain.team.context_policy import BudgetContext, RecentContext
+from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Agent, Team
 
 MAX_RECENT_STEPS: Final = 50
@@ -56,13 +57,19 @@ def _server_weaknesses(team: Team, place: str) -> Iterator[Weakness]:
         if "timeout" not in server.model_fields_set:
             text = f"calls of the server have no timeout, so one that hangs holds a worker for {server.timeout:g} s"
             yield Weakness("no_timeout", f"{place}mcp_servers.{name}", text, "write timeout: SECONDS")
+        for tool, settings in server.named_tools.items():
+            if settings.effect == "irreversible":
+                text = "the tool is irreversible, and servers have no `verify`: after a crash its outcome stays unknown"
+                remedy = "write effect: idempotent if a repetition does no harm, or approval: required"
+                if settings.approval != "required":
+                    yield Weakness("no_verify", f"{place}mcp_servers.{name}.tools.{tool}", text, remedy)
 
 
 def _limit_weaknesses(team: Team, place: str) -> Iterator[Weakness]:
     if all(getattr(team.limits, name) is None for name in _PRICED_LIMITS):
         text = f"nothing but {team.limits.max_steps} steps limits what a task uses"
         yield Weakness("no_limits", f"{place}limits", text, f"write one of {', '.join(_PRICED_LIMITS)}")
-    for name, profile in team.models.items():
+    for name, profile in (team.models or {"(none)": ModelProfile(model="the environment's")}).items():
         if profile.max_tokens is None and team.limits.max_tokens is None and team.limits.max_tokens_out is None:
             text = "nothing limits the length of a reply"
             yield Weakness("no_limits", f"{place}models.{name}", text, "write max_tokens")
@@ -70,6 +77,8 @@ def _limit_weaknesses(team: Team, place: str) -> Iterator[Weakness]:
 
 def _context_weaknesses(agent: Agent, place: str) -> Iterator[Weakness]:
     match agent.context:
+        case SummaryContext(steps=steps) if 2 * steps > MAX_RECENT_STEPS:
+            text = f"the prompt of {agent.name!r} grows up to {2 * steps} steps before they are summarised"
         case RecentContext(steps=steps) if steps > MAX_RECENT_STEPS:
             text = f"the prompt of {agent.name!r} grows up to {steps} steps, and each turn pays for all of them"
         case BudgetContext(tokens=tokens) if tokens > MAX_CONTEXT_TOKENS:

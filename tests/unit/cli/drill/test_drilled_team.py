@@ -116,6 +116,21 @@ def test_weaknesses_of_a_careless_team() -> None:
     ]
 
 
+def test_weaknesses_of_servers_summaries_and_a_team_without_models() -> None:
+    tools = {"pay": {"effect": "irreversible"}, "ask": {"effect": "irreversible", "approval": "required"}, "look": {}}
+    agents = [
+        {"name": "a", "prompt": "a", "context": {"strategy": "summary", "steps": 100}},
+        {"name": "b", "prompt": "b", "context": {"strategy": "summary"}},
+    ]
+    servers = {"lib": {"command": ["lib"], "tools": tools, "timeout": 5}}
+    changes = {"tools": [], "agents": agents, "mcp_servers": servers, "models": {}, "limits": {"max_cost": 1}}
+    assert codes(changes) == [
+        ("no_verify", "mcp_servers.lib.tools.pay"),
+        ("no_limits", "models.(none)"),
+        ("growing_context", "agents[0].context"),
+    ]
+
+
 def test_a_careful_team_has_no_weaknesses() -> None:
     tools = [{"name": "mail", "function": f"{TOOLS}:send_mail", "timeout": 5}]
     agents = [{"name": "a", "prompt": "a", "tools": ["mail"]}]

@@ -81,7 +81,10 @@ def test_the_text_names_a_broken_promise() -> None:
 
 
 def test_the_text_says_that_a_drill_is_incomplete() -> None:
-    assert "interrupted, so this is not all" in text_of(result(fault("held"), interrupted=True))
+    interrupted = result(fault("held"), interrupted=True)
+    assert "interrupted, so this is not all" in text_of(interrupted)
+    assert "all promises held so far (" in text_of(interrupted)
+    assert '<p class="weak">All promises held so far.</p>' in render_html(interrupted, strict=False)
     assert "the drill ended early: no worker" in text_of(result(error="no worker"))
     assert "--strict counts weaknesses" in text_of(result(fault("held"), weaknesses=[WEAKNESS]), strict=True)
 
@@ -131,7 +134,7 @@ def test_the_page_escapes_everything_and_loads_nothing() -> None:
     text = render_html(found, strict=True)
     page = Page(text)
     assert "script" not in page.tags
-    assert page.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class", "scope"}
+    assert page.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class", "scope", "data-head"}
     assert "\x1b" not in text
     assert "\u202e" not in text
     [style] = re.findall("<style>(.*?)</style>", text, re.DOTALL)
