@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from roboco.errors import TransientError, UsageError
 LOOPBACK = "127.0.0.1"
 # Below the ports that Linux (from 32768) and macOS (from 49152) use for outgoing connections.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # The child sets PR_SET_PDEATHSIG (1) to SIGTERM (15) and then executes the server. So no code of this process runs
 # between fork and exec, which is unsafe in a process with threads. The check of the parent finds one that died earlier.
@@ -66,7 +68,8 @@ def start_server(
 ) -> Server:
     """Start `argv` in a new session, so that Ctrl-C does not reach it, and return it. `env` None inherits ours.
 
-    On Linux the kernel sends it SIGTERM when the calling *thread* ends, however this process ends.
+    On Linux the kernel sends it SIGTERM when the calling *thread* ends, however this process ends. If the handler of a
+    signal raises meanwhile, the server is killed.
     Raise UsageError outside the main thread, or if the program does not exist.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -78,18 +81,45 @@ def start_server(
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _BOUND_TO_PARENT, str(os.getpid()), *command]
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab", opener=_open_private) as output:
-        process = subprocess.Popen(
-            command,
-            env=env,
-            cwd=cwd,
-            pass_fds=pass_fds,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    return Server(name, process, log)
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with open(log, "ab", opener=_open_private) as output, _deferred_signals():
+            process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=cwd,
+                pass_fds=pass_fds,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        return Server(name, process, log)
+    except BaseException:
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Inside the block, defer the handlers of signals that end a program: a child that no variable holds would remain.
+
+    A mask would not do: the child inherits it, and another thread may receive the signal.
+    """
+    received: list[int] = []
+    before = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
+    handled = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    try:
+        for number in handled:
+            signal.signal(number, lambda caught, _: received.append(caught))
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
+        for caught in received:
+            signal.raise_signal(caught)
 
 
 def wait_ready(server: Server, probe: Callable[[], bool], timeout: float) -> None:
