@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from roboco.adapters.celery.names import CREATING_TASKS
-from roboco.domain.ids import check_task_id
+from roboco.domain.ids import MESSAGE_PREFIX, check_task_id
 from roboco.errors import UsageError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 
@@ -62,4 +62,4 @@ def parse_command(name: str, message_id: str, args: tuple[Any, ...], kwargs: dic
     """
     if args:
         raise UsageError(f"expected arguments by name (found {list(args)!r:.80})")
-    return {"task_id": f"task_{message_id}"} | kwargs if name in CREATING_TASKS else kwargs
+    return {"task_id": f"{MESSAGE_PREFIX}{message_id}"} | kwargs if name in CREATING_TASKS else kwargs

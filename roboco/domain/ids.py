@@ -16,6 +16,8 @@ _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 RUN_PREFIX = "whatif-"
 """The beginning of the ids of runs of `what-if`. No other task has such an id."""
+MESSAGE_PREFIX = "task_"
+"""The beginning of the id of a task whose submission names none; the id of the message follows."""
 _RUN_ID = re.compile(rf"({RUN_PREFIX}[0-9a-f]+)-\d+(?:\.|$)")
 
 

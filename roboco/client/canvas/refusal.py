@@ -9,7 +9,7 @@ from roboco.adapters.celery.dead_letter import dead_letter_of
 from roboco.adapters.celery.display import redact_error
 from roboco.adapters.celery.names import TEAM_TASK
 from roboco.client.orchestrator import Orchestrator
-from roboco.errors import Overloaded, TransientError, UsageError
+from roboco.errors import Erased, Overloaded, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -17,13 +17,13 @@ _log = logging.getLogger(__name__)
 def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloaded) -> None:
     """Store the dead letter and log the refusal. The failure of the Celery task does not depend on either.
 
-    There is no dead letter for a tenant, since dead letters are the operator's, and none for an Overloaded: many of
-    those would push lost work out of the dead letters.
+    There is no dead letter for a tenant, since dead letters are the operator's, none for an Overloaded, since many of
+    those would push lost work out of the dead letters, and none for an erased task, since it would hold the new prompt.
     """
     queue = str((request.delivery_info or {}).get("routing_key") or "")
     letter = dead_letter_of(request, queue, f"refused: {error}", 1, orchestrator._engine.now())
     stored = f"; it is dead letter {letter.letter_id}"
-    if orchestrator.settings.tenant is not None or isinstance(error, Overloaded):
+    if orchestrator.settings.tenant is not None or isinstance(error, Overloaded | Erased):
         stored = ""
     else:
         try:

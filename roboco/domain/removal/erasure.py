@@ -1,13 +1,14 @@
 """Erasure: the request to erase a task, and its receipt, which remains as the tombstone of the task."""
 
 import json
+import re
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from roboco.domain.dead_letter import DeadLetter
-from roboco.domain.ids import tenant_of
+from roboco.domain.ids import MESSAGE_PREFIX, tenant_of
 from roboco.domain.schema import CallerId, InputModel, RecordedCaller, RecordModel
 
 MAX_LISTED: Final = 1000
@@ -75,16 +76,26 @@ class ErasureReceipt(RecordModel):
 
 
 def concerns(letter: DeadLetter, task_id: str) -> bool:
-    """Return True if the dead letter is of the task's work, or is a message that names the task."""
+    """Return True if the dead letter is of the task's work, or is a message that names the task.
+
+    A message names its task by an argument or by its own id. The texts in it do not count: an id such as `prompt` would
+    else concern the messages of all tasks. A body may be truncated, so it is searched and not parsed.
+    """
     if letter.work is not None or letter.task_id:
         return letter.task_id == task_id
-    header = letter.headers.get("id")
-    if isinstance(header, str) and header.partition("/")[0] == task_id:
+    tenant, header = tenant_of(task_id), letter.headers.get("id")
+    bare = task_id.removeprefix(f"{tenant}:")
+    of_tenant = tenant == "" or _has_argument(letter.body, "tenant", tenant)
+    if isinstance(header, str) and (
+        header.partition("/")[0] == task_id or (of_tenant and bare in (header, f"{MESSAGE_PREFIX}{header}"))
+    ):
         return True
-    tenant = tenant_of(task_id)
-    bare = _quoted(task_id.removeprefix(f"{tenant}:"))
-    return _quoted(task_id) in letter.body or (tenant != "" and bare in letter.body and _quoted(tenant) in letter.body)
+    if letter.body.startswith(f"[[{json.dumps(task_id)}]"):
+        return True
+    named = (task_id, bare) if of_tenant else (task_id,)
+    return any(_has_argument(letter.body, argument, name) for argument in ("task_id", "source") for name in named)
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text)
+def _has_argument(body: str, argument: str, value: str) -> bool:
+    """Return True if the body gives the argument this value. A quote inside a text of the body is escaped."""
+    return re.search(rf'"{argument}"\s*:\s*{re.escape(json.dumps(value))}', body) is not None

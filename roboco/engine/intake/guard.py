@@ -18,7 +18,7 @@ from typing import Protocol
 
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
-from roboco.errors import Overloaded, TransientError, UsageError
+from roboco.errors import Erased, Overloaded, TransientError, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
 REQUEUE_DELAY = 1.0
@@ -69,9 +69,10 @@ Disposition = Acknowledge | Requeue
 def process(engine: Engine, message: IncomingMessage, accept: Callable[[], object]) -> Disposition:
     """Accept the message. Return whether to acknowledge it or to return it to its queue.
 
-    Raise UsageError if `accept` refuses the message, which becomes a dead letter if it was to create a task. Raise
-    Overloaded if too many turns wait already. Any other error is raised as well, after a dead letter was stored. If a
-    dead letter cannot be stored because a server does not answer, the message returns to its queue.
+    Raise UsageError if `accept` refuses the message, which becomes a dead letter if it was to create a task, unless
+    that task was erased. Raise Overloaded if too many turns wait already. Any other error is raised as well, after a
+    dead letter was stored. If a dead letter cannot be stored because a server does not answer, the message returns to
+    its queue.
     """
     try:
         _process(engine, message, accept)
@@ -110,8 +111,8 @@ def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callabl
         raise
     except UsageError as error:
         engine.attempts.finish(key)
-        message.refuse(error, f"refused: {error}" if message.creates_task else None)
-        raise
+        message.refuse(error, f"refused: {error}" if message.creates_task and not isinstance(error, Erased) else None)
+        raise  # a submission of an erased task leaves no letter: nothing could send it again, and it holds the prompt
     except Exception as error:
         engine.dead_letters.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))
         engine.attempts.finish(key)

@@ -7,7 +7,7 @@ import pytest
 
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.intake.guard import REQUEUE_DELAY, Acknowledge, Requeue, process
-from roboco.errors import Overloaded, TransientError, UsageError
+from roboco.errors import Erased, Overloaded, TransientError, UsageError
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import POLICY, World, world_parts
 
@@ -137,3 +137,12 @@ def test_refusal_that_cannot_be_stored_returns_the_message() -> None:
     disposition = process(world.engine, Unstorable(world), raising(UsageError("no team")))
     assert isinstance(disposition, Requeue)
     assert str(disposition.error) == str(error)
+
+
+def test_a_submission_of_an_erased_task_leaves_no_dead_letter() -> None:
+    world = empty_world()
+    message = Received(world)
+    with pytest.raises(Erased):
+        process(world.engine, message, raising(Erased("task 't' was erased")))
+    assert message.refusals == [None]
+    assert world.engine.dead_letters.entries() == []
