@@ -58,7 +58,7 @@ def import_task(file: Path, as_json: bool) -> None:
 
     `roboco export` or the retention has written it.
 
-    The whole file is verified first. Import only files that you trust: the agents of a fork of the task run its team.
+    The whole file is verified first. Import only files that you trust: a fork or a retry of the task runs its team.
     """
     with closing(Orchestrator(caller_settings())) as orchestrator, file.open("rb") as source:
         summary = orchestrator.import_task(source)

@@ -15,7 +15,7 @@ FORMAT: Final = 1
 HISTORY_FILE, SUMMARY_FILE, TEAM_FILE = "history.jsonl", "task.json", "team.json"
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,170}"
 _PATH: Final = re.compile(
-    r"(team\.json|task\.json|history\.jsonl|events\.jsonl|lineage\.json|notify\.json|continued(-[0-9]{1,9})?\.json"
+    r"(team\.json|task\.json|history\.jsonl|events\.jsonl|lineage\.json|recorded_calls\.json|notify\.json|continued(-[0-9]{1,9})?\.json"
     rf"|(applied|artifacts|artifact_info|effects|failures|feedback|forks|summaries|mcp)/{_NAME}"
     rf"|mcp/changes/{_NAME}|finished_notifications/[0-9]{{8}}/{_NAME})"
 )

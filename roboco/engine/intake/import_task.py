@@ -1,10 +1,11 @@
 """import_task: store a task that a tar holds, unless its id is known.
 
-    tar ─► names, counts, sizes ─► digests, chain, artifacts ─► team.json ─► files, history ─► tombstone ─► task.json
-           (nothing is written before all of it is verified)     (create)    (put, create)     (delete)     (create)
+    tar ─► names, counts, sizes ─► digests, chain, artifacts ─► team.json, history ─► files ─► tombstone ─► task.json
+           (nothing is written before all of it is verified)     (create)             (put)    (delete)     (create)
 
-`task.json` is written last: without it no reader finds the task. If the process dies before, the same import, sent
-again, continues. An ended task starts nothing: it has no open marker and no entry in the schedule.
+Team and history claim the id: no file of another task is replaced. `task.json` is written last: without it no reader
+finds the task. If the process dies before, the same import, sent again, continues. An ended task starts nothing: it has
+no open marker and no entry in the schedule. If the archived task is erased meanwhile, the erasure counts.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import check_task_id
-from roboco.domain.paths import erasure_path, summary_path, task_folder, team_path, tombstone_path
+from roboco.domain.paths import ERASE_PREFIX, erasure_path, summary_path, task_folder, team_path, tombstone_path
 from roboco.domain.removal.task_file import (
     FILES_PREFIX,
     FORMAT,
@@ -39,7 +40,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import erased_error, receipt_of
-from roboco.errors import CorruptHistory, StateConflict, UsageError
+from roboco.errors import CorruptHistory, Erased, StateConflict, UsageError
 
 MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 64 * 1024**3
@@ -86,6 +87,7 @@ def import_task(engine: Engine, source: BinaryIO, check: Callable[[str], object]
     engine.files.delete(tombstone_path(task_id))  # of an archived task
     _put_record(engine, summary_path(task_id), summary)
     put_entry(engine, entry_of(contents.summary))
+    _yield_to_erasure(engine, task_id)
     return contents.summary
 
 
@@ -93,25 +95,30 @@ def _check_free(engine: Engine, task_id: str) -> None:
     if engine.files.size(summary_path(task_id)) is not None:
         raise StateConflict(f"task {task_id!r} exists in this workspace; erase it before you import it")
     receipt = receipt_of(engine.files, task_id)
-    if receipt is None:
-        return
-    if receipt.status != "archived":
+    if receipt is not None and receipt.status != "archived":
         raise erased_error(engine.files, task_id) or StateConflict(f"task {task_id!r} was erased")
-    if engine.files.get(erasure_path(task_id)) is not None:
+    if engine.files.size(erasure_path(task_id)) is not None:
         raise StateConflict(
-            f"task {task_id!r} was archived within a day, and late files are still removed; import it a day later"
+            f"task {task_id!r} was archived or erased within a day, and late files are still removed; import it a day "
+            "later"
         )
 
 
+def _yield_to_erasure(engine: Engine, task_id: str) -> None:
+    """Raise Erased if an erasure was requested meanwhile, after having a coordinator remove what was stored."""
+    if engine.files.size(erasure_path(task_id)) is not None:
+        engine.schedule.set(f"{ERASE_PREFIX}{task_id}")
+        raise Erased(f"task {task_id!r} was erased while it was imported; what was imported is removed")
+
+
 def _store(engine: Engine, source: BinaryIO, task_id: str) -> None:
-    """Store all files but `task.json`. The team is the first one: it claims the id."""
+    """Store all files but `task.json`. The team and the history are first: they claim the id."""
     _put_record(engine, team_path(task_id), _record_of(source, TEAM_FILE))
+    lines = next(list(member) for path, member in _members(source) if path == HISTORY_FILE)
+    if not engine.histories.create(task_id, [line.removesuffix(b"\n") for line in lines]):
+        raise StateConflict(f"task {task_id!r} has another history in this workspace")
     for path, member in _members(source):
-        if path == HISTORY_FILE:
-            lines = [line.removesuffix(b"\n") for line in member]
-            if not engine.histories.create(task_id, lines):
-                raise StateConflict(f"task {task_id!r} has another history in this workspace")
-        elif path not in (TEAM_FILE, SUMMARY_FILE, HEADER_NAME, MANIFEST_NAME):
+        if path not in (TEAM_FILE, SUMMARY_FILE, HISTORY_FILE, HEADER_NAME, MANIFEST_NAME):
             engine.files.put_from(task_folder(task_id) + path, cast(BinaryIO, member))
 
 

@@ -219,3 +219,42 @@ def test_a_reader_returns_as_many_bytes_as_asked_for() -> None:
     reader = HashedReader(iter([b"ab", b"", b"cde", b"f"]))
     assert [reader.read(4), reader.read(4), reader.read(4)] == [b"abcd", b"ef", b""]
     assert reader.size == 6
+
+
+def test_an_erasure_during_an_import_counts() -> None:
+    world = ended_task()
+    world.erase(archive="s3://old")
+    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held and TASK not in world.server.held.tasks, 9000)
+    data = world.archives.held[f"s3://old/{TASK}.tar"]
+
+    def erase_meanwhile(name: str, call: object) -> object:
+        if name == "files.put_from" or (name == "files.create" and "/team.json" in str(call.args)):  # type: ignore[attr-defined]
+            world.watch = lambda name, call: call()
+            world.erase()
+            world.sweep_until(lambda: world.receipt().status == "erased")
+        return call()  # type: ignore[operator]
+
+    world.watch = erase_meanwhile
+    with pytest.raises(Erased, match="while it was imported"):
+        import_task(world.engine, io.BytesIO(data))
+    world.sweep_until(lambda: world.traces() == [])
+    with pytest.raises(Erased):
+        world.submit(GRAPH.team)
+
+
+def test_an_import_replaces_no_file_of_a_task_that_is_being_submitted() -> None:
+    data, target, other = tar_of(ended_task()), empty_world(), ObjectWorld(world_parts(GRAPH.script))
+    other.submit(GRAPH.team, prompt="another prompt")
+    target.histories.create(TASK, list(other.histories.lines(TASK)))
+    target.files.put(f"{TASK}/artifacts/{'a' * 128}", b"another file")
+    before = dict(target.files.held)
+    with pytest.raises(StateConflict, match="another history"):
+        import_task(target.engine, io.BytesIO(data))
+    assert {path: target.files.held[path] for path in before} == before
+
+
+def test_an_import_waits_until_a_requested_erasure_is_over() -> None:
+    data, target = tar_of(ended_task()), empty_world()
+    target.files.held[erasure_path(TASK)] = b"{}"
+    with pytest.raises(StateConflict, match="a day later"):
+        import_task(target.engine, io.BytesIO(data))
