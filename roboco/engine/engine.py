@@ -1,5 +1,6 @@
 """Engine: the ports and the policy that every operation of the engine uses."""
 
+import threading
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -44,6 +45,9 @@ from roboco.ports.telemetry import NoTelemetry, Telemetry
 from roboco.ports.tenant_spending import TenantSpending
 from roboco.ports.tools import Toolbox
 from roboco.ports.workspace import Files, Histories
+
+PARALLEL_ERASURES = 4
+"""Erasures that a process carries out at the same time: one that archives gigabytes takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ class Engine:
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
+    erasure_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARALLEL_ERASURES))
     item_cache: ItemCache = field(default_factory=ItemCache)
     worker_status: WorkerStatus = field(default_factory=WorkerStatus)
     step_cache: StepCache = field(default_factory=StepCache)

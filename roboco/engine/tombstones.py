@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from roboco.domain.paths import erasure_path, tombstone_path
-from roboco.domain.removal.erasure import ErasureReceipt
+from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.errors import Erased
 from roboco.ports.workspace import Files
 
@@ -28,6 +28,14 @@ def parse_receipt(data: bytes) -> ErasureReceipt | None:
     """Return the receipt, or None if the bytes are not one, as a full disk or a restore may leave them."""
     try:
         return ErasureReceipt.model_validate_json(data)
+    except ValidationError:
+        return None
+
+
+def parse_request(data: bytes) -> ErasureRequest | None:
+    """Return the request, or None if the bytes are not one, as a full disk or a restore may leave them."""
+    try:
+        return ErasureRequest.model_validate_json(data)
     except ValidationError:
         return None
 
@@ -50,6 +58,8 @@ def erased_error(files: Files, task_id: str) -> Erased | None:
     receipt = receipt_of(files, task_id)
     if receipt is None:
         return None
+    if receipt.status == "erasing":
+        return Erased(f"task {task_id!r} is being erased, as was requested")
     at = f"{receipt.finished_at or receipt.requested_at:%Y-%m-%d %H:%M} UTC"
     if receipt.status == "archived":
         return Erased(f"task {task_id!r} was archived to {receipt.archive} at {at}; `roboco import` restores it")

@@ -139,8 +139,8 @@ def _confirm(question: str, yes: bool) -> None:
 
 
 def _print_receipt(receipt: ErasureReceipt, as_json: bool) -> int:
-    """Print the receipt. Return SUCCESS if the erasure is complete."""
-    code = FAILED if receipt.finished_at is None else SUCCESS
+    """Print the receipt. Return SUCCESS if the erasure is complete, and without a problem."""
+    code = FAILED if receipt.finished_at is None or receipt.problem else SUCCESS
     if as_json:
         print_json(receipt)
         return code

@@ -19,6 +19,7 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.limits import Limits, ToolLimits, UsageLimits
+from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.team.team import Team
 from roboco.domain.usage import Usage
 from roboco.engine.coordinator.close_call import close_call
@@ -26,7 +27,9 @@ from roboco.engine.coordinator.sub_task_result import send_result
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item
 from roboco.engine.intake.accept_task import accept_and_wake
+from roboco.engine.intake.request_erasure import request_erasure
 from roboco.engine.record.recorded_answers import recorded_answer
+from roboco.engine.tombstones import receipt_of
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.task_store import Snapshot
@@ -66,9 +69,17 @@ def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, c
     spent = (step.created_at - task.state.limits_since(started)).total_seconds()
     limits = _limits_of_sub_task(team, task, sub_team.limits, max(0.0, spent))
     accept_and_wake(engine, submission, sub_team.model_copy(update={"limits": limits}), parent)
+    _erase_with_parent(engine, task_id, child)
     summary = engine.summaries.get(child)
     if summary is not None and summary.status.ended:
         send_result(engine, parent, summary, _stored_last_text(engine, child))
+
+
+def _erase_with_parent(engine: Engine, task_id: str, child: str) -> None:
+    """Request the erasure of the sub-task if its parent is erased: the erasure may have listed the sub-tasks before."""
+    if receipt_of(engine.files, task_id) is not None:
+        request = ErasureRequest(task_id=child, requested_at=engine.now(), reason=f"a part of {task_id}", stop=True)
+        request_erasure(engine, request)
 
 
 def _limits_of_sub_task(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limits:

@@ -1,7 +1,7 @@
 """erase: carry out a request to erase a task, as a job of the sweeper.
 
-    receipt ─► stop? ─► sub-tasks, forks ─► counts ─► archive? ─► Redis, index, letters ─► files ─► markers ─► done
-    (create)   (item)   (their requests)    (replace) (tar)       (fence is gone)          (pages)             (replace)
+    closed? ─► receipt ─► stop? ─► sub-tasks, forks ─► counts ─► archive? ─► Redis, index, letters ─► files ─► done
+               (create)   (item)   (their requests)    (replace) (tar)       (fence is gone)          (pages)  (replace)
 
 The receipt is written first. From then on nothing accepts anything for the task, and each later step may be repeated:
 if the coordinator dies, or a server does not answer, the job is due again and continues with the first step that the
@@ -9,66 +9,80 @@ receipt does not show. What is counted is counted before it is removed. Redis is
 worker has a fence with which it could write steps; a file that a late worker stores nevertheless is removed by later
 checks, after a minute, an hour and a day.
 
-Sub-tasks are erased with their task: they exist for it alone. Forks are tasks of others; the request decides.
+Nothing is removed before the archive has the task. If no rule names its address any more, the request is void, and the
+task stays. If the archive does not answer, the job repeats, and a request with another address replaces this one.
 
-Cost in requests to the workspace, beside those for the files themselves: about 25, and six for each check. A job
-removes at most 20,000 files before it lets other work of the shard go first.
+Cost in requests to the workspace, beside those for the files themselves: about 25, and six for each check. The dead
+letters are read at the first and at the last check. A job removes at most 20,000 files before it lets other work of the
+shard go first, and a process carries out PARALLEL_ERASURES at the same time, so that the other lanes of its sweeper
+stay free.
 """
 
 import logging
-from collections import Counter
 
-from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.canonical_json import sha256
-from roboco.domain.history.step import parse_step
-from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import (
+    CLOSED,
     ENTER_PREFIX,
     ERASE_PREFIX,
     NOTIFY_PREFIX,
+    OPENED,
     RESTART_PREFIX,
     RESUME_PREFIX,
     erasure_path,
-    forks_path,
     notify_marker_path,
     open_marker_path,
-    summary_path,
     task_folder,
     tombstone_path,
 )
-from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
+from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.attempt_counts import reset_attempts
+from roboco.engine.coordinator.erasure_inventory import letters_of, take_inventory
+from roboco.engine.coordinator.stored_receipt import StoredReceipt
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item
-from roboco.engine.intake.request_erasure import pending_receipt, request_erasure
 from roboco.engine.record.task_tar import archive_task
-from roboco.engine.tombstones import parse_receipt
-from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.ports.dead_letters import DeadLetterPage
+from roboco.engine.tombstones import parse_request
+from roboco.errors import CorruptHistory, RobocoError, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
 _log = logging.getLogger(__name__)
 
 STOP_TIMEOUT = 300.0
-"""Seconds that a stopped task has to end and to deliver its notifications. After them it is erased nevertheless."""
+"""Seconds that a task has to end and to deliver its notifications. After them it is erased nevertheless."""
 STOP_INTERVAL = 2.0
-"""Seconds between two checks whether a stopped task has ended."""
+"""Seconds between the first checks whether a task has ended. They grow with the time for which it has not."""
 LATE_CHECKS = (60.0, 3600.0, 86_400.0)
 """Seconds after the erasure at which late files are removed. No worker or client writes later than a day."""
 REFUSAL = 2 * 86_400
 """Seconds for which Redis refuses to create the task. They exceed those of the last check."""
 BUSY_DELAY = 5.0
 """Seconds until the next attempt, while another coordinator carries out the same request."""
+FULL_DELAY = 30.0
+"""Seconds until the next attempt, while this process carries out enough other ones."""
 GIVEN_UP_DELAY = 3600.0
 """Seconds until the next attempt after the job has killed its coordinator several times."""
+MAX_CLOCK_SKEW = 60.0
+"""Seconds by which a request may be of the future. Of a later one, the client's clock is wrong."""
 PAGE_SIZE = 1000
 MAX_PAGES = 20
 """Pages of files that one job removes."""
+_NOT_ARCHIVED = "it is not archived yet: "
 
 
 def erase_task(engine: Engine, task_id: str) -> None:
     """Carry out the request to erase the task, as far as possible now, and schedule the rest."""
+    if not engine.erasure_slots.acquire(blocking=False):
+        engine.schedule.set(f"{ERASE_PREFIX}{task_id}", FULL_DELAY)
+        return
+    try:
+        _attempt(engine, task_id)
+    finally:
+        engine.erasure_slots.release()
+
+
+def _attempt(engine: Engine, task_id: str) -> None:
     key, entry = f"erase:{task_id}", f"{ERASE_PREFIX}{task_id}"
     lost = engine.attempts.start(key)
     if lost is None:  # another coordinator has it, or died in it a moment ago
@@ -92,91 +106,117 @@ def erase_task(engine: Engine, task_id: str) -> None:
 
 def _carry_out(engine: Engine, task_id: str) -> float | None:
     """Continue the erasure. Return the seconds until the next step, or None if nothing is left."""
-    data = engine.files.get(erasure_path(task_id))
-    if data is None:
+    request = _request_of(engine, task_id)
+    if request is None:
         return None
-    request = ErasureRequest.model_validate_json(data)
-    if _was_retried(engine, request):
+    marker = _marker_before_receipt(engine, request)
+    if marker == OPENED:
         engine.files.delete(erasure_path(task_id))
         _log.warning("task %s is not erased: it was retried after the request, which did not allow to stop it", task_id)
         return None
-    receipt = _Receipt.open(engine, request)
+    if marker is not None and not (marker == CLOSED and _has_timed_out(engine, request)):
+        return _pause(engine, request)  # a coordinator is closing it, or opens it again
+    return _continue(engine, request, StoredReceipt.open(engine, request))
+
+
+def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> float | None:
+    """Continue with the first step that the receipt does not show. Return the same as `_carry_out`."""
     if receipt.now.finished_at is None:
         if not _has_ended(engine, request):
-            return STOP_INTERVAL
+            return _pause(engine, request)
+        if not _archive(engine, request, receipt):
+            return None
         if not _remove(engine, request, receipt):
             return 0.0
+    elif not request.archive:
+        receipt.remove_archive()
     return _check_late_files(engine, request, receipt.now)
 
 
-def _was_retried(engine: Engine, request: ErasureRequest) -> bool:
-    """Return True if the task is open again, and its erasure has not begun."""
-    if request.stop or engine.files.get(open_marker_path(request.task_id)) is None:
-        return False
-    return engine.files.size(tombstone_path(request.task_id)) is None
+def _marker_before_receipt(engine: Engine, request: ErasureRequest) -> bytes | None:
+    """Return the open marker of a task that has to end by itself before its receipt is written."""
+    if request.stop or engine.files.size(tombstone_path(request.task_id)) is not None:
+        return None
+    return engine.files.get(open_marker_path(request.task_id))
 
 
-class _Receipt:
-    """The stored receipt, which this job replaces only while no other has."""
+def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:
+    """Return the stored request. If the clock of its client is ahead, replace its time by that of this coordinator."""
+    stored = engine.files.get_versioned(erasure_path(task_id))
+    if stored is None:
+        return None
+    request = parse_request(stored.data)
+    if request is None:
+        raise CorruptHistory(f"{erasure_path(task_id)!r} cannot be read; run roboco erase {task_id} again")
+    if (request.requested_at - engine.now()).total_seconds() > MAX_CLOCK_SKEW:
+        request = request.model_copy(update={"requested_at": engine.now()})
+        engine.files.replace(erasure_path(task_id), request.model_dump_json().encode(), stored.version)
+    return request
 
-    def __init__(self, engine: Engine, now: ErasureReceipt, version: str | None) -> None:
-        self._engine = engine
-        self._version = version
-        self.now = now
 
-    @classmethod
-    def open(cls, engine: Engine, request: ErasureRequest) -> "_Receipt":
-        """Return the receipt of the request, stored if there is none."""
-        stored = engine.files.get_versioned(tombstone_path(request.task_id))
-        known = None if stored is None else parse_receipt(stored.data)
-        found = cls(engine, known or pending_receipt(request), None if stored is None else stored.version)
-        if known is None:
-            found.update()
-        elif known.status == "archived" and not request.archive:  # the archived file goes, too
-            found.now = pending_receipt(request).model_copy(
-                update={"archive": known.archive, "files": 0, "sub_tasks": known.sub_tasks, "forks": known.forks}
-            )
-            found.update()
-        return found
+def _elapsed(engine: Engine, request: ErasureRequest) -> float:
+    return (engine.now() - request.requested_at).total_seconds()
 
-    def update(self, **fields: object) -> None:
-        """Store the receipt with these fields. Raise TransientError if another coordinator has changed it."""
-        changed = self.now.model_copy(update=fields)
-        path, data = tombstone_path(self.now.task_id), changed.model_dump_json().encode()
-        if not self._engine.files.replace(path, data, self._version):
-            raise TransientError(f"another coordinator erases task {self.now.task_id!r}; this one tries again later")
-        stored = self._engine.files.get_versioned(path)
-        self.now, self._version = changed, None if stored is None else stored.version
+
+def _has_timed_out(engine: Engine, request: ErasureRequest) -> bool:
+    return _elapsed(engine, request) >= STOP_TIMEOUT
+
+
+def _pause(engine: Engine, request: ErasureRequest) -> float:
+    """Return the seconds until the next check of a task that has not ended: some 40 checks in five minutes."""
+    return min(max(STOP_INTERVAL, _elapsed(engine, request) / 10), GIVEN_UP_DELAY)
 
 
 def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
     """Return True if the task has ended and its receivers know, or if it had the time for that. Else stop it.
 
-    Without `stop` the task had ended when the request was accepted: a marker is that of a client that was late.
+    Without `stop` the task had ended when the receipt was written: a marker is that of a client that was late.
     """
     task_id = request.task_id
-    if not request.stop or (engine.now() - request.requested_at).total_seconds() >= STOP_TIMEOUT:
+    if _has_timed_out(engine, request):
         return True
-    if engine.files.get(open_marker_path(task_id)) is None:
+    marker = engine.files.get(open_marker_path(task_id)) if request.stop else None
+    if marker is None:
         return engine.files.get(notify_marker_path(task_id)) is None
-    item = Stop(
-        item_id=f"stop-{sha256(task_id)[:32]}", created_at=engine.now(), reason="the task is erased", by=request.by
-    )
-    try:
-        accept_item(engine, task_id, item, enforce_capacity=False)
-    except UsageError as error:  # it has ended since
-        _log.info("task %s is not stopped before it is erased: %s", task_id, error)
+    if marker == OPENED:
+        item = Stop(
+            item_id=f"stop-{sha256(task_id)[:32]}", created_at=engine.now(), reason="the task is erased", by=request.by
+        )
+        try:
+            accept_item(engine, task_id, item, enforce_capacity=False)
+        except UsageError as error:  # it has ended since
+            _log.info("task %s is not stopped before it is erased: %s", task_id, error)
     return False
 
 
-def _remove(engine: Engine, request: ErasureRequest, receipt: _Receipt) -> bool:
+def _archive(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> bool:
+    """Count the task, and archive it if that is requested. Return False, and void the request, if no rule allows it."""
+    if receipt.now.files is None:
+        receipt.update(**take_inventory(engine, request))
+    if not request.archive or receipt.now.archive:
+        return True
+    try:
+        archived = archive_task(engine, request)
+    except UsageError as error:
+        _log.warning("task %s stays, because it cannot be archived: %s", request.task_id, error)
+        engine.files.delete(tombstone_path(request.task_id))
+        engine.files.delete(erasure_path(request.task_id))
+        return False
+    except RobocoError as error:
+        problem = f"{_NOT_ARCHIVED}{error}"[:1000]
+        if receipt.now.problem != problem:
+            receipt.update(problem=problem)
+        raise
+    problem = "" if receipt.now.problem.startswith(_NOT_ARCHIVED) else receipt.now.problem
+    receipt.update(**archived, problem=problem)
+    return True
+
+
+def _remove(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> bool:
     """Remove the task. Return False if files are left for the next job."""
     task_id = request.task_id
-    if receipt.now.files is None:
-        receipt.update(**_inventory(engine, request))
-    if request.archive and not receipt.now.archive:
-        receipt.update(**archive_task(engine, request))
     _forget(engine, task_id)
+    _remove_letters(engine, task_id)
     for _ in range(MAX_PAGES):
         if not engine.files.delete_tree(task_folder(task_id), PAGE_SIZE):
             break
@@ -184,93 +224,25 @@ def _remove(engine: Engine, request: ErasureRequest, receipt: _Receipt) -> bool:
         return False
     engine.files.delete(open_marker_path(task_id))
     engine.files.delete(notify_marker_path(task_id))
-    problem = receipt.now.problem
-    if receipt.now.archive and not request.archive:
-        problem = _remove_archive(engine, receipt.now) or problem
-    receipt.update(status="archived" if request.archive else "erased", finished_at=engine.now(), problem=problem)
+    if not request.archive:
+        receipt.remove_archive()
+    receipt.update(status="archived" if request.archive else "erased", finished_at=engine.now())
     _log.info("task %s is %s: %s files", task_id, receipt.now.status, receipt.now.files)
     return True
 
 
-def _inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]:
-    """Request the erasure of sub-tasks, and of forks if that is chosen. Return the counts for the receipt."""
-    task_id, problem = request.task_id, ""
-    kinds, size = Counter[str](), 0
-    for file in engine.files.tree(task_folder(task_id)):
-        kinds[file.path.split("/")[1].partition(".")[0]] += 1
-        size += file.size
-    sub_tasks = list[str]()
-    try:
-        sub_tasks = _request_sub_tasks(engine, request)
-    except CorruptHistory as error:
-        problem = f"sub-tasks may remain, because the history cannot be read: {error}"
-    forks = _names(engine, forks_path(task_id))
-    for fork in forks if request.forks == "erase" else ():
-        _request_other(engine, request, fork)
-    return {
-        "files": kinds.total(),
-        "bytes": size,
-        "kinds": dict(sorted(kinds.items())),
-        "dead_letters": len(_letters(engine, task_id)),
-        "sub_tasks": sub_tasks[:MAX_LISTED],
-        "forks": forks[:MAX_LISTED],
-        "problem": problem,
-    }
-
-
-def _request_sub_tasks(engine: Engine, request: ErasureRequest) -> list[str]:
-    """Request the erasure of each sub-task. Only lines that may delegate are parsed. Cost: a request for each call."""
-    found = []
-    for line in engine.histories.lines(request.task_id):
-        if f'"{DELEGATE}"'.encode() not in line:
-            continue
-        for call in parse_step(line).calls:
-            child = sub_task_id(request.task_id, call.id)
-            if call.tool_name == DELEGATE and engine.files.size(summary_path(child)) is not None:
-                _request_other(engine, request, child)
-                found.append(child)
-    return found
-
-
-def _request_other(engine: Engine, request: ErasureRequest, task_id: str) -> None:
-    fields = {"task_id": task_id, "requested_at": engine.now(), "stop": True}
-    other = request.model_copy(update=fields | ({"forks": "keep"} if request.forks == "refuse" else {}))
-    try:
-        request_erasure(engine, other)
-    except UsageError as error:  # it never existed, or was removed by hand
-        _log.info("task %s, a part of task %s, is not erased: %s", task_id, request.task_id, error)
-
-
 def _forget(engine: Engine, task_id: str) -> None:
-    """Remove the task from Redis: state, logs, schedule, index, attempts and dead letters."""
+    """Remove the task from Redis: state, logs, schedule, index and attempts."""
     engine.task_store.erase(task_id, REFUSAL)
     for prefix in ("", NOTIFY_PREFIX, RESTART_PREFIX, ENTER_PREFIX, RESUME_PREFIX):
         engine.schedule.remove(f"{prefix}{task_id}")
     engine.task_index.remove(task_id)
     reset_attempts(engine, task_id)
-    for letter_id in _letters(engine, task_id):
+
+
+def _remove_letters(engine: Engine, task_id: str) -> None:
+    for letter_id in letters_of(engine, task_id):
         engine.dead_letters.remove(letter_id)
-
-
-def _letters(engine: Engine, task_id: str) -> list[str]:
-    """Return the ids of the dead letters that concern the task. Cost: the letters, 1,000 at most."""
-    found = list[str]()
-    page = DeadLetterPage([], "")
-    while True:
-        page = engine.dead_letters.page(100, page.cursor)
-        found += (letter.letter_id for letter in page.letters if concerns(letter, task_id))
-        if not page.cursor:
-            return found
-
-
-def _remove_archive(engine: Engine, receipt: ErasureReceipt) -> str:
-    """Remove the archived file. Return "", or why it remains."""
-    address, _, name = receipt.archive.rpartition("/")
-    try:
-        engine.archives.delete(address, name)
-    except UsageError as error:
-        return str(error)
-    return ""
 
 
 def _check_late_files(engine: Engine, request: ErasureRequest, receipt: ErasureReceipt) -> float | None:
@@ -288,13 +260,6 @@ def _check_late_files(engine: Engine, request: ErasureRequest, receipt: ErasureR
     following = next((seconds for seconds in LATE_CHECKS if seconds > elapsed), None)
     if following is not None:
         return following - elapsed
+    _remove_letters(engine, task_id)
     engine.files.delete(erasure_path(task_id))
     return None
-
-
-def _names(engine: Engine, folder: str) -> list[str]:
-    found = page = engine.files.names_after(folder, "", PAGE_SIZE)
-    while len(page) == PAGE_SIZE:
-        page = engine.files.names_after(folder, page[-1], PAGE_SIZE)
-        found = [*found, *page]
-    return found

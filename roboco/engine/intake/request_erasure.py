@@ -4,14 +4,15 @@
     (get)       (get marker, list forks)           (create)                    (set)
 
 If the client dies after the acceptance, the sweeper finds the request when it fills the schedule. A repetition changes
-nothing, and returns the receipt so far.
+nothing, and returns the receipt so far. A request that removes more than the stored one, or archives to another
+address, replaces it.
 """
 
 from roboco.domain.ids import check_task_id
-from roboco.domain.paths import CLOSED, ERASE_PREFIX, erasure_path, forks_path, open_marker_path, task_folder
+from roboco.domain.paths import ERASE_PREFIX, OPENED, erasure_path, forks_path, open_marker_path, task_folder
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.engine import Engine
-from roboco.engine.tombstones import receipt_of
+from roboco.engine.tombstones import parse_request, receipt_of
 from roboco.errors import StateConflict, TransientError
 
 _SHOWN_FORKS = 3
@@ -26,10 +27,13 @@ def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0)
     """
     task_id = check_task_id(request.task_id)
     receipt = receipt_of(engine.files, task_id)
-    if receipt is not None and receipt.finished_at is not None and not _removes_archive(receipt, request):
-        return receipt
     if receipt is None:
-        _check(engine, request)
+        _check_task(engine, request)
+        _check_forks(request, engine.files.names_after(forks_path(task_id), "", _SHOWN_FORKS + 1))
+    elif receipt.finished_at is not None:
+        if request.archive or not receipt.archive:
+            return receipt
+        _check_forks(request, receipt.forks)
     _store(engine, request)
     engine.schedule.schedule_no_later_than(f"{ERASE_PREFIX}{task_id}", delay)
     return receipt_of(engine.files, task_id) or pending_receipt(request)
@@ -47,35 +51,45 @@ def pending_receipt(request: ErasureRequest) -> ErasureReceipt:
     )
 
 
-def _removes_archive(receipt: ErasureReceipt, request: ErasureRequest) -> bool:
-    return receipt.status == "archived" and not request.archive
-
-
-def _check(engine: Engine, request: ErasureRequest) -> None:
+def _check_task(engine: Engine, request: ErasureRequest) -> None:
+    """Raise unless the task exists, and has ended or may be stopped. One that is being closed counts as ended."""
     task_id = request.task_id
     marker = engine.files.get(open_marker_path(task_id))
     if marker is None and next(engine.files.tree(task_folder(task_id)), None) is None:
         raise engine.summaries.missing(task_id)
-    if marker is not None and not request.stop:
-        if marker == CLOSED:
-            raise TransientError(f"task {task_id!r} is being closed; send this again in a few seconds")
+    if marker == OPENED and not request.stop:
         raise StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
-    forks = engine.files.names_after(forks_path(task_id), "", _SHOWN_FORKS + 1)
+
+
+def _check_forks(request: ErasureRequest, forks: list[str]) -> None:
     if forks and request.forks == "refuse":
         more = " and others" if len(forks) > _SHOWN_FORKS else ""
         raise StateConflict(
-            f"task {task_id!r} has forks, whose histories contain its steps: {', '.join(forks[:_SHOWN_FORKS])}{more}; "
+            f"task {request.task_id!r} has forks, whose histories contain its steps: "
+            f"{', '.join(forks[:_SHOWN_FORKS])}{more}; "
             "say whether they are erased, too (--forks erase), or kept (--forks keep)"
         )
 
 
 def _store(engine: Engine, request: ErasureRequest) -> None:
-    """Store the request, unless one is stored that removes as much."""
-    path, data = erasure_path(request.task_id), request.model_dump_json().encode()
+    """Store the request, unless one is stored that has the same effect, or a greater one. A broken one is replaced."""
+    path = erasure_path(request.task_id)
     stored = engine.files.get_versioned(path)
-    if stored is not None:
-        before = ErasureRequest.model_validate_json(stored.data)
-        if request.archive or not before.archive:
+    before = None if stored is None else parse_request(stored.data)
+    if before is not None:
+        if _covers(before, request):
             return
-    if not engine.files.replace(path, data, None if stored is None else stored.version):
+        forks = "erase" if before.forks == "erase" else request.forks
+        request = request.model_copy(update={"stop": before.stop or request.stop, "forks": forks})
+    version = None if stored is None else stored.version
+    if not engine.files.replace(path, request.model_dump_json().encode(), version):
         raise TransientError(f"another request to erase task {request.task_id!r} was stored at that moment; repeat it")
+
+
+def _covers(before: ErasureRequest, request: ErasureRequest) -> bool:
+    """Return True if the stored request removes as much as the other one, and archives to the same place."""
+    if request.archive and not before.archive:
+        return True
+    same_archive = (before.archive, before.storage_class) == (request.archive, request.storage_class)
+    more_forks = request.forks == "erase" and before.forks != "erase"
+    return same_archive and not more_forks and (before.stop or not request.stop)
