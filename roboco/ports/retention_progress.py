@@ -42,6 +42,9 @@ class RetentionProgress(Protocol):
     def lock(self, token: str, seconds: float) -> bool:
         """Acquire the right to scan for this number of seconds. Return False if another worker has it."""
 
+    def now(self) -> float:
+        """Return the time of the server, in Unix seconds."""
+
     def load(self) -> RetentionScan | None:
         """Return the scan that runs or was the last one, or None if there is none."""
 

@@ -21,6 +21,12 @@ class RedisRetentionProgress:
             key, ttl = self.keys.retention_lock, int(seconds * 1000)
             return self.scripts.client.set(key, token, nx=True, px=ttl, get=True) in (None, token)
 
+    def now(self) -> float:
+        """Return the time of the server, in Unix seconds."""
+        with translating_errors():
+            answer: Any = self.scripts.client.time()
+        return float(answer[0]) + float(answer[1]) / 1e6
+
     def load(self) -> RetentionScan | None:
         """Return the progress, or None if there is none."""
         with translating_errors():

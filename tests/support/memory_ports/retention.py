@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from roboco.ports.clock import Clock
-from roboco.ports.retention_progress import RetentionScan
-from tests.support.memory_ports.server import MemoryServer
+from tests.support.memory_ports.task_index import MemoryIndexProgress
 
 
 @dataclass
@@ -30,32 +28,11 @@ class MemoryArchives:
         self.held.pop(f"{address}/{name}", None)
 
 
-class MemoryRetentionProgress:
+class MemoryRetentionProgress(MemoryIndexProgress):
     """The progress of the scan."""
 
-    def __init__(self, server: MemoryServer, clock: Clock) -> None:
-        self._server = server
-        self._clock = clock
+    progress, holder = "retention_scan", "retention_lock"
 
-    def lock(self, token: str, seconds: float) -> bool:
-        """Return True if this worker may scan for these seconds."""
-        now = self._clock.now()
-        with self._server as held:
-            holder, until = held.retention_lock
-            if until > now:
-                return holder == token
-            held.retention_lock = (token, now + seconds)
-            return True
-
-    def load(self) -> RetentionScan | None:
-        """Return the progress."""
-        with self._server as held:
-            return held.retention_scan
-
-    def save(self, before: RetentionScan | None, after: RetentionScan) -> bool:
-        """Replace the progress, if it is still `before`."""
-        with self._server as held:
-            if held.retention_scan not in (before, after):
-                return False
-            held.retention_scan = after
-            return True
+    def now(self) -> float:
+        """Return the time of the server."""
+        return self._clock.now()

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import UsageError
 from roboco.ports.clock import Clock
-from roboco.ports.index_progress import Rebuild
 from roboco.ports.task_index import TaskPage
 from tests.support.memory_ports.server import MemoryServer
 
@@ -79,33 +79,35 @@ class MemoryTaskIndex:
 
 
 class MemoryIndexProgress:
-    """The progress of the rebuild."""
+    """The progress of the rebuild. `progress` and `holder` are fields of the server's data."""
+
+    progress, holder = "rebuild", "index_lock"
 
     def __init__(self, server: MemoryServer, clock: Clock) -> None:
         self._server = server
         self._clock = clock
 
     def lock(self, token: str, seconds: float) -> bool:
-        """Return True if this worker may rebuild for these seconds."""
+        """Return True if this worker may continue for these seconds."""
         now = self._clock.now()
         with self._server as held:
-            holder, until = held.index_lock
+            holder, until = getattr(held, self.holder)
             if until > now:
-                return holder == token
-            held.index_lock = (token, now + seconds)
+                return bool(holder == token)
+            setattr(held, self.holder, (token, now + seconds))
             return True
 
-    def load(self) -> Rebuild | None:
+    def load(self) -> Any:
         """Return the progress."""
         with self._server as held:
-            return held.rebuild
+            return getattr(held, self.progress)
 
-    def save(self, before: Rebuild | None, after: Rebuild) -> bool:
+    def save(self, before: Any, after: Any) -> bool:
         """Replace the progress, if it is still `before`."""
         with self._server as held:
-            if held.rebuild not in (before, after):
+            if getattr(held, self.progress) not in (before, after):
                 return False
-            held.rebuild = after
+            setattr(held, self.progress, after)
             return True
 
 

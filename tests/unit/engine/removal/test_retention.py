@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from roboco.domain.paths import erasure_path, tombstone_path
+from roboco.domain.paths import CLOSED, erasure_path, notify_marker_path, open_marker_path, tombstone_path
 from roboco.domain.removal.retention import due_rule, parse_rule
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinator import retention
-from roboco.engine.coordinator.retention import SCAN_INTERVAL, enforce_retention
+from roboco.engine.coordinator.retention import RULES_INTERVAL, SCAN_INTERVAL, enforce_retention, rules_digest
 from roboco.errors import TransientError, UsageError
+from roboco.ports.retention_progress import RetentionScan
+from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, refusing
 from tests.support.memory_ports.world import POLICY, world_parts
@@ -123,8 +126,86 @@ def test_new_rules_begin_a_scan_at_once() -> None:
     world.clock.move(DAY)
     assert enforce_retention(world.engine, SECONDS) == 0
     policy = replace(POLICY, retention_rules=(parse_rule(DELETE),))
-    world.clock.move(SECONDS + 1)
+    world.clock.move(RULES_INTERVAL)
     assert enforce_retention(replace(world.process(), policy=policy), SECONDS) == 1
+
+
+def test_coordinators_with_different_rules_do_not_begin_anew_all_the_time() -> None:
+    world = world_of("keep", tasks=3)
+    other = replace(world.process(), policy=replace(POLICY, retention_rules=(parse_rule("tenant=acme keep"),)))
+    began = set()
+    for _ in range(20):
+        for engine in (world.engine, other):
+            enforce_retention(engine, SECONDS)
+            assert world.server.held.retention_scan is not None
+            began.add(world.server.held.retention_scan.scan_id)
+            world.clock.move(SECONDS + 1)
+    assert len(began) == 1
+
+
+def test_a_poison_task_does_not_stop_the_scan() -> None:
+    world = world_of(DELETE, tasks=3)
+    world.clock.move(DAY)
+
+    def refuse_one(name: str, call: Any) -> Any:
+        if name.startswith("files.") and call.args and call.args[0] == erasure_path("task1"):
+            raise TransientError("this key is not answered")
+        return call()
+
+    world.watch = refuse_one
+    assert enforce_retention(world.engine, SECONDS) == 2
+    assert world.server.held.retention_scan is not None
+    assert world.server.held.retention_scan.finished is not None
+
+
+def test_a_task_whose_closing_never_ends_does_not_stop_the_scan() -> None:
+    world = world_of(DELETE, tasks=2)
+    world.clock.move(DAY)
+    world.files.held[open_marker_path("task0")] = CLOSED
+    assert enforce_retention(world.engine, SECONDS) == 2
+
+
+def test_a_broken_request_does_not_stop_the_scan() -> None:
+    world = world_of(DELETE, tasks=2)
+    world.clock.move(DAY)
+    world.files.held[erasure_path("task0")] = b"broken"
+    assert enforce_retention(world.engine, SECONDS) == 2
+
+
+def test_a_task_with_pending_notifications_stays() -> None:
+    world = world_of(DELETE, tasks=2)
+    world.clock.move(DAY)
+    world.files.held[notify_marker_path("task0")] = b""
+    assert enforce_retention(world.engine, SECONDS) == 1
+    assert erasure_path("task0") not in world.files.held
+
+
+@pytest.mark.parametrize("skew", [400 * DAY, -DAY])
+def test_a_coordinator_with_a_wrong_clock_removes_nothing(skew: float) -> None:
+    world = world_of(DELETE)
+    wrong = replace(world.process(), clock=SkewedClock(world.clock, skew))
+    with pytest.raises(TransientError, match="the clock of this machine is"):
+        enforce_retention(wrong, SECONDS)
+    assert erasure_path("task0") not in world.files.held
+    world.clock.move(DAY)
+    assert enforce_retention(world.engine, SECONDS) == 1
+
+
+@pytest.mark.parametrize("finished", [None, 1.0])
+def test_a_scan_of_a_clock_that_was_ahead_is_replaced(finished: float | None) -> None:
+    world = world_of(DELETE)
+    world.clock.move(DAY)
+    ahead, rules = world.clock.now() + 400 * DAY, rules_digest(world.engine.policy.retention_rules)
+    world.server.held.retention_scan = RetentionScan("old", rules, began=ahead, next_page=ahead, finished=finished)
+    assert enforce_retention(world.engine, SECONDS) == 1
+
+
+def test_a_page_that_is_due_by_a_clock_that_was_ahead_is_read() -> None:
+    world = world_of(DELETE)
+    world.clock.move(DAY)
+    now, rules = world.clock.now(), rules_digest(world.engine.policy.retention_rules)
+    world.server.held.retention_scan = RetentionScan("old", rules, began=now, next_page=now + 400 * DAY)
+    assert enforce_retention(world.engine, SECONDS) == 1
 
 
 def test_an_open_task_is_never_due() -> None:
