@@ -50,6 +50,8 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
     filters = _filters(given)
     if (task_id is None) == (not filters):
         raise click.UsageError("name a task, or conditions such as --tenant and --older")
+    if given["shows_receipt"] and task_id is None:
+        raise click.UsageError("--receipt shows the receipt of one task: name it, without conditions")
     chosen = ErasureOptions(reason=given["reason"], stop=given["stop"], forks=given["forks"] or "refuse")
     with closing(Orchestrator(caller_settings())) as orchestrator:
         if task_id is None:
@@ -99,7 +101,7 @@ def _erase_many(
         _print_page(page, as_json)
         refused += sum(one.outcome == "refused" for one in page.tasks)
         accepted += sum(one.outcome != "refused" for one in page.tasks)
-    _note(f"{accepted} tasks are erased by the coordinators, {refused} are refused", as_json)
+    _note(f"{accepted} tasks are being erased by the coordinators, {refused} are refused", as_json)
     return FAILED if refused else SUCCESS
 
 

@@ -25,7 +25,7 @@ from roboco.engine.intake.import_task import import_task
 from roboco.engine.intake.request_erasure import pending_receipt, request_erasure
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.selected_tasks import SelectedPage, select_page
-from roboco.engine.tombstones import receipt_of
+from roboco.engine.tombstones import parse_request, receipt_of
 from roboco.errors import Forbidden, NotFound, RobocoError, StateConflict, TransientError, UsageError
 
 FIRST_WAIT: Final = 0.1
@@ -77,11 +77,17 @@ class TaskRemoval(KeyAdministration):
         return receipt
 
     def erasure(self, task_id: str) -> ErasureReceipt:
-        """Return the receipt of an erased or archived task. Raises UsageError if there is none."""
+        """Return the receipt of a task that was erased or archived, or whose erasure is requested.
+
+        Raises UsageError if there is none.
+        """
         whole_id = qualified_id(self.settings.tenant, task_id)
-        if (receipt := receipt_of(self._engine.files, whole_id)) is None:
+        if (receipt := receipt_of(self._engine.files, whole_id)) is not None:
+            return receipt
+        stored = self._engine.files.get(erasure_path(whole_id))
+        if stored is None or (request := parse_request(stored)) is None:
             raise NotFound(f"no receipt of task {task_id!r}: it was not erased")
-        return receipt
+        return pending_receipt(request)
 
     def removal_page(
         self,

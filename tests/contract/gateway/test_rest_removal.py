@@ -57,6 +57,7 @@ def test_a_task_is_erased_and_its_receipt_shown(rest: RestWorld) -> None:
     task_id = ended(rest)
     first = operate(rest, "POST", f"/erasures/{task_id}", 202, json={"reason": "asked"})
     assert (first["status"], first["by"]) == ("erasing", "local")
+    assert operate(rest, "GET", f"/erasures/{task_id}") == first
     rest.world.sweep()
     receipt = operate(rest, "POST", f"/erasures/{task_id}")
     assert receipt == operate(rest, "GET", f"/erasures/{task_id}")
