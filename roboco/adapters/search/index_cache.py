@@ -89,8 +89,11 @@ class IndexCache:
 
     def _record_use(self, path: Path, size: int) -> None:
         """Record the use of the file. If its size has changed, remove other files until all fit."""
+        now = (
+            time.time_ns()
+        )  # the kernel's own time of a file moves in steps of milliseconds, in which uses would be equal
         with self._translating_errors():
-            os.utime(path)
+            os.utime(path, ns=(now, now))
             if path.stat().st_size != size:
                 self._make_room(path)
 

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,6 +244,15 @@ def test_the_least_recently_used_files_are_removed(tmp_path: Path) -> None:
     with cache.open("one more"):
         pass
     assert len(index_files(tmp_path / "index")) == 1
+
+
+def test_the_order_of_uses_has_nanoseconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, now = IndexCache(tmp_path), time.time_ns()
+    for number, name in enumerate("cab"):
+        monkeypatch.setattr(time, "time_ns", lambda at=now + number: at)
+        with cache.open(name):
+            pass
+    assert [path.stat().st_mtime_ns - now for path in index_files(tmp_path)] == [0, 1, 2]
 
 
 def test_a_file_in_use_is_not_removed(tmp_path: Path) -> None:
