@@ -50,3 +50,17 @@ def test_a_waiting_task_is_stopped_and_erased(stack: Stack) -> None:
     receipt = orchestrator.erase(task.task_id, stop=True, timeout=60)
     assert receipt.status == "erased"
     assert list(orchestrator._engine.files.tree(f"{task.task_id}/")) == []
+
+
+def test_a_follower_of_an_erased_task_gets_its_end(stack: Stack) -> None:
+    task = stack.orchestrator.run(MANUAL.team, MANUAL.prompt)
+    task.result(60)
+    followed = iter(task)
+    next(followed)
+    stack.orchestrator.erase(task.task_id, stop=True, timeout=60)
+    try:
+        for _ in followed:
+            pass
+    except Erased:
+        return
+    assert stack.orchestrator.erasure(task.task_id).status == "erased"

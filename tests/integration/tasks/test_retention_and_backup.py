@@ -1,0 +1,64 @@
+"""Retention by real coordinators, and a backup that is restored beside an empty Redis."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from roboco.errors import UsageError
+from tests.support.journeys import GRAPH, MANUAL, answer
+from tests.support.stack import Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.redis]
+
+
+def test_coordinators_archive_a_task_and_an_erasure_removes_the_archive(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    rules = (f"tenant=old archive=0h to={old.as_uri()}", "keep")
+    with Stack(tmp_path, retention_rules=rules) as stack:
+        stack.model.script(answer)
+        kept = stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="kept")
+        task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="old:t1")
+        for one in (kept, task):
+            one.result(60).raise_for_status()
+
+        def is_archived() -> bool:
+            try:
+                return stack.orchestrator.erasure("old:t1").status == "archived"
+            except UsageError:
+                return False
+
+        until(is_archived, 60, "the task is archived")
+        with tarfile.open(old / "old:t1.tar") as tar:
+            assert tar.getnames()[-1] == "roboco-manifest.json"
+        assert stack.orchestrator.erasure("old:t1").archived_bytes == (old / "old:t1.tar").stat().st_size
+        receipt = stack.orchestrator.erase("old:t1", timeout=60, by="operator")
+        until(lambda: stack.orchestrator.erasure("old:t1").status == "erased", 60, lambda: f"erased: {receipt}")
+        assert not (old / "old:t1.tar").exists()
+        assert stack.orchestrator.erasure("old:t1").kinds == {"archive": 1}
+        assert kept.summary().status == "completed"
+
+
+def test_a_backup_in_the_documented_order_continues_beside_an_empty_redis(tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    with Stack(tmp_path / "first") as stack:
+        stack.model.script(answer)
+        stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="done").result(60)
+        stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="erased").result(60)
+        waiting = stack.orchestrator.run(MANUAL.team, MANUAL.prompt, task_id="waits")
+        waiting.result(60)
+        steps = len(waiting.history())
+        workspace = tmp_path / "first" / "workspace"
+        shutil.copytree(workspace / "_open", backup / "_open")
+        for _ in range(2):
+            shutil.copytree(workspace, backup, ignore=shutil.ignore_patterns("_open"), dirs_exist_ok=True)
+        assert stack.orchestrator.erase("erased", timeout=60).status == "erased"
+    shutil.copytree(backup, tmp_path / "second" / "workspace")
+    with Stack(tmp_path / "second") as stack:
+        stack.model.script(answer)
+        task = stack.orchestrator.task("waits")
+        task.send("more")
+        until(lambda: len(task.history()) >= steps + 2, 60, "the waiting task continues")
+        assert stack.orchestrator.task("done").summary().status == "completed"
+        assert stack.orchestrator.erase("erased", timeout=60).status == "erased", "it was erased since the backup"
