@@ -36,7 +36,10 @@ def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0)
         _check_forks(request, receipt.forks)
     _store(engine, request)
     engine.schedule.schedule_no_later_than(f"{ERASE_PREFIX}{task_id}", delay)
-    return receipt_of(engine.files, task_id) or pending_receipt(request)
+    now = receipt_of(engine.files, task_id)
+    if now is None or (now.status == "archived" and not request.archive):
+        return pending_receipt(request)
+    return now
 
 
 def pending_receipt(request: ErasureRequest) -> ErasureReceipt:

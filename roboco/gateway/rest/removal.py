@@ -7,7 +7,9 @@
 All of them need the scope `operate`, without a tenant and teams. A repeated request changes nothing.
 """
 
+import asyncio
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from datetime import datetime
@@ -17,7 +19,8 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from roboco.client.operator.task_removal import DEFAULT_RATE, RemovalPage
+from roboco.client.operator.task_removal import DEFAULT_RATE, FIRST_WAIT, RemovalPage
+from roboco.client.operator.task_removal import MAX_WAIT as MAX_PAUSE
 from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.domain.removal.erasure import ErasureReceipt, ForksChoice
 from roboco.domain.schema import InputModel
@@ -102,7 +105,13 @@ async def erase_task(
     The receipt rejects whatever arrives late for the task. The same request again returns the receipt so far.
     """
     options = (order or ErasureOrder()).options(caller.by)
-    receipt = await run_operation(gateway, caller, lambda: gateway.orchestrator.erase(task_id, timeout=wait, **options))
+    receipt = await run_operation(gateway, caller, lambda: gateway.orchestrator.erase(task_id, timeout=0, **options))
+    end, pause = time.monotonic() + wait, FIRST_WAIT
+    while receipt.finished_at is None and time.monotonic() < end:  # no thread of the line waits
+        await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
+        pause = min(MAX_PAUSE, 2 * pause)
+        now = await run_operation(gateway, caller, lambda: gateway.orchestrator.erasure(task_id))
+        receipt = receipt if now.status == "archived" else now
     status = 202 if receipt.finished_at is None else 200
     return Response(as_json(receipt), status, media_type="application/json")
 

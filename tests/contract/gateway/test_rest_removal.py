@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from roboco.domain.paths import erasure_path, tombstone_path
 from roboco.domain.removal.retention import parse_rule
 from tests.support.gateway_rest import KEY, RestWorld, rest_world
+from tests.support.stack import until
 
 OPERATOR = {KEY: "local"}
 PATHS = (
@@ -68,6 +70,17 @@ def test_a_task_is_erased_and_its_receipt_shown(rest: RestWorld) -> None:
     again = {"team": "desk", "prompt": "secret text", "task_id": "t1"}
     submitted = rest.client.post("/v1/tasks", json=again, headers={KEY: "acme"})
     assert (submitted.status_code, submitted.json()["code"]) == (410, "erased")
+
+
+def test_waiting_for_an_erasure_occupies_no_thread_of_the_operators(rest: RestWorld) -> None:
+    task_id = ended(rest)
+    with ThreadPoolExecutor(6) as threads:
+        path = f"/erasures/{task_id}?wait=20"
+        waiting = [threads.submit(operate, rest, "POST", path) for _ in range(6)]
+        until(lambda: erasure_path(task_id) in rest.world.files.held, 60, "the erasure is requested")
+        operate(rest, "POST", "/erasures", json={"tenant": "acme"})
+        rest.world.sweep()
+        assert {done.result(60)["status"] for done in waiting} == {"erased"}
 
 
 def test_an_unknown_and_an_open_task_are_refused(rest: RestWorld) -> None:

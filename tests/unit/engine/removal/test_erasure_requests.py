@@ -140,7 +140,7 @@ def test_a_stronger_request_keeps_what_the_first_one_removes() -> None:
 def test_an_erasure_of_an_archived_task_removes_its_archive_and_says_so() -> None:
     world = archived_task()
     size = world.receipt().archived_bytes
-    world.erase(by="operator")
+    assert world.erase(by="operator").status == "erasing"
     world.sweep_until(lambda: world.receipt().status == "erased")
     receipt = world.receipt()
     assert (receipt.files, receipt.bytes, receipt.kinds, receipt.archive) == (1, size, {"archive": 1}, "")
