@@ -56,10 +56,18 @@ def iterate(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry]:
     A task that changes while the pages are read moves to the front, and its old place is empty. So further rounds read
     the latest changes again, until a round finds no new task.
     """
+    return (entry for entry in iterate_with_gaps(index, wanted) if entry is not None)
+
+
+def iterate_with_gaps(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry | None]:
+    """Do the same as `iterate`, and also yield None after each page, which may be empty: a caller can stop there."""
     seen = set[str]()
     for _ in range(_MAX_ROUNDS):
         newest, found = None, False
         for entry in _all_pages(index, wanted):
+            if entry is None:
+                yield None
+                continue
             newest = newest or entry.updated_at
             if entry.task_id not in seen:
                 seen.add(entry.task_id)
@@ -83,11 +91,12 @@ def with_current_reason(store: TaskStore, entry: TaskEntry) -> TaskEntry:
     return entry if reason == entry.reason else entry.model_copy(update={"reason": short_reason(reason)})
 
 
-def _all_pages(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry]:
+def _all_pages(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntry | None]:
     cursor = ""
     while True:
         page = index.page(wanted, cursor, _PAGE_SIZE)
         yield from page.entries
+        yield None
         if not (cursor := page.cursor):
             return
 

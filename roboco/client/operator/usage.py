@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import Final
 
 from roboco.client.options import TaskFilterOptions, UsageOptions
-from roboco.client.task_list import iterate, task_filter
+from roboco.client.task_list import iterate_with_gaps, task_filter
 from roboco.domain.ids import is_task_id, tenant_of, what_if_id
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
@@ -33,7 +33,7 @@ DEFAULT_DAYS: Final = 30
 READ_THREADS: Final = 16
 """Tasks that are read at the same time."""
 CHUNK_SIZE: Final = 100
-"""Tasks that are read between two reports of progress."""
+"""Tasks between two reports of progress, also of those that do not match."""
 MAX_PROBLEMS: Final = 20
 """Tasks without a readable history that a report names. It counts the others."""
 _FOLDERS: Final = 200
@@ -65,7 +65,8 @@ class UsageSummary(RecordModel):
 class _Source:
     """The tasks of a report, and what they may lack."""
 
-    entries: Iterator[TaskEntry]
+    entries: Iterator[TaskEntry | None]
+    """The tasks, and None for each task or page that was read without a result."""
     gaps: Callable[[], list[str]]
 
 
@@ -92,9 +93,10 @@ class UsageCollector:
         self._source = self._workspace() if options.get("all_tasks") else self._index()
 
     def collect(self) -> Iterator[int]:
-        """Read all tasks. Yield the number of tasks after each hundred, and once at the end."""
+        """Read all tasks. Yield the number of tasks after each hundred, also of those that do not match."""
         entries = self._source.entries
-        while chunk := tuple(islice(entries, CHUNK_SIZE)):
+        while read := tuple(islice(entries, CHUNK_SIZE)):
+            chunk = [entry for entry in read if entry is not None]
             with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="roboco-usage") as threads:
                 found = list(threads.map(self._usage_or_none, chunk))
             for entry, usage in zip(chunk, found, strict=True):
@@ -142,9 +144,11 @@ class UsageCollector:
         changed = TaskFilter(tenant=wanted.tenant, teams=wanted.teams, since=begin - _CLOCK_DIFFERENCE)
         seen = set[str]()
 
-        def entries() -> Iterator[TaskEntry]:
-            for entry in chain(iterate(index, working), iterate(index, changed)):
-                if entry.task_id not in seen and self._may_count(entry):
+        def entries() -> Iterator[TaskEntry | None]:
+            for entry in chain(iterate_with_gaps(index, working), iterate_with_gaps(index, changed)):
+                if entry is None or entry.task_id in seen or not self._may_count(entry):
+                    yield None
+                else:
                     seen.add(entry.task_id)
                     yield entry
 
@@ -168,9 +172,11 @@ class UsageCollector:
 
     def _workspace(self) -> _Source:
         """Return all tasks of the workspace."""
-        return _Source((entry for entry in self._stored_entries() if self._matches(entry)), list)
+        entries = self._stored_entries()
+        return _Source((entry if entry is not None and self._matches(entry) else None for entry in entries), list)
 
-    def _stored_entries(self) -> Iterator[TaskEntry]:
+    def _stored_entries(self) -> Iterator[TaskEntry | None]:
+        """Yield each task of the workspace, and None after each page, and for one that cannot be read."""
         cursor = ""
         while True:
             page = self._engine.files.folders(cursor, _FOLDERS)
@@ -178,7 +184,8 @@ class UsageCollector:
                 raise UsageError("the store refuses the cursor of its folders: it has expired; begin the report again")
             names = [name for name in page.names if is_task_id(name) and self._wanted.tenant in (None, tenant_of(name))]
             with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="roboco-usage") as threads:
-                yield from filter(None, threads.map(self._entry_or_none, names))
+                yield from threads.map(self._entry_or_none, names)
+            yield None
             if not (cursor := page.cursor):
                 return
 

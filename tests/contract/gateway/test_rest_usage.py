@@ -98,3 +98,13 @@ def test_a_report_that_takes_too_long_ends_with_503(rest: RestWorld, monkeypatch
     answer = rest.get("/v1/usage", "local")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "not complete after 2 tasks" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("query", ["team=none", "team=none&all_tasks=true"])
+def test_a_report_without_matching_tasks_has_the_same_time(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(usage, "REPORT_SECONDS", -1)
+    answer = rest.get(f"/v1/usage?{query}", "local")
+    assert answer.status_code == 503
+    assert "not complete after 0 tasks" in answer.json()["detail"]
