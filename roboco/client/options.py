@@ -99,6 +99,8 @@ class TaskFilterOptions(TypedDict, total=False):
     """The latest time of the last change of the status, with a time zone."""
     text: str | None
     """A part of the title, in upper or lower case."""
+    what_if: bool | None
+    """True for runs of `what_if` alone, and False to leave them out."""
 
 
 class UsageOptions(TypedDict, total=False):

@@ -40,6 +40,7 @@ def task_filter(own_tenant: str | None, options: TaskFilterOptions) -> TaskFilte
         since=_with_zone("since", options.get("since")),
         until=_with_zone("until", options.get("until")),
         text=options.get("text") or "",
+        what_if=options.get("what_if"),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from roboco.domain.ids import what_if_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.errors import UsageError
@@ -36,6 +37,8 @@ class TaskFilter:
     """The latest time of the last change, with a time zone."""
     text: str = ""
     """A part of the title, in upper or lower case."""
+    what_if: bool | None = None
+    """True for the runs of `what-if` and their sub-tasks alone, False for all other tasks, or None for both."""
 
     def matches(self, entry: TaskEntry) -> bool:
         """Return True if the entry meets all conditions."""
@@ -46,6 +49,7 @@ class TaskFilter:
             and (self.since is None or entry.updated_at >= self.since)
             and (self.until is None or entry.updated_at <= self.until)
             and self.text.casefold() in entry.title.casefold()
+            and self.what_if in (None, what_if_id(entry.task_id) is not None)
         )
 
 

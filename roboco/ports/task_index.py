@@ -59,6 +59,6 @@ class TaskIndex(Protocol):
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
         """Return at most `limit` entries that match, after the cursor, the latest change first.
 
-        Conditions on team and text are checked on at most 2,000 entries for each page. A task that changes meanwhile
-        moves to the front: the following pages lack it. Raise UsageError if the cursor is invalid.
+        Conditions on team, text and `what_if` are checked on at most 2,000 entries for each page. A task that changes
+        meanwhile moves to the front: the following pages lack it. Raise UsageError if the cursor is invalid.
         """

@@ -144,7 +144,8 @@ class RedisTaskIndex:
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
         """Return a page. Cost: at most ten ranges for each `limit` entries, or with conditions for each 250."""
         position, found, scanned = _parse_cursor(cursor), list[TaskEntry](), 0
-        size = SCAN_SIZE if wanted.teams is not None or wanted.text or wanted.tenant == "" else limit + 1
+        is_checked = wanted.teams is not None or wanted.text or wanted.tenant == "" or wanted.what_if is not None
+        size = SCAN_SIZE if is_checked else limit + 1
         while True:
             members, facts = self._newest(wanted, position, size)
             for number, (member, entry) in enumerate(zip(members, self._entries(members), strict=True)):

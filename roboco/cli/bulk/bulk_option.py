@@ -59,8 +59,8 @@ def bulk_option(name: ControlName, content: _Content = _no_content) -> Callable[
         def control(**given: Any) -> Any:
             conditions = {key: given.pop(key) for key in NAMES}
             own = {key: given.pop(key) for key in _OWN_NAMES}
-            is_bulk = own["every"] or any(value not in (None, ()) for value in conditions.values())
-            if (given["task_id"] is None) != is_bulk:
+            is_bulk = own["every"] or any(value not in (None, (), False) for value in conditions.values())
+            if (given["task_id"] is None) != is_bulk or (not is_bulk and conditions["what_if"] is not None):
                 raise click.UsageError("name one task, or conditions such as --tenant; --all controls all tasks")
             if not is_bulk:
                 return command(**given)

@@ -10,7 +10,7 @@ from roboco.client.options import TaskFilterOptions
 from roboco.domain.task_filter import STATUS_NAMES, parse_time
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-NAMES: Final = ("status", "tenant", "team", "since", "until", "text")
+NAMES: Final = ("status", "tenant", "team", "since", "until", "text", "what_if")
 """The parameters of these options."""
 _OPTIONS: Final = (
     click.option(
@@ -21,6 +21,7 @@ _OPTIONS: Final = (
     click.option("--since", metavar="TIME", help="Changed since then: 2h, 1d, or a time such as 2026-01-31T09:30."),
     click.option("--until", "--older", metavar="TIME", help="Not changed since then."),
     click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case."),
+    click.option("--what-if/--no-what-if", "what_if", default=None, help="Runs of what-if alone, or without them."),
 )
 
 
@@ -41,4 +42,5 @@ def filter_options(given: Mapping[str, Any]) -> TaskFilterOptions:
         since=None if given["since"] is None else parse_time(given["since"], now),
         until=None if given["until"] is None else parse_time(given["until"], now),
         text=given["text"],
+        what_if=given["what_if"],
     )

@@ -50,7 +50,7 @@ STOP_REASON: Final = "stopped by an operator"
 MAX_CAUSE_CHARS: Final = 500
 """Characters of a cause at most."""
 
-CONDITIONS: Final = ("status", "tenant", "team", "since", "until", "text")
+CONDITIONS: Final = ("status", "tenant", "team", "since", "until", "text", "what_if")
 
 FindTask = Callable[[str], TaskControl]
 
@@ -204,8 +204,8 @@ def create_bulk(engine: Engine, find: FindTask, name: ControlName, tenant: str |
     Raise UsageError if an option is wrong, or if there is no condition and `all_tasks` is not set.
     """
     conditions = {key: options[key] for key in CONDITIONS if options.get(key) is not None}
-    conditions = {key: value for key, value in conditions.items() if value or key in ("tenant", "team")}
-    if not conditions and not options.get("all_tasks"):
+    conditions = {key: value for key, value in conditions.items() if value or key in ("tenant", "team", "what_if")}
+    if not any(value is not False for value in conditions.values()) and not options.get("all_tasks"):
         raise UsageError("no condition is given: name tenant, team, status, time or title, or choose all tasks")
     content = {key: options[key] for key in ("reason", "limits", "by") if options.get(key) is not None}
     control = parse_arguments(BulkControl, {"name": name, **content})

@@ -70,6 +70,6 @@ class BulkControl(InputModel):
     def digest(self, wanted: TaskFilter) -> str:
         """Return the digest of this control of these tasks, apart from times and the caller."""
         teams = None if wanted.teams is None else sorted(wanted.teams)
-        conditions = [sorted(wanted.statuses), wanted.tenant, teams, wanted.text]
+        conditions = [sorted(wanted.statuses), wanted.tenant, teams, wanted.text, wanted.what_if]
         content = self.model_dump(mode="json", exclude={"by"})
         return sha256(canonical_json([content, conditions]))[:8]

@@ -107,7 +107,7 @@ class TaskRemoval(KeyAdministration):
         Raises UsageError without a condition, and for a wrong one.
         """
         given = options or {}
-        if not any(value not in (None, (), "") or name == "tenant" for name, value in filters.items()):
+        if not any(value not in (None, (), "", False) or name == "tenant" for name, value in filters.items()):
             raise UsageError("no condition is given: name tenant, team, status, time or title")
         wanted = task_filter(self.settings.tenant, filters)
         only_ended = not given.get("stop", False)

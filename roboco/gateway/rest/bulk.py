@@ -84,6 +84,7 @@ def _options(caller: Principal, body: BulkRequest, bulk_id: str | None) -> BulkO
         "since": None if body.since is None else parse_time(body.since, now),
         "until": None if body.until is None else parse_time(body.until, now),
         "text": body.text,
+        "what_if": body.what_if,
         "all_tasks": body.all_tasks,
         "reason": body.reason,
         "limits": None if body.limits is None else body.limits.overrides(),

@@ -38,6 +38,8 @@ class BulkRequest(FewMistakes, InputModel):
     """The latest change of the status: 2h for tasks whose status has not changed for two hours."""
     text: Annotated[str | None, Field(max_length=200)] = None
     """A part of the title."""
+    what_if: bool | None = None
+    """True for runs of what-if alone, and false to leave them out."""
     all_tasks: bool = False
     """True to control all tasks: a request without a condition is refused otherwise."""
     reason: Annotated[str | None, Field(min_length=1, max_length=4000)] = None

@@ -64,6 +64,9 @@ async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
     since: Time = None,
     until: Time = None,
     text: Annotated[str | None, Query(max_length=200, description="A part of the title.")] = None,
+    what_if: Annotated[
+        bool | None, Query(description="True for runs of what-if alone, false to leave them out.")
+    ] = None,
     tenant: Annotated[TenantName | None, Query(description="A tenant, for a key of all tenants.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     cursor: Annotated[str, Query(max_length=200, description="The cursor of the page before.")] = "",
@@ -81,6 +84,7 @@ async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
         since=None if since is None else parse_time(since, now),
         until=None if until is None else parse_time(until, now),
         text=text,
+        what_if=what_if,
     )
 
     def page() -> dict[str, Any]:

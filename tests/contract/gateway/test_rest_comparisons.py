@@ -40,6 +40,9 @@ def test_runs_are_started_once_for_a_key_and_compared(rest: RestWorld) -> None:
     )
     assert unchanged.status_code == 304
     assert start(rest, task_id, {"runs": 1, "model": "quick"}, **{"Idempotency-Key": "k"}).status_code == 422
+    for query, listed in (("?what_if=true", set(runs)), ("?what_if=false", {task_id}), ("", {task_id, *runs})):
+        found = rest.client.get(f"/v1/tasks{query}", headers={KEY: "local"}).json()["tasks"]
+        assert {task["task_id"] for task in found} == listed
 
 
 def test_a_comparison_needs_the_scope_operate_and_a_task_of_the_caller(

@@ -239,6 +239,15 @@ def test_a_condition_on_the_title_is_checked_on_a_bounded_number_of_entries(
 
 
 @pytest.mark.redis
+def test_runs_of_what_if_are_left_out_or_selected_page_by_page(indexes: Indexes) -> None:
+    names = [f"whatif-{number:04x}-1" if number % 2 else f"t{number}" for number in range(12)]
+    indexes.index.put([entry(name, number) for number, name in enumerate(names)])
+    newest_first = names[::-1]
+    assert ids_of(indexes.index, TaskFilter(what_if=True)) == [one for one in newest_first if one[0] == "w"]
+    assert ids_of(indexes.index, TaskFilter(what_if=False)) == [one for one in newest_first if one[0] == "t"]
+
+
+@pytest.mark.redis
 def test_a_page_says_up_to_which_change_ended_tasks_were_removed(indexes: Indexes) -> None:
     index = indexes.index
     index.put([entry(f"t{number}", number, ENDED) for number in range(4)])

@@ -55,6 +55,8 @@ def sent(rest: RestWorld) -> int:
         (["limits", "--tenant", "acme", "--yes"], "limits needs limits"),
         (["limits", "--tenant", "acme", "--tool", "ship", "--max-steps", "3", "--yes"], "a tool has no such limit"),
         (["stop", "--tenant", "acme", "--yes", "--rate", "0"], "0.0 is not in the range"),
+        (["stop", "--no-what-if", "--yes"], "name one task, or conditions"),
+        (["stop", "acme:a", "--no-what-if"], "name one task, or conditions"),
         (["stop", "--tenant", "acme", "--yes", "--cursor", "x"], "is not one of a bulk control"),
     ],
 )

@@ -79,10 +79,18 @@ def test_another_time_is_refused(text: str) -> None:
         (TaskFilter(until=NOON - timedelta(seconds=1)), False),
         (TaskFilter(text="STRASSE"), True),
         (TaskFilter(text="8"), False),
+        (TaskFilter(what_if=False), True),
+        (TaskFilter(what_if=True), False),
     ],
 )
 def test_an_entry_meets_all_conditions_or_does_not_match(wanted: TaskFilter, matches: bool) -> None:
     assert wanted.matches(ENTRY) is matches
+
+
+@pytest.mark.parametrize("task_id", ["whatif-3f5a-1", "acme:whatif-3f5a-12", "whatif-3f5a-1.0a1b"])
+def test_runs_of_what_if_and_their_sub_tasks_can_be_left_out_or_selected(task_id: str) -> None:
+    run = ENTRY.model_copy(update={"task_id": task_id})
+    assert [TaskFilter(what_if=wanted).matches(run) for wanted in (True, False, None)] == [True, False, True]
 
 
 def test_an_entry_shortens_a_long_reason() -> None:

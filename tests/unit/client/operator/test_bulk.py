@@ -137,6 +137,7 @@ def test_a_task_that_changes_meanwhile_gets_its_item_in_a_later_round(rest: Rest
     [
         ("stop", {"tenant": None}, "no condition"),
         ("stop", {"tenant": None, "status": (), "text": None}, "no condition"),
+        ("stop", {"tenant": None, "what_if": False}, "no condition"),
         ("stop", {"status": "ended"}, "stop concerns open tasks alone"),
         ("stop", {"limits": {"max_steps": 5}}, "stop takes no limits"),
         ("stop", {"reason": ""}, "reason"),
