@@ -118,7 +118,8 @@ def _run_bulk(request: _BulkCommand) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed."""
     with closing(Orchestrator(caller_settings())) as orchestrator:
         bulk = orchestrator.bulk(request.name, bulk_id=request.bulk_id, **request.options)
-        matching = bulk.count(request.cursor)
+        count = bulk.count(request.cursor)
+        matching = f"at least {count.matching}" if count.cursor else str(count.matching)
         click.echo(f"{request.name}: {matching} tasks", err=True)
         if not request.yes:
             _confirm(request.name, matching)
@@ -129,12 +130,12 @@ def _run_bulk(request: _BulkCommand) -> int:
     else:
         click.echo(f"{request.name}: " + ", ".join(f"{count} {name}" for name, count in totals.as_dict().items()))
     if not totals.complete:
-        message = "tasks may be missing: coordinators rebuild the task index; repeat the command with --bulk-id"
+        message = "tasks may be left, as while coordinators rebuild the task index: repeat the command with --bulk-id"
         click.echo(f"{message} {bulk.bulk_id} later", err=True)
     return FAILED if totals.counts["failed"] or not totals.complete else SUCCESS
 
 
-def _confirm(name: str, matching: int) -> None:
+def _confirm(name: str, matching: str) -> None:
     """Raise UsageError without a terminal, and Abort unless the user confirms."""
     if not _is_terminal():
         raise click.UsageError("this command asks for confirmation on a terminal: use --yes in scripts")
@@ -145,7 +146,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _run(request: _BulkCommand, bulk: Bulk, matching: int) -> _Totals:
+def _run(request: _BulkCommand, bulk: Bulk, matching: str) -> _Totals:
     """Control page after page, and print failures. However it is aborted, print how it is resumed."""
     totals, cursor = _Totals(), request.cursor
     try:

@@ -8,7 +8,8 @@ The item id is derived, so a task accepts the item of a bulk control once, howev
 Ctrl-C, a crash, or an answer that was lost. Nothing is stored but the items. A repetition from the front finds each
 accepted item again; the cursor, which holds the bulk id, saves the time for that. A run holds one page in memory.
 
-Only tasks that exist when the bulk control begins get its item. Those that change meanwhile follow in further rounds.
+Only tasks that exist when the bulk control begins get its item. Those that change meanwhile follow in further rounds,
+until a round sends no item: each round before reaches a task that no other has reached, so there is a last one.
 Cost: one read of the index for each page; for each task about six reads and a write of the workspace, and a few
 commands to Redis. Eight tasks are controlled at the same time.
 """
@@ -32,15 +33,19 @@ from roboco.domain.canonical_json import sha256
 from roboco.domain.ids import check_item_id
 from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.schema import RecordModel
+from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import stored_item
 from roboco.errors import AlreadyEnded, RobocoError, TransientError, UsageError
+from roboco.ports.task_index import TaskPage
 
 DEFAULT_RATE: Final = 50.0
 """Tasks a second."""
 PAGE_SIZE: Final = 50
 """Tasks of a page."""
+COUNT_READS: Final = 20
+"""Reads of the task index for one part of a count."""
 PARALLEL: Final = 8
 """Tasks that get their item at the same time."""
 MAX_UNAVAILABLE: Final = 2 * PARALLEL
@@ -78,6 +83,18 @@ class BulkPage(RecordModel):
     cursor: str
     """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
     complete: bool
+    """False if tasks may be left: while the task index is rebuilt from the workspace, or after a thousand rounds."""
+
+
+class BulkCount(RecordModel):
+    """The number of tasks that a bulk control will reach, as of now."""
+
+    bulk_id: str
+    matching: int
+    """The tasks of this part of the count: of all tasks if it has no cursor, else there are at least as many."""
+    cursor: str
+    """The cursor of the next part, or "" after the last one. No run begins with it."""
+    complete: bool
     """False while the task index is rebuilt from the workspace: until then tasks may be missing."""
 
 
@@ -90,6 +107,8 @@ class Bulk:
         self._control = control
         self._wanted = wanted
         self._digest = control.digest(wanted)
+        self._count_digest = sha256(f"count of {self._digest}")[:8]
+        self._start: BulkCursor | None = None
         self._unavailable = 0
         self.pace = Pace(DEFAULT_RATE)
         """The rate at which tasks get their item."""
@@ -98,15 +117,22 @@ class Bulk:
         self.bulk_id = f"bulk_{uuid.uuid4().hex}"
         """The id of the bulk control. Another run with this id sends no task the same item twice."""
 
-    def count(self, cursor: str = "") -> int:
-        """Return how many tasks the bulk control will reach, as of now. Cost: one read of the index for 1,000 tasks."""
-        at, found = self._position(cursor), 0
-        wanted, page = self._wanted_at(at), at.page
-        while True:
-            read = self._engine.task_index.page(wanted, page, MAX_LIMIT)
-            found += sum(entry.created_at <= at.began for entry in read.entries)
-            if not (page := read.cursor):
-                return found
+    def count(self, cursor: str = "") -> BulkCount:
+        """Return how many tasks the bulk control will reach, as of now: all, or those of a part of a long list.
+
+        The cursor is that of the part before, or of the run that is resumed. A run of the same object after the count
+        reaches no task that was created after it. Cost: at most 20 reads of the index, each of up to 1,000 tasks.
+        Raises UsageError if the cursor is wrong, and TransientError if Redis does not answer.
+        """
+        at, found, complete = self._position(cursor, (self._digest, self._count_digest)), 0, True
+        for _ in range(COUNT_READS):
+            read = self._engine.task_index.page(self._wanted_at(at), at.page, MAX_LIMIT)
+            found += len(self._existing(at, read))
+            at, complete = replace(at, page=read.cursor, digest=self._count_digest), complete and read.complete
+            if not read.cursor:
+                break
+        cursor = str(at) if at.page else ""
+        return BulkCount(bulk_id=at.bulk_id, matching=found, cursor=cursor, complete=complete)
 
     def page(self, cursor: str = "", limit: int = PAGE_SIZE) -> BulkPage:
         """Control the tasks of the next page, and return their outcomes.
@@ -114,17 +140,19 @@ class Bulk:
         Raises UsageError if the cursor is wrong. Raises TransientError if Redis does not answer, or if a server does
         not answer for sixteen tasks in a row: repeat the page then.
         """
-        at = self._position(cursor)
+        at = self._position(cursor, (self._digest,))
         read = self._engine.task_index.page(self._wanted_at(at), at.page, check_limit(limit))
-        found = self._send_all(at, [entry.task_id for entry in read.entries if entry.created_at <= at.began])
+        found = self._send_all(at, self._existing(at, read))
         if at.round:  # an earlier round has reported the others
             found = [one for one in found if one.outcome in ("accepted", "failed")]
-        following = at.after(read.cursor, any(one.outcome == "accepted" for one in found), self._now())
+        has_sent = any(one.outcome == "accepted" for one in found)
+        following = at.after(read.cursor, has_sent, self._now())
+        complete = read.complete and not at.is_cut_off(read.cursor, has_sent)
         if following is None or (self._wanted.until is not None and following.since > self._wanted.until):
             cursor = ""
         else:
             cursor = str(following)
-        return BulkPage(bulk_id=at.bulk_id, outcomes=found, cursor=cursor, complete=read.complete)
+        return BulkPage(bulk_id=at.bulk_id, outcomes=found, cursor=cursor, complete=complete)
 
     def pages(self, cursor: str = "", limit: int = PAGE_SIZE) -> Iterator[BulkPage]:
         """Control all tasks from a cursor on, and yield each page. It raises the errors of `page`."""
@@ -175,15 +203,31 @@ class Bulk:
             count, self._unavailable = self._unavailable, 0
             raise TransientError(f"{count} tasks in a row have failed, the last one: {found[-1].cause}")
 
-    def _position(self, cursor: str) -> BulkCursor:
+    def _existing(self, at: BulkCursor, read: TaskPage) -> list[str]:
+        """Return the ids of the tasks of a page that existed when the bulk control began."""
+        now = self._now()
+        return [entry.task_id for entry in read.entries if at.existed(entry.created_at, now)]
+
+    def _position(self, cursor: str, digests: tuple[str, ...]) -> BulkCursor:
         """Return the position of the cursor. Raise UsageError if it is that of another bulk control."""
         if not cursor:
-            return BulkCursor.start(self.bulk_id, self._digest, self._now())
+            self._start = self._start or self._first_position()
+            return replace(self._start, bulk_id=self.bulk_id)
         at = BulkCursor.parse(cursor)
-        if at.digest != self._digest:
+        if at.digest == self._count_digest not in digests:
+            raise UsageError("cursor: it is that of a count; leave it out to begin with the first task")
+        if at.digest not in digests:
             raise UsageError("cursor: it is that of another bulk control; repeat the same control and conditions")
         self.bulk_id = at.bulk_id
         return at
+
+    def _first_position(self) -> BulkCursor:
+        """Return the position before the first task. It knows the clocks that are ahead: the newest tasks show them."""
+        now = self._now()
+        newest = replace(self._wanted, statuses=frozenset(TaskStatus), since=None, until=None)
+        read = self._engine.task_index.page(newest, "", MAX_LIMIT)
+        horizon = max((entry.created_at for entry in read.entries), default=now)
+        return BulkCursor.start(self.bulk_id, self._digest, now, horizon)
 
     def _now(self) -> datetime:
         return self._engine.now()

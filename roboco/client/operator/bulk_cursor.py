@@ -7,14 +7,14 @@ from typing import Final, Self
 
 from roboco.errors import UsageError
 
-MAX_ROUNDS: Final = 10
-"""Rounds over the tasks that have changed during the round before."""
+MAX_ROUNDS: Final = 1000
+"""Rounds over the tasks that have changed during the round before. Each but the last one has sent an item."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=1)
 """The clocks of workers differ by less, as a rule. A round begins that much earlier, so that it misses no change."""
 MAX_CURSOR_CHARS: Final = 400
 """Characters of a cursor at most."""
 _CURSOR: Final = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{8})\.(\d{13})\.(\d)\.(\d{13})\.(\d{13})\.([01])\.([\x21-\x7e]{0,250})"
+    r"([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{8})\.(\d{13})\.(\d{13})\.(\d{1,3})\.(\d{13})\.(\d{13})\.([01])\.([\x21-\x7e]{0,250})"
 )
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -28,6 +28,8 @@ class BulkCursor:
     """The digest of the control and its conditions, apart from times."""
     began: datetime
     """The beginning of the bulk control. Tasks that were created later are left as they are."""
+    horizon: datetime
+    """The latest time of creation that a task had then: later than `began` if the clock of a client is ahead."""
     round: int
     """The number of the round, from 0."""
     round_began: datetime
@@ -39,9 +41,9 @@ class BulkCursor:
     """The cursor of the task index."""
 
     @classmethod
-    def start(cls, bulk_id: str, digest: str, now: datetime) -> Self:
+    def start(cls, bulk_id: str, digest: str, now: datetime, horizon: datetime) -> Self:
         """Return the position before the first task."""
-        return cls(bulk_id, digest, now, 0, now, _EPOCH, False, "")
+        return cls(bulk_id, digest, now, max(now, horizon), 0, now, _EPOCH, False, "")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -49,9 +51,24 @@ class BulkCursor:
         found = _CURSOR.fullmatch(text)
         if found is None:
             raise UsageError(f"cursor {text[:80]!r} is not one of a bulk control; leave it out to begin at the front")
-        bulk_id, digest, began, number, round_began, since, has_sent, page = found.groups()
-        times = (_time(began), int(number), _time(round_began), _time(since))
+        bulk_id, digest, began, horizon, number, round_began, since, has_sent, page = found.groups()
+        times = (_time(began), _time(horizon), int(number), _time(round_began), _time(since))
         return cls(bulk_id, digest, *times, has_sent == "1", page)
+
+    def existed(self, created_at: datetime, now: datetime) -> bool:
+        """Return True if a task with this time of creation existed when the bulk control began.
+
+        The time is that of its client, whose clock may be ahead. Such a time is at most `horizon`; and after more than
+        a minute it is in the future, or it is that of a new task.
+        """
+        if created_at <= self.began:
+            return True
+        is_near = created_at <= self.began + CLOCK_DIFFERENCE
+        return created_at <= self.horizon and (is_near or created_at > now)
+
+    def is_cut_off(self, page: str, has_sent: bool) -> bool:
+        """Return True if tasks may be left after this page of the index, since there are no more rounds."""
+        return not page and (self.has_sent or has_sent) and self.round + 1 == MAX_ROUNDS
 
     def after(self, page: str, has_sent: bool, now: datetime) -> Self | None:
         """Return the position after a page of the index, or None after the last one.
@@ -68,8 +85,9 @@ class BulkCursor:
         return replace(self, round=self.round + 1, round_began=now, since=since, has_sent=False, page="")
 
     def __str__(self) -> str:
-        times = ".".join((_digits(self.began), str(self.round), _digits(self.round_began), _digits(self.since)))
-        return f"{self.bulk_id}.{self.digest}.{times}.{int(self.has_sent)}.{self.page}"
+        began, horizon, round_began, since = map(_digits, (self.began, self.horizon, self.round_began, self.since))
+        position = f"{began}.{horizon}.{self.round}.{round_began}.{since}.{int(self.has_sent)}.{self.page}"
+        return f"{self.bulk_id}.{self.digest}.{position}"
 
 
 def _digits(at: datetime) -> str:

@@ -54,12 +54,17 @@ async def control_tasks(
 
 
 def _control(gateway: Gateway, body: BulkRequest, options: BulkOptions, log: Log) -> BulkReport:
-    """Control one page of tasks, or count them all. It blocks."""
+    """Control one page of tasks, or count the next ones. It blocks."""
     bulk = gateway.orchestrator.bulk(body.control, **options)
     if body.dry_run:
-        matching = bulk.count(body.cursor)
+        count = bulk.count(body.cursor)
         return BulkReport(
-            bulk_id=bulk.bulk_id, matching=matching, counts=_counts([]), outcomes=[], cursor=body.cursor, complete=True
+            bulk_id=count.bulk_id,
+            matching=count.matching,
+            counts=_counts([]),
+            outcomes=[],
+            cursor=count.cursor,
+            complete=count.complete,
         )
     bulk.on_outcome = log
     page = bulk.page(body.cursor, body.limit)

@@ -53,7 +53,7 @@ class BulkRequest(FewMistakes, InputModel):
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 20
     """Tasks of a page."""
     dry_run: bool = False
-    """True to count the tasks, without controlling any."""
+    """True to count the tasks, without controlling any. Repeat it with the cursor until that is empty."""
 
 
 class BulkCounts(RecordModel):
@@ -75,10 +75,10 @@ class BulkReport(RecordModel):
     bulk_id: str
     """The id of the bulk control."""
     matching: int | None = None
-    """The number of tasks that it will reach, of a dry run."""
+    """The number of tasks that it will reach, of a dry run. With a cursor there are at least as many."""
     counts: BulkCounts
     outcomes: list[BulkOutcome]
     cursor: str
     """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
     complete: bool
-    """False while the list of tasks is rebuilt from the workspace: until then tasks may be missing."""
+    """False if tasks may be left, as while the list of tasks is rebuilt from the workspace."""

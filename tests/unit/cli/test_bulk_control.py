@@ -132,7 +132,7 @@ def test_tasks_that_the_rebuilt_index_may_lack_are_reported(rest: RestWorld) -> 
         held.rebuild = None
     result = call("stop", "--tenant", "acme", "--yes")
     assert result.return_value == 1
-    assert "tasks may be missing" in result.stderr
+    assert "tasks may be left" in result.stderr
 
 
 def test_limits_reach_all_tasks_of_the_conditions(rest: RestWorld) -> None:

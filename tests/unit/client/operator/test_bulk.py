@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from roboco.client.operator import bulk as bulk_module
+from roboco.client.operator import bulk_cursor
 from roboco.client.operator.bulk import MAX_UNAVAILABLE, Bulk, BulkPage, bulk_item_id
 from roboco.client.operator.pace import Pace
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import ModelError, TransientError, UsageError
+from roboco.ports.index_progress import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import ScriptedReply
 
@@ -21,6 +24,8 @@ from tests.support.memory_ports.model import ScriptedReply
 def rest(tmp_path: Path) -> Iterator[RestWorld]:
     """Yield an empty deployment, whose workers run when a test settles a task."""
     with rest_world(tmp_path) as started:
+        with started.world.server as held:
+            held.rebuild = Rebuild("r", "i", all_listed=True)
         yield started
 
 
@@ -62,7 +67,7 @@ def test_each_task_of_the_conditions_gets_the_control_on_some_page(rest: RestWor
     other = rest.run("other:x", caller="other", conversation=True)
     tasks = submit(rest, *"abcde")
     run = bulk(rest)
-    assert run.count() == 5
+    assert run.count().matching == 5
     pages = list(run.pages(limit=2))
     assert outcomes(*pages) == dict.fromkeys(tasks, "accepted")
     assert [len(page.outcomes) for page in pages[:3]] == [2, 2, 1]
@@ -132,6 +137,65 @@ def test_a_task_that_changes_meanwhile_gets_its_item_in_a_later_round(rest: Rest
     assert items(rest, late) == []
 
 
+@pytest.mark.parametrize("seconds", [30, 3600])
+def test_a_task_of_a_client_whose_clock_is_ahead_is_reached_and_a_later_one_is_not(
+    rest: RestWorld, seconds: int
+) -> None:
+    rest.world.clock.move(seconds)
+    ahead = submit(rest, "ahead")
+    rest.world.clock.move(-seconds)
+    tasks = submit(rest, *"ab")
+    run = bulk(rest)
+    assert run.count().matching == 3
+    first = run.page(limit=1)
+    rest.world.clock.move(70)
+    late = submit(rest, "late")
+    rest.world.clock.move(seconds)
+    late += submit(rest, "late-ahead")
+    rest.world.clock.move(-seconds)
+    found = outcomes(first, *bulk(rest).pages(first.cursor, limit=1))
+    assert found == dict.fromkeys(ahead + tasks, "accepted")
+    assert not any(items(rest, task_id) for task_id in late)
+
+
+def test_rounds_continue_until_one_sends_nothing(rest: RestWorld) -> None:
+    tasks = submit(rest, *(f"t{number:02}" for number in range(14)))
+    found, cursor = dict[str, str](), ""
+    for number in range(100):
+        page = bulk(rest, bulk_id="b").page(cursor, limit=1)
+        found |= outcomes(page)
+        if not (cursor := page.cursor):
+            break
+        if page.outcomes and number < 60:  # each task that is left moves to the front, out of this round's sight
+            rest.world.clock.move(61)
+            for task_id in tasks:
+                if task_id not in found:
+                    move_to_front(rest, task_id)
+    assert (found, page.complete) == (dict.fromkeys(tasks, "accepted"), True)
+
+
+def test_a_run_that_is_cut_off_is_not_complete(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_cursor, "MAX_ROUNDS", 1)
+    submit(rest, "a")
+    assert [(page.complete, page.cursor) for page in bulk(rest).pages()] == [(False, "")]
+
+
+def test_a_count_has_parts_and_no_run_begins_with_the_cursor_of_one(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_module, "COUNT_READS", 2)
+    monkeypatch.setattr(bulk_module, "MAX_LIMIT", 1)
+    submit(rest, *"abc")
+    first = bulk(rest).count()
+    assert (first.matching, bool(first.cursor)) == (2, True)
+    second = bulk(rest).count(first.cursor)
+    assert (second.matching, second.cursor, second.bulk_id) == (1, "", first.bulk_id)
+    with pytest.raises(UsageError, match="that of a count"):
+        bulk(rest).page(first.cursor)
+    page = bulk(rest).page(limit=1)
+    assert bulk(rest).count(page.cursor).matching == 2
+
+
 @pytest.mark.parametrize(
     ("control", "options", "message"),
     [
@@ -162,7 +226,7 @@ def test_a_wrong_option_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize(
-    "cursor", ["x", "1-a", "a.b.c", "9" * 500, "bulk.00000000.1.0.1.1.0.", "b.00000000" + ".9" * 5]
+    "cursor", ["x", "1-a", "a.b.c", "9" * 500, "bulk.00000000.1.1.0.1.1.0.", "b.00000000" + ".9" * 6]
 )
 def test_a_cursor_that_is_none_is_refused(rest: RestWorld, cursor: str) -> None:
     with pytest.raises(UsageError, match="is not one of a bulk control"):
@@ -198,7 +262,7 @@ def test_retry_reaches_failed_tasks_alone_and_each_once(rest: RestWorld) -> None
     submit(rest, "queued")
     options = {"reason": "the key is valid again", "by": "key:night", "limits": {"max_steps": 50}}
     run = bulk(rest, "retry", **options)
-    assert run.count() == 2
+    assert run.count().matching == 2
     assert outcomes(*run.pages(limit=1)) == dict.fromkeys(failed, "accepted")
     rest.world.settle("acme:a")
     assert rest.orchestrator.task("acme:a").summary().status == "failed"
@@ -221,7 +285,7 @@ def test_a_tenants_client_reaches_its_own_tasks_alone(rest: RestWorld) -> None:
     rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "other"})
     with pytest.raises(UsageError, match="alone"):
         bulk(rest)
-    assert bulk(rest, tenant=None, all_tasks=True).count() == 0
+    assert bulk(rest, tenant=None, all_tasks=True).count().matching == 0
 
 
 def test_the_pace_spreads_actions_evenly_and_a_late_one_gives_no_burst() -> None:
