@@ -20,8 +20,9 @@ from roboco.cli.bulk.task_conditions import NAMES, filter_options, task_conditio
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.sanitize import escape_invisible
-from roboco.client.operator.bulk import PAGE_SIZE, Bulk, BulkOutcome, BulkPage
+from roboco.client.operator.bulk import PAGE_SIZE, Bulk
 from roboco.client.operator.bulk_control import ControlName
+from roboco.client.operator.bulk_report import BulkOutcome, BulkPage
 from roboco.client.orchestrator import Orchestrator
 
 MAX_FAILED_IDS: Final = 10_000

@@ -15,29 +15,27 @@ commands to Redis. Eight tasks are controlled at the same time.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any, Final, Literal, cast
+from typing import Final, cast
 
 from roboco.client.operator.bulk_control import BulkControl, ControlName
 from roboco.client.operator.bulk_cursor import BulkCursor
+from roboco.client.operator.bulk_report import BulkCount, BulkOutcome, BulkPage
+from roboco.client.operator.bulk_sender import FindTask, TaskSender
 from roboco.client.operator.pace import Pace
 from roboco.client.options import BulkOptions, TaskFilterOptions
-from roboco.client.task_control import TaskControl
 from roboco.client.task_list import MAX_LIMIT, check_limit, task_filter
 from roboco.domain.canonical_json import sha256
 from roboco.domain.ids import check_item_id
 from roboco.domain.inbox.submission import parse_arguments
-from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_item import stored_item
-from roboco.errors import AlreadyEnded, RobocoError, TransientError, UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.ports.task_index import TaskPage
 
 DEFAULT_RATE: Final = 50.0
@@ -50,52 +48,7 @@ PARALLEL: Final = 8
 """Tasks that get their item at the same time."""
 MAX_UNAVAILABLE: Final = 2 * PARALLEL
 """Tasks in a row whose server does not answer: then the bulk control ends, since it would fail for all others."""
-STOP_REASON: Final = "stopped by an operator"
-"""The reason of a stop that names none."""
-MAX_CAUSE_CHARS: Final = 500
-"""Characters of a cause at most."""
-
 CONDITIONS: Final = ("status", "tenant", "team", "since", "until", "text", "what_if")
-
-FindTask = Callable[[str], TaskControl]
-
-
-class BulkOutcome(RecordModel):
-    """The outcome of a bulk control for one task."""
-
-    task_id: str
-    item_id: str
-    """The id of the item, for its receipt."""
-    outcome: Literal["accepted", "repeated", "ended", "failed"]
-    """`repeated` if the task had accepted this item before, and `ended` if the task has ended meanwhile."""
-    code: str = ""
-    """The kind of the error of a failure, for programs."""
-    cause: str = ""
-    """The error of a failure."""
-
-
-class BulkPage(RecordModel):
-    """The outcomes of a page of tasks. If a later page has the same task again, its last outcome counts."""
-
-    bulk_id: str
-    """The id of the bulk control: the same id sends the same items."""
-    outcomes: list[BulkOutcome]
-    cursor: str
-    """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
-    complete: bool
-    """False if tasks may be left: while the task index is rebuilt from the workspace, or after a thousand rounds."""
-
-
-class BulkCount(RecordModel):
-    """The number of tasks that a bulk control will reach, as of now."""
-
-    bulk_id: str
-    matching: int
-    """The tasks of this part of the count: of all tasks if it has no cursor, else there are at least as many."""
-    cursor: str
-    """The cursor of the next part, or "" after the last one. No run begins with it."""
-    complete: bool
-    """False while the task index is rebuilt from the workspace: until then tasks may be missing."""
 
 
 class Bulk:
@@ -103,8 +56,8 @@ class Bulk:
 
     def __init__(self, engine: Engine, find: FindTask, control: BulkControl, wanted: TaskFilter) -> None:
         self._engine = engine
-        self._find = find
-        self._control = control
+        self.sender = TaskSender(engine, find, control)
+        """Sends the control to each task."""
         self._wanted = wanted
         self._digest = control.digest(wanted)
         self._count_digest = sha256(f"count of {self._digest}")[:8]
@@ -178,23 +131,9 @@ class Bulk:
         return found
 
     def _control_one(self, bulk_id: str, task_id: str) -> BulkOutcome:
-        outcome = self._send(bulk_id, task_id)
+        outcome = self.sender.send(bulk_id, task_id)
         self.on_outcome(outcome)
         return outcome
-
-    def _send(self, bulk_id: str, task_id: str) -> BulkOutcome:
-        item_id = bulk_item_id(bulk_id, task_id)
-        try:
-            task = self._find(task_id)
-            repeated = stored_item(self._engine, task_id, item_id) is not None
-            _SENDERS[self._control.name](self._control, task, item_id)
-        except AlreadyEnded:
-            return BulkOutcome(task_id=task_id, item_id=item_id, outcome="ended")
-        except (RobocoError, ValueError) as error:
-            code = error.code if isinstance(error, RobocoError) else "error"
-            cause = str(error)[:MAX_CAUSE_CHARS]
-            return BulkOutcome(task_id=task_id, item_id=item_id, outcome="failed", code=code, cause=cause)
-        return BulkOutcome(task_id=task_id, item_id=item_id, outcome="repeated" if repeated else "accepted")
 
     def _check_availability(self, found: list[BulkOutcome]) -> None:
         for one in found:
@@ -237,11 +176,6 @@ class Bulk:
         return replace(self._wanted, since=since)
 
 
-def bulk_item_id(bulk_id: str, task_id: str) -> str:
-    """Return the id of the item that a bulk control sends to a task."""
-    return f"b_{sha256(f'{bulk_id}/{task_id}')[:32]}"
-
-
 def create_bulk(engine: Engine, find: FindTask, name: ControlName, tenant: str | None, options: BulkOptions) -> Bulk:
     """Return the bulk control with these options, of the client's own tenant if it has one.
 
@@ -260,26 +194,3 @@ def create_bulk(engine: Engine, find: FindTask, name: ControlName, tenant: str |
     if (bulk_id := options.get("bulk_id")) is not None:
         bulk.bulk_id = check_item_id(bulk_id)
     return bulk
-
-
-def _set_limits(control: BulkControl, task: TaskControl, item_id: str) -> None:
-    task.set_limits(item_id, by=control.by, **_overrides(control))
-
-
-def _overrides(control: BulkControl) -> Any:
-    return {} if control.limits is None else control.limits.overrides()
-
-
-_SENDERS: Final[Mapping[ControlName, Callable[[BulkControl, TaskControl, str], object]]] = MappingProxyType(
-    {
-        "stop": lambda control, task, item_id: task.stop(control.reason or STOP_REASON, item_id, by=control.by),
-        "interrupt": lambda control, task, item_id: task.interrupt(item_id=item_id, by=control.by),
-        "pause": lambda control, task, item_id: task.pause(item_id, by=control.by),
-        "step": lambda control, task, item_id: task.step(item_id, by=control.by),
-        "resume": lambda control, task, item_id: task.resume(item_id, by=control.by),
-        "limits": _set_limits,
-        "retry": lambda control, task, item_id: task.retry(
-            control.reason or "", item_id, by=control.by, **_overrides(control)
-        ),
-    }
-)

@@ -3,6 +3,7 @@
     request ─► scope `operate` ─► page of the caller's tasks ─► each task gets its item once ─► counts, outcomes, cursor
                 (403)              (503: repeat it)              (its outcome says why not)      (lost: repeat it)
 
+A retry counts against the limits of its caller, as a single one does; a task that is refused fails with `rate_limited`.
 A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. So a page that
 takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be.
 The audit log has a line for each task, as soon as it has its outcome: also of a page that is answered with 503.
@@ -15,7 +16,8 @@ from typing import cast
 
 from fastapi import APIRouter, Request, Response
 
-from roboco.client.operator.bulk import CONDITIONS, BulkOutcome
+from roboco.client.operator.bulk import CONDITIONS, Bulk
+from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.client.options import BulkOptions
 from roboco.domain.task_filter import parse_time
 from roboco.gateway.access import Caller
@@ -25,6 +27,7 @@ from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import invalid
 from roboco.gateway.request_log import log_task_control
 from roboco.gateway.rest.answers import as_json
+from roboco.gateway.rest.bulk_admission import bulk_admission
 from roboco.gateway.rest.bulk_models import BulkCounts, BulkReport, BulkRequest
 from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems
@@ -49,13 +52,19 @@ async def control_tasks(
     def log(one: BulkOutcome) -> None:
         log_task_control(request.scope, f"bulk_{body.control}", one.task_id, one.outcome)
 
-    report = await gateway.calls.controls.run(_control, gateway, body, options, log)
+    admit = bulk_admission(gateway, caller, body.control)
+    report = await gateway.calls.controls.run(lambda: _control(_bulk(gateway, body, options, admit), body, log))
     return Response(as_json(report), media_type="application/json")
 
 
-def _control(gateway: Gateway, body: BulkRequest, options: BulkOptions, log: Log) -> BulkReport:
-    """Control one page of tasks, or count the next ones. It blocks."""
+def _bulk(gateway: Gateway, body: BulkRequest, options: BulkOptions, admit: Callable[[str], None]) -> Bulk:
     bulk = gateway.orchestrator.bulk(body.control, **options)
+    bulk.sender.admit = admit
+    return bulk
+
+
+def _control(bulk: Bulk, body: BulkRequest, log: Log) -> BulkReport:
+    """Control one page of tasks, or count the next ones. It blocks."""
     if body.dry_run:
         count = bulk.count(body.cursor)
         return BulkReport(

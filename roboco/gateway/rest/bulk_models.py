@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
-from roboco.client.operator.bulk import BulkOutcome
 from roboco.client.operator.bulk_control import ControlName
 from roboco.client.operator.bulk_cursor import MAX_CURSOR_CHARS
+from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import InputModel, RecordModel
 from roboco.gateway.bodies.mistakes import FewMistakes

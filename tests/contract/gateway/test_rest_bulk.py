@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from roboco.client.operator.bulk import Bulk, BulkOutcome, bulk_item_id
+from roboco.client.operator.bulk import Bulk
+from roboco.client.operator.bulk_report import BulkOutcome
+from roboco.client.operator.bulk_sender import bulk_item_id
 from roboco.domain.paths import summary_path
-from roboco.errors import TransientError
+from roboco.errors import ModelError, TransientError
+from roboco.gateway.limits import CallerLimiter
 from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import rate_limited
 from tests.support.gateway_rest import CALLERS, KEY, RestWorld
+from tests.support.memory_ports.model import ScriptedReply
 
 PATH = "/v1/operations/bulk"
 OPERATOR = {Scope.OPERATE, Scope.CONTROL, Scope.READ}
@@ -158,6 +163,32 @@ def test_a_broken_task_has_a_cause_and_stops_no_other(rest: RestWorld) -> None:
     }
     assert found["acme:b"]["code"] == "corrupt_history"
     assert found["acme:b"]["cause"]
+
+
+def test_each_retry_is_admitted_as_a_single_one_and_a_repetition_is_not_counted(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+
+    async def create_task(limits: CallerLimiter, caller: Principal, task_id: str) -> None:
+        assert (caller.by, task_id[:5]) == ("key:ops", "acme:")
+        if len(counted) == 2:
+            raise rate_limited("open_tasks", 30)
+        counted.append(task_id)
+
+    rest.replies = [ScriptedReply(error=ModelError("auth", "the key is refused", retryable=False)) for _ in range(9)]
+    for name in "abc":
+        rest.world.settle(f"acme:{name}")
+    monkeypatch.setattr(CallerLimiter, "create_task", create_task)
+    body = {"control": "retry", "tenant": "acme", "bulk_id": "night"}
+    found = send(rest, body, "acme-ops")
+    assert found["counts"] == {"accepted": 2, "repeated": 0, "ended": 0, "failed": 1}
+    [refused] = [one for one in found["outcomes"] if one["outcome"] == "failed"]
+    assert (refused["code"], refused["task_id"] in counted) == ("rate_limited", False)
+    assert "the limit open_tasks is reached: repeat the request after 30 s" in refused["cause"]
+    for task_id in counted:
+        rest.world.settle(task_id)
+    assert send(rest, body, "acme-ops")["counts"] == {"accepted": 0, "repeated": 2, "ended": 0, "failed": 1}
 
 
 def test_limits_reach_each_task(rest: RestWorld) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from roboco.client.operator import bulk as bulk_module
 from roboco.client.operator import bulk_cursor
-from roboco.client.operator.bulk import MAX_UNAVAILABLE, Bulk, BulkPage, bulk_item_id
+from roboco.client.operator.bulk import MAX_UNAVAILABLE, Bulk
+from roboco.client.operator.bulk_report import BulkPage
+from roboco.client.operator.bulk_sender import bulk_item_id
 from roboco.client.operator.pace import Pace
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
